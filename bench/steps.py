@@ -11,7 +11,7 @@ from itertools import pairwise
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
@@ -45,7 +45,7 @@ class InstantModel:
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing takes long here."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """A command, or after the last step the end."""
         del request
         self.asked.append(time.perf_counter())

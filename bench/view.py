@@ -10,7 +10,7 @@ from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers.presets import get_default_condenser
@@ -36,7 +36,7 @@ class Summing:
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing takes long here."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """The same summary each time."""
         del request
         yield Chunk(text="What came before. " * 100, has_choice=True, finish_reason="stop")

@@ -76,7 +76,7 @@ from server.routes import (
 from server.session.agents import AgentSessions
 from server.session.announcements import Announcements
 from server.session.experiments import ExperimentManager
-from server.session.sandboxes import Choice, Sandboxes
+from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import TitleWriter
 from server.session.unfinished_forks import remove_unfinished_forks
 from server.settings import Settings
@@ -86,7 +86,7 @@ from server.sockets.limits import SocketLimits
 from server.webhooks.dispatcher import Webhooks
 from server.webhooks.sender import Sender
 
-ChooseProvider = Callable[[], Awaitable[Choice]]
+ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 
 
 class Application:
@@ -286,14 +286,14 @@ def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
     return handle
 
 
-async def _choose(settings: Settings) -> Choice:
+async def _choose(settings: Settings) -> SandboxSelection:
     chosen = await choose_provider(
         settings.sandbox,
         data_dir=str(settings.data_dir.absolute()),
         image=settings.sandbox_image,
         start_seconds=settings.sandbox_start_seconds,
     )
-    return Choice(chosen.provider, chosen.reason)
+    return SandboxSelection(chosen.provider, chosen.reason)
 
 
 async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:

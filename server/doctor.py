@@ -28,7 +28,7 @@ CHECK_SECONDS = 20.0
 MIN_PYTHON = (3, 11)
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One thing that was looked at. `needed`: without it the server does not run as configured."""
 
     name: str
@@ -49,7 +49,7 @@ def doctor(settings: Settings, out: TextIO) -> int:
     return 1 if broken else 0
 
 
-async def _examine(settings: Settings) -> list[Finding]:
+async def _examine(settings: Settings) -> list[DoctorFinding]:
     engine, image = await _bounded("docker", lambda: _docker(settings))
     (local,) = await _bounded("bubblewrap", lambda: _local(settings))
     wish = settings.sandbox
@@ -71,38 +71,38 @@ async def _examine(settings: Settings) -> list[Finding]:
     ]
 
 
-async def _bounded(name: str, check: Callable[[], Awaitable[tuple[Finding, ...]]]) -> tuple[Finding, ...]:
+async def _bounded(name: str, check: Callable[[], Awaitable[tuple[DoctorFinding, ...]]]) -> tuple[DoctorFinding, ...]:
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             return await check()
     except (DrydockError, TimeoutError) as error:
-        finding = Finding(name, ok=False, text=str(error) or "did not answer in time")
+        finding = DoctorFinding(name, ok=False, text=str(error) or "did not answer in time")
         return (finding, finding._replace(name="image")) if name == "docker" else (finding,)
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     ok = sys.version_info[:2] >= MIN_PYTHON
-    return Finding("python", ok, platform.python_version() + ("" if ok else ": install Python 3.11 or newer"))
+    return DoctorFinding("python", ok, platform.python_version() + ("" if ok else ": install Python 3.11 or newer"))
 
 
-def _data_dir(settings: Settings) -> Finding:
+def _data_dir(settings: Settings) -> DoctorFinding:
     try:
         folder = prepare_data_dir(settings.data_dir)
     except DrydockError as error:
-        return Finding("data folder", ok=False, text=str(error))
-    return Finding("data folder", ok=True, text=f"{folder} can be written")
+        return DoctorFinding("data folder", ok=False, text=str(error))
+    return DoctorFinding("data folder", ok=True, text=f"{folder} can be written")
 
 
-async def _disk(settings: Settings, *, docker: bool) -> tuple[Finding]:
+async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
     reserve = DiskReserve([str(settings.data_dir.absolute()), ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
     if problem := reserve.problem():
-        return (Finding("disk", ok=False, text=problem),)
+        return (DoctorFinding("disk", ok=False, text=problem),)
     size = f"{settings.sandbox_disk_mb} MiB" if settings.sandbox_disk_mb else "any amount"
     count = f"{settings.sandbox_inodes} files" if settings.sandbox_inodes else "any number of files"
     kept = f"{settings.disk_reserve_mb} MiB are kept in reserve" if settings.disk_reserve_mb else "no reserve is kept"
     held = await _held(settings) if docker and settings.sandbox_disk_mb else "watched (no quota)"
     text = f"{reserve.free_mb} MiB free, {kept}; a sandbox may have {size} and {count}, which is {held}"
-    return (Finding("disk", ok=True, text=text),)
+    return (DoctorFinding("disk", ok=True, text=text),)
 
 
 async def _held(settings: Settings) -> str:
@@ -122,39 +122,41 @@ async def _held(settings: Settings) -> str:
     return f"watched and held by quotas of {bound} MiB each for a new workspace{root} and the home{unheld}"
 
 
-def _access(settings: Settings) -> Finding:
+def _access(settings: Settings) -> DoctorFinding:
     try:
         token = resolve_token(settings)
         check_bind(settings, token)
     except DrydockError as error:
-        return Finding("access", ok=False, text=str(error))
+        return DoctorFinding("access", ok=False, text=str(error))
     kind = "a token is asked for" if token else "no token: this machine only"
-    return Finding("access", ok=True, text=f"listens on {settings.host} port {settings.port}, {kind}")
+    return DoctorFinding("access", ok=True, text=f"listens on {settings.host} port {settings.port}, {kind}")
 
 
-async def _docker(settings: Settings) -> tuple[Finding, Finding]:
+async def _docker(settings: Settings) -> tuple[DoctorFinding, DoctorFinding]:
     provider = DockerProvider()
     try:
         engine = await provider.check()
-        found = Finding("docker", engine.ok, f"{engine.reason} {engine.fix}".strip())
+        found = DoctorFinding("docker", engine.ok, f"{engine.reason} {engine.fix}".strip())
         if not engine.ok:
-            return found, Finding("image", ok=False, text=f"{settings.sandbox_image}: not looked for without an engine")
+            return found, DoctorFinding(
+                "image", ok=False, text=f"{settings.sandbox_image}: not looked for without an engine"
+            )
         image = await provider.check_image(settings.sandbox_image)
-        return found, Finding("image", image.ok, f"{settings.sandbox_image}: {image.reason} {image.fix}".strip())
+        return found, DoctorFinding("image", image.ok, f"{settings.sandbox_image}: {image.reason} {image.fix}".strip())
     finally:
         await provider.close()
 
 
-async def _local(settings: Settings) -> tuple[Finding]:
+async def _local(settings: Settings) -> tuple[DoctorFinding]:
     provider = LocalProvider(str(settings.data_dir.absolute()), start_seconds=settings.sandbox_start_seconds)
     try:
         found = await provider.check()
     finally:
         await provider.close()
-    return (Finding("bubblewrap", found.ok, f"{found.reason} {found.fix}".strip()),)
+    return (DoctorFinding("bubblewrap", found.ok, f"{found.reason} {found.fix}".strip()),)
 
 
-async def _network(settings: Settings, *, docker: bool) -> tuple[Finding]:
+async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
     """The network that sandboxes are to have, tried with one: a server runs without it, and says so."""
     folder = str(settings.data_dir.absolute())
     # The server's own name: an engine proxy serves one instance, the first that it hears of.
@@ -162,7 +164,7 @@ async def _network(settings: Settings, *, docker: bool) -> tuple[Finding]:
         name = instance_id(prepare_data_dir(settings.data_dir))
     except DrydockError:
         text = f"{settings.sandbox_network}: not tried without a data folder"
-        return (Finding("network", ok=False, text=text, needed=False),)
+        return (DoctorFinding("network", ok=False, text=text, needed=False),)
     spec = SandboxSpec("", name, settings.sandbox_image, folder, network=settings.sandbox_network)
     provider: DockerProvider | LocalProvider = DockerProvider()
     if not docker:
@@ -173,25 +175,27 @@ async def _network(settings: Settings, *, docker: bool) -> tuple[Finding]:
     finally:
         await provider.close()
     text = f"{settings.sandbox_network}: {found.reason} {found.fix}".strip()
-    return (Finding("network", found.ok, text, needed=False),)
+    return (DoctorFinding("network", found.ok, text, needed=False),)
 
 
-def _page(settings: Settings) -> Finding:
+def _page(settings: Settings) -> DoctorFinding:
     folder = page_folder(settings)
     if (folder / "index.html").is_file():
-        return Finding("page", ok=True, text=f"built, in {_shown(folder)}")
+        return DoctorFinding("page", ok=True, text=f"built, in {_shown(folder)}")
     if settings.page is not None:
-        return Finding("page", ok=False, text=f"no index.html in {_shown(folder)}: name a folder with a built page")
-    return Finding("page", ok=False, text=f"not built in {_shown(folder)}: run `make setup`", needed=False)
+        return DoctorFinding(
+            "page", ok=False, text=f"no index.html in {_shown(folder)}: name a folder with a built page"
+        )
+    return DoctorFinding("page", ok=False, text=f"not built in {_shown(folder)}: run `make setup`", needed=False)
 
 
-def _model(settings: Settings) -> Finding:
+def _model(settings: Settings) -> DoctorFinding:
     if settings.llm_model is None:
         text = "none configured: the built-in demo runs until one is set on the settings page, or with LLM_MODEL"
-        return Finding("model", ok=False, text=text, needed=False)
+        return DoctorFinding("model", ok=False, text=text, needed=False)
     where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
     key = "with a key" if settings.llm_api_key else "without a key"
-    return Finding("model", ok=True, text=f"{settings.llm_model}{where}, {key}")
+    return DoctorFinding("model", ok=True, text=f"{settings.llm_model}{where}, {key}")
 
 
 def _shown(folder: Path) -> str:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import SandboxError, ToolError
-from agent_core.runtime.transfers import Outgoing
+from agent_core.runtime.transfers import Download
 from server.broken_off import broke_off
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 """With more digits than the size of any file it is no form that is known."""
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes of a file, from `start` to before `end`."""
 
     start: int
@@ -42,7 +42,7 @@ def attachment(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-def span_of(header: str | None, size: int) -> Span | None:
+def span_of(header: str | None, size: int) -> ByteRange | None:
     """What a Range header asks of a file; None for the whole: several ranges and unknown forms are passed over.
 
     Raises:
@@ -60,10 +60,10 @@ def span_of(header: str | None, size: int) -> Span | None:
             return None
     if start >= end:
         raise RangeError
-    return Span(start, end)
+    return ByteRange(start, end)
 
 
-def file_headers(file: Outgoing) -> dict[str, str]:
+def file_headers(file: Download) -> dict[str, str]:
     """What is said of a file besides its bytes."""
     kind, encoding = mimetypes.guess_type(file.name)
     return {
@@ -84,12 +84,12 @@ class FileReply(Response):
 
     def __init__(
         self,
-        file: Outgoing,
+        file: Download,
         stack: AsyncExitStack,
         headers: dict[str, str],
         *,
         status: int = 200,
-        span: Span | None,
+        span: ByteRange | None,
         touch: Callable[[], None],
     ) -> None:
         if span is not None:

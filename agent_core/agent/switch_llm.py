@@ -64,7 +64,7 @@ def _stored(name: str) -> LLM:
         raise ToolError(str(error)) from None
 
 
-class ModelChoice:
+class SwitchedModel:
     """Which agent goes on by a log: the given one, with the model that it has switched to."""
 
     def __init__(self, agent: AgentBase, hide: Callable[[Iterable[str]], None]) -> None:

@@ -88,7 +88,7 @@ class ReplayManager:
         return StepOutcome(events, response, errors)
 
 
-class Turns:
+class ReplayedTurns:
     """Gathers what a user said and an agent answered; the calls of one answer stay together."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def turns_of(events: Iterable[AnyEvent]) -> list[Message]:
 
     A command that the user gave directly counts as the agent's, so that its effects are there as well.
     """
-    turns = Turns()
+    turns = ReplayedTurns()
     for event in events:
         if isinstance(event, MessageEvent):
             turns.say(event.llm_message)

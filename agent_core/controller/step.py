@@ -14,7 +14,7 @@ from uuid import uuid4
 from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
-from agent_core.agent.switch_llm import ModelChoice
+from agent_core.agent.switch_llm import SwitchedModel
 from agent_core.agent.vision import renderer
 from agent_core.controller.account import Account
 from agent_core.controller.guards import check_progress, error_events, failure_of, nudge
@@ -289,7 +289,7 @@ class Step:
         self._log = BranchReader(stream, self._see, self._forget)
         self._stream = stream
         self._agent = agent
-        self._models = ModelChoice(agent, stream.secrets.add)
+        self._models = SwitchedModel(agent, stream.secrets.add)
         self._tools = tools
         self._offer(dict(tools))
         models = [*agent.get_all_llms(), agent.llm]

@@ -30,7 +30,7 @@ Schema = HasSchema | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallArguments:
     """What a call is made with; see `LLM.acompletion`."""
 
     messages: Sequence[WireMessage]

@@ -26,11 +26,11 @@ from weakref import WeakKeyDictionary
 
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
 from agent_core.llm.compatible import CompatibleExchange, HttpFailures
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.failures import build, from_exception
 from agent_core.llm.http_requests import OPENAI_OWN, checked_url, compatible_request, openai_request, responses_request
 from agent_core.llm.library_forms import chunk_of_library, copied, keys_of_environment, plain
-from agent_core.llm.routes import Route, route_of
+from agent_core.llm.routes import ModelRoute, route_of
 
 _may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
 
@@ -233,7 +233,7 @@ class LiteLLMClient:
             self._library = await _library()
         return self._library
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`."""
         library = await self._imported()
         route = route_of(request.endpoint, library.providers)
@@ -262,7 +262,9 @@ class LiteLLMClient:
         if self._library is not None:
             await self._library.close_clients()
 
-    def _from_server(self, library: _Library, request: ChatRequest, route: Route) -> AsyncGenerator[Chunk, None]:
+    def _from_server(
+        self, library: _Library, request: CompletionRequest, route: ModelRoute
+    ) -> AsyncGenerator[Chunk, None]:
         """Straight through litellm's HTTP handler."""
         if self._handler is None:
             self._handler = _open_handler(library, request.timeout)
@@ -273,7 +275,7 @@ class LiteLLMClient:
         return CompatibleExchange(self._handler.client, library.failures, http_request, self._found_urls).stream()
 
     async def _from_provider(
-        self, library: _Library, request: ChatRequest, route: Route
+        self, library: _Library, request: CompletionRequest, route: ModelRoute
     ) -> AsyncGenerator[Chunk, None]:
         """Through ``litellm.acompletion``, for servers with a protocol of their own."""
         endpoint = request.endpoint

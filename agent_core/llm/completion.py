@@ -20,7 +20,7 @@ from agent_core.errors import (
 from agent_core.events.llm_events import TokenUsage
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.deltas import DeltaListener, DeltaSink
-from agent_core.llm.exchange import ChatRequest, Transport
+from agent_core.llm.exchange import CompletionRequest, Transport
 from agent_core.llm.failures import build
 from agent_core.llm.render import mark_cache, without_marks
 from agent_core.llm.response import LLMResponse, RetryNotice
@@ -59,7 +59,7 @@ def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class PreparedCall:
     """A call, ready to be made.
 
     Attributes:
@@ -74,7 +74,7 @@ class Completion:
     """
 
     transport: Transport
-    request: ChatRequest
+    request: CompletionRequest
     policy: RetryPolicy
     marks_cache: bool
     count: Callable[[Assembly, str], TokenUsage]
@@ -114,7 +114,7 @@ class Completion:
                     request = replace(request, parameters={**request.parameters, "temperature": 1.0})
                 await asyncio.sleep(wait)
 
-    async def _attempt(self, request: ChatRequest) -> LLMResponse:
+    async def _attempt(self, request: CompletionRequest) -> LLMResponse:
         response_id = f"resp_{uuid.uuid4().hex}"
         sink = DeltaSink(response_id, self.on_delta)
         assembly = Assembly()
@@ -136,7 +136,7 @@ class Completion:
             model=request.endpoint.model,
         )
 
-    async def _receive(self, request: ChatRequest, assembly: Assembly, sink: DeltaSink) -> None:
+    async def _receive(self, request: CompletionRequest, assembly: Assembly, sink: DeltaSink) -> None:
         """Take the answer in; each piece has `timeout` seconds to come.
 
         Signs of life without content count too, but not for ever. After the finish reason only the token counts are

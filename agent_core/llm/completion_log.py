@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_core.errors import LLMError
-from agent_core.llm.exchange import ChatRequest
+from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.failures import hide_keys
 from agent_core.llm.json_text import encoded
 from agent_core.llm.response import LLMResponse
@@ -25,7 +25,7 @@ Callback = Callable[[str, str], object]
 
 
 async def log_completion(
-    folder: str, request: ChatRequest, outcome: LLMResponse | LLMError, callback: Callback | None = None
+    folder: str, request: CompletionRequest, outcome: LLMResponse | LLMError, callback: Callback | None = None
 ) -> None:
     """Write what was asked and what came of it, without any key; a file that cannot be written is only warned of.
 
@@ -46,7 +46,7 @@ async def log_completion(
         logger.warning("the log of a model call could not be written: %s", told)
 
 
-def _entry(request: ChatRequest, outcome: LLMResponse | LLMError) -> dict[str, Any]:
+def _entry(request: CompletionRequest, outcome: LLMResponse | LLMError) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "timestamp": datetime.now(UTC).isoformat(),
         "model": request.endpoint.model,

@@ -16,7 +16,7 @@ from typing import Any
 from agent_core.llm.demo_history import Intent, MadeCall, Result, Run, runs_of, text_of
 from agent_core.llm.demo_steps import HOW_TO_GO_ON, OFFER, DemoCall, DemoTurn, Script
 from agent_core.llm.demo_tour import Demo
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 
 TURN_SECONDS = 0.8
 WORD_SECONDS = 0.05
@@ -31,7 +31,7 @@ class DemoTransport:
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`; never fails."""
         pace = _pace(request.extra_body)
         tools = tool_properties(request.tools)

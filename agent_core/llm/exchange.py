@@ -53,7 +53,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
+class CompletionRequest:
     """One request: rendered messages, function-tool schemas and options by their OpenAI names.
 
     A transport does not change `messages` or what is in them: callers keep them for the next request.
@@ -114,7 +114,7 @@ class Transport(Protocol):
         """Do what takes long the first time (importing a library, reading a file), outside of any call's time limit."""
         ...
 
-    def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """Ask, and yield the answer's pieces as they come.
 
         The stream ends normally only when the answer is complete. Closing the generator early, or cancelling whoever

@@ -10,12 +10,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from agent_core.errors import LLMAuthenticationError, LLMBadRequestError
 from agent_core.llm.compatible import HttpRequest
-from agent_core.llm.exchange import ChatRequest, Endpoint
+from agent_core.llm.exchange import CompletionRequest, Endpoint
 from agent_core.llm.failures import build
 from agent_core.llm.library_forms import copied
 from agent_core.llm.render import hoist_images
 from agent_core.llm.responses_body import responses_body
-from agent_core.llm.routes import Route
+from agent_core.llm.routes import ModelRoute
 
 _COMPLETIONS = "/chat/completions"
 _RESPONSES = "/responses"
@@ -78,7 +78,7 @@ def checked_url(endpoint: Endpoint, base_url: str) -> SplitResult:
     raise build(endpoint, LLMBadRequestError, what)
 
 
-def compatible_request(library: Any, request: ChatRequest, route: Route) -> HttpRequest:
+def compatible_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
     """The request to any OpenAI-compatible server: our messages are in its form already."""
     secret = request.endpoint.api_key.get_secret_value() if request.endpoint.api_key else ""
     body = {
@@ -90,7 +90,7 @@ def compatible_request(library: Any, request: ChatRequest, route: Route) -> Http
     return _request(library, request, route.base_url, secret, body)
 
 
-def responses_request(library: Any, request: ChatRequest, route: Route) -> HttpRequest:
+def responses_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
     """The request to the Responses API, of OpenAI itself or of any server that has it."""
     key = request.endpoint.api_key
     secret, base_url = key.get_secret_value() if key else "", route.base_url
@@ -104,7 +104,7 @@ def responses_request(library: Any, request: ChatRequest, route: Route) -> HttpR
     return _request(library, request, base_url, secret, responses_body(request, route.model))
 
 
-def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequest:
+def openai_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
     """The request to OpenAI itself, whose model families differ in the options that they take."""
     config = library.find_config(model=route.model, provider=library.openai)
     key = request.endpoint.api_key
@@ -135,7 +135,7 @@ def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequ
 
 
 def _request(
-    library: Any, request: ChatRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
+    library: Any, request: CompletionRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
 ) -> HttpRequest:
     is_chat = request.api == "chat"
     address = address_of(request.endpoint, base_url, _COMPLETIONS if is_chat else _RESPONSES)

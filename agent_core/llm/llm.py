@@ -23,14 +23,14 @@ from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.abilities import check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
-from agent_core.llm.calling import Asked, Schema, as_schemas, run_alone, settings_in
+from agent_core.llm.calling import CallArguments, Schema, as_schemas, run_alone, settings_in
 from agent_core.llm.client import shared_client
-from agent_core.llm.completion import Completion, RetryListener, heard_by
+from agent_core.llm.completion import PreparedCall, RetryListener, heard_by
 from agent_core.llm.completion_log import log_completion
 from agent_core.llm.config import DEMO_MODEL
 from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.demo import DemoTransport
-from agent_core.llm.exchange import CallContext, ChatRequest, Transport
+from agent_core.llm.exchange import CallContext, CompletionRequest, Transport
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.images import inlined
 from agent_core.llm.known_model import KnownModel, private
@@ -234,9 +234,11 @@ class LLM(KnownModel):
         settings = settings_in(options)
         llm = self.model_copy(update=settings) if settings else self
         async with heard(on_delta, on_token) as listener:
-            return await llm._answer(Asked(self._wire(messages), schemas, listener, on_retry, made_for, options))
+            return await llm._answer(
+                CallArguments(self._wire(messages), schemas, listener, on_retry, made_for, options)
+            )
 
-    async def _answer(self, asked: Asked) -> LLMResponse:
+    async def _answer(self, asked: CallArguments) -> LLMResponse:
         """This model's answer, or that of the first fallback that has one."""
         try:
             return await self._ask(asked)
@@ -271,7 +273,7 @@ class LLM(KnownModel):
             return cast(Sequence[WireMessage], messages)  # either all are rendered or none: not to look at a long list
         return [self.render(cast(Message, one)) for one in messages]
 
-    async def _ask_others(self, models: Iterable[LLM], asked: Asked) -> LLMResponse | None:
+    async def _ask_others(self, models: Iterable[LLM], asked: CallArguments) -> LLMResponse | None:
         """The answer of the first fallback that has one; what they cost is counted here."""
         context = asked.context.counted_as(self.usage_id)
         for llm in models:
@@ -286,7 +288,7 @@ class LLM(KnownModel):
                 self._metrics.merge(llm.metrics)
         return None
 
-    async def _ask(self, asked: Asked) -> LLMResponse:
+    async def _ask(self, asked: CallArguments) -> LLMResponse:
         own = private(self)
         transport: Transport | None = own["_transport"]
         metrics: Metrics = own["_metrics"]
@@ -304,7 +306,7 @@ class LLM(KnownModel):
             if tools and features.stop_words and not self.disable_stop_word:
                 parameters["stop"] = [STOP_WORD]
         endpoint, headers = endpoint_of(self), headers_of(parameters)
-        request = ChatRequest(
+        request = CompletionRequest(
             endpoint=endpoint if not headers else replace(endpoint, headers=(*headers, *endpoint.headers)),
             messages=messages if spoken is None else spoken.prompt,
             tools=tools if spoken is None else (),
@@ -314,7 +316,7 @@ class LLM(KnownModel):
             context=asked.context,
             api="responses" if features.responses else "chat",
         )
-        completion = Completion(
+        completion = PreparedCall(
             transport=transport or transport_of(self.model, self.record_to),
             request=request,
             policy=RetryPolicy(self.num_retries, self.retry_multiplier, self.retry_min_wait, self.retry_max_wait),
@@ -339,7 +341,7 @@ class LLM(KnownModel):
         await client.prepare(endpoint_of(self))
         return await client.http(self.timeout)
 
-    async def _logged(self, completion: Completion, request: ChatRequest) -> LLMResponse:
+    async def _logged(self, completion: PreparedCall, request: CompletionRequest) -> LLMResponse:
         """The response, written to the log of calls where there is to be one."""
         if not self.log_completions:
             return await completion.run()

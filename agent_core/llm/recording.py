@@ -21,7 +21,7 @@ import orjson
 from agent_core import errors
 from agent_core.errors import LLMBadRequestError, LLMError
 from agent_core.events.masking import SecretMasker, StreamingMask
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint, Transport
+from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint, Transport
 from agent_core.llm.failures import hide_keys, keys_of
 from agent_core.llm.json_text import encoded
 
@@ -93,7 +93,7 @@ class RecordingTransport:
         await asyncio.to_thread(_append, self._path, "")
         await self._inner.prepare(endpoint)
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`."""
         start = time.monotonic()
         pieces: list[dict[str, Any]] = []
@@ -143,7 +143,7 @@ class ReplayTransport:
         except (OSError, ValueError) as error:
             raise LLMBadRequestError(f"The recording {self._path} cannot be replayed: {error}") from None
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`."""
         if len(self._used) > MAX_CONVERSATIONS:
             self._used.clear()
@@ -198,7 +198,7 @@ def _append(path: Path, text: str) -> None:
         raise LLMBadRequestError(f"The recording (`record_to`) cannot be written: {error}") from None
 
 
-def _line(request: ChatRequest, pieces: list[dict[str, Any]], failure: LLMError | None) -> str:
+def _line(request: CompletionRequest, pieces: list[dict[str, Any]], failure: LLMError | None) -> str:
     error = failure and {
         "kind": type(failure).__name__,
         "message": str(failure),
@@ -236,7 +236,7 @@ def _masked(pieces: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, 
     return pieces
 
 
-def _asked(request: ChatRequest) -> dict[str, Any]:
+def _asked(request: CompletionRequest) -> dict[str, Any]:
     """What counts about a request: not where it went, nor with which key."""
     asked: dict[str, Any] = orjson.loads(
         encoded(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_core.llm.exchange import ChatRequest
+from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.render import WireMessage, hoist_images
 
 REASONING = "reasoning"
@@ -20,7 +20,7 @@ _OPTIONS = (
 )
 
 
-def responses_body(request: ChatRequest, model: str) -> dict[str, Any]:
+def responses_body(request: CompletionRequest, model: str) -> dict[str, Any]:
     """The body, apart from streaming.
 
     Nothing is stored at the provider: each request carries the whole conversation.

@@ -22,7 +22,7 @@ _DEFAULT_URLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ModelRoute:
     """The way to a model.
 
     Attributes:
@@ -37,7 +37,7 @@ class Route:
     base_url: str | None
 
 
-def route_of(endpoint: Endpoint, providers: Container[str]) -> Route:
+def route_of(endpoint: Endpoint, providers: Container[str]) -> ModelRoute:
     """The way to an endpoint's model; `providers` are the prefixes that name a provider and not a model's owner.
 
     With a `base_url`, ``openai/x``, ``hosted_vllm/x``, the local servers and a name without any provider's prefix are
@@ -47,14 +47,14 @@ def route_of(endpoint: Endpoint, providers: Container[str]) -> Route:
     base_url = endpoint.base_url.rstrip("/") if endpoint.base_url else None
     if separator and prefix in _OLLAMA:
         origin = (base_url or _DEFAULT_URLS[prefix]).removesuffix("/api/chat").removesuffix("/api/generate")
-        return Route("compatible", rest, origin if origin.endswith("/v1") else f"{origin}/v1")
+        return ModelRoute("compatible", rest, origin if origin.endswith("/v1") else f"{origin}/v1")
     if separator and (prefix in _COMPATIBLE or prefix == "litellm_proxy"):
         base_url = base_url or _DEFAULT_URLS.get(prefix)
         if base_url:
-            return Route("compatible", rest, base_url)
-        return Route("openai", rest, None) if prefix == "openai" else Route("provider", endpoint.model, None)
+            return ModelRoute("compatible", rest, base_url)
+        return ModelRoute("openai", rest, None) if prefix == "openai" else ModelRoute("provider", endpoint.model, None)
     if prefix == "anthropic" and base_url:
-        return Route("provider", endpoint.model, base_url.removesuffix("/v1"))  # the library adds it
+        return ModelRoute("provider", endpoint.model, base_url.removesuffix("/v1"))  # the library adds it
     if base_url and not (separator and prefix in providers):
-        return Route("compatible", endpoint.model, base_url)
-    return Route("provider", endpoint.model, base_url)
+        return ModelRoute("compatible", endpoint.model, base_url)
+    return ModelRoute("provider", endpoint.model, base_url)

@@ -157,7 +157,7 @@ class Link:
             await asyncio.wait([following])
 
 
-class Connection:
+class McpConnection:
     """One server: its tools, and the calls of them.
 
     Attributes:

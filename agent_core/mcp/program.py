@@ -88,9 +88,9 @@ class ProgramTransport:
         self._on_end = on_end
         self._program: RunningProgram | None = None
 
-    async def __aenter__(self) -> tuple[Incoming, Outgoing]:
+    async def __aenter__(self) -> tuple[ProgramOutput, ProgramInput]:
         program = self._program = await self._place.start(self._server)
-        return Incoming(program.read, self._parse, self._on_end), Outgoing(program)
+        return ProgramOutput(program.read, self._parse, self._on_end), ProgramInput(program)
 
     async def __aexit__(self, *details: object) -> None:
         if self._program is None:
@@ -109,7 +109,7 @@ class ProgramTransport:
         return f". It said: {' / '.join(line.strip()[:300] for line in lines)}" if lines else ""
 
 
-class Incoming:
+class ProgramOutput:
     """The messages that a program writes, one a line."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], parse: Callable[[bytes], Any], on_end: OnEnd) -> None:
@@ -127,7 +127,7 @@ class Incoming:
     async def aclose(self) -> None:
         self._is_over = True
 
-    def __aiter__(self) -> Incoming:
+    def __aiter__(self) -> ProgramOutput:
         return self
 
     async def __anext__(self) -> Any:
@@ -183,14 +183,14 @@ class Incoming:
         self._buffer.clear()
         self._on_end(reason)
 
-    async def __aenter__(self) -> Incoming:
+    async def __aenter__(self) -> ProgramOutput:
         return self
 
     async def __aexit__(self, *details: object) -> None:
         await self.aclose()
 
 
-class Outgoing:
+class ProgramInput:
     """The messages to a program."""
 
     def __init__(self, program: RunningProgram) -> None:
@@ -214,7 +214,7 @@ class Outgoing:
     async def aclose(self) -> None:
         """Nothing: the program ends when the transport is left."""
 
-    async def __aenter__(self) -> Outgoing:
+    async def __aenter__(self) -> ProgramInput:
         return self
 
     async def __aexit__(self, *details: object) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.connection import Connection
+from agent_core.mcp.connection import McpConnection
 from agent_core.mcp.expansion import expanded, names_in
 from agent_core.mcp.host_program import HostPrograms
 from agent_core.mcp.library import load
@@ -87,7 +87,7 @@ class McpServers:
         self._lookup: SecretLookup = _no_secrets
         self._refused = frozenset(refused_programs)
         self._connections = [
-            Connection(name, server, prepare=self._expanded, programs=self.programs, on_change=self.changed.set)
+            McpConnection(name, server, prepare=self._expanded, programs=self.programs, on_change=self.changed.set)
             for name, server in config.items()
             if server.enabled
         ]

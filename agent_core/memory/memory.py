@@ -29,7 +29,7 @@ _VARIABLE: Final = re.compile(r"- \$(\w+)")
 """How a secret is named wherever a model is told of it."""
 
 
-class SecretNames:
+class SecretCatalog:
     """The names and descriptions of the secrets; the system message tells those of its time."""
 
     def __init__(self, current: Callable[[], Mapping[str, str]]) -> None:
@@ -114,7 +114,7 @@ class Memory:
         self._knowledge = Knowledge(context, model=model, left_out=left_out)
         self._has_seen_workspace = self._has_told_workspace = False
         self._attach = attach
-        self._secrets = SecretNames(secrets)
+        self._secrets = SecretCatalog(secrets)
         self._open: dict[int, RecallAction] = {}
         self.going_back = asyncio.Lock()
         self._branches = Branches()

@@ -42,25 +42,25 @@ class ResourceLocks:
     """A line for each resource that is used or waited for; whoever is first in it may use it."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, deque[Turn]] = {}
+        self._lines: dict[str, deque[ResourceTurn]] = {}
 
-    def turn(self, tool_name: str, resources: DeclaredResources) -> Turn:
+    def turn(self, tool_name: str, resources: DeclaredResources) -> ResourceTurn:
         """A place, taken at once, in the lines of all that a call touches: so calls keep the order in which they asked.
 
         That is its keys, or the whole tool where it does not say; nothing where it says nothing. To be entered, which
         waits until it is first everywhere, and left; no two ever wait for each other.
         """
         keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
-        turn = Turn(self._lines, keys)
+        turn = ResourceTurn(self._lines, keys)
         for key in keys:
             self._lines.setdefault(key, deque()).append(turn)
         return turn
 
 
-class Turn:
+class ResourceTurn:
     """One call's places; made by `ResourceLocks.turn`."""
 
-    def __init__(self, lines: dict[str, deque[Turn]], keys: list[str]) -> None:
+    def __init__(self, lines: dict[str, deque[ResourceTurn]], keys: list[str]) -> None:
         self._lines = lines
         self._keys = keys
         self._moved = asyncio.Event()
@@ -110,7 +110,7 @@ class Turn:
             raise ToolError(text) from None
 
 
-class CallContext:
+class ActionContext:
     """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
 
     def __init__(
@@ -220,7 +220,7 @@ class ActionRunner:
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
         hooks = self._hooks if action.source == "agent" else None
-        turn: Turn | None = None
+        turn: ResourceTurn | None = None
         try:
             is_told = definition.tells_when_busy and action.source == "user"
             touched = DeclaredResources(declared=True) if is_told else definition.declared_resources(action.action)
@@ -262,8 +262,8 @@ class ActionRunner:
             hidden=action.hidden,
         )
 
-    def _context(self, action: ActionEvent, latest: Observation | None) -> CallContext:
-        return CallContext(
+    def _context(self, action: ActionEvent, latest: Observation | None) -> ActionContext:
+        return ActionContext(
             self._stream,
             self._sandbox,
             action,
@@ -294,7 +294,7 @@ class ActionRunner:
                 if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
                     return ""
                 observation = await definition.acall(
-                    action.action, CallContext(self._stream, self._sandbox, action, self._secrets)
+                    action.action, ActionContext(self._stream, self._sandbox, action, self._secrets)
                 )
                 return observation.text
         except (TimeoutError, SandboxError, ToolError):

@@ -26,7 +26,7 @@ from agent_core.runtime.runner_socket import Opened
 from agent_core.runtime.sandbox import Attachment, DiskUsage, Progress, SandboxSpec, SandboxState, SandboxStatus
 
 
-class Places(NamedTuple):
+class HostFolders(NamedTuple):
     """Folders of this host; none when it is another one, or when this process may not look at them."""
 
     folders: tuple[str, ...]
@@ -42,14 +42,14 @@ class Places(NamedTuple):
         return members_of_namespace(self.init) if self.container in groups else []
 
 
-def places_of(found: Mapping[str, Any]) -> Places:
+def places_of(found: Mapping[str, Any]) -> HostFolders:
     """The places of a container as the engine describes it."""
     folders = {str(mount.get("Source")): None for mount in found.get("Mounts") or () if mount.get("Type") == "volume"}
     if not found["HostConfig"].get("ReadonlyRootfs"):
         upper = (found.get("GraphDriver") or {}).get("Data") or {}
         folders[str(upper.get("UpperDir"))] = None
     seen = all(os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK) for folder in folders)
-    return Places(tuple(folders) if seen else (), int(found["State"].get("Pid") or 0), str(found["Id"]))
+    return HostFolders(tuple(folders) if seen else (), int(found["State"].get("Pid") or 0), str(found["Id"]))
 
 
 # An exec's stream passes two processes of the engine each way. Where the engine runs on this machine, and this process
@@ -185,7 +185,7 @@ class DockerSandbox:
         self._direct = direct
         self._fresh: Opened | None = None
         self._look = DiskLook(spec.limits)
-        self._places: Places | None = None
+        self._places: HostFolders | None = None
         self._making = ""
         self._last_words = ""
         self._survived = False

@@ -11,7 +11,7 @@ LIST_SECONDS = 10.0
 _MAX_TEXT = 500
 
 
-class ListeningPort(NamedTuple):
+class OpenPort(NamedTuple):
     """A TCP port that something in the sandbox listens on.
 
     Attributes:
@@ -29,7 +29,7 @@ class ListeningPort(NamedTuple):
     command: str | None = None
 
 
-async def listening(sandbox: SandboxAccess) -> list[ListeningPort]:
+async def listening(sandbox: SandboxAccess) -> list[OpenPort]:
     """The ports of a sandbox, lowest first; none where it is older than this list.
 
     Raises:
@@ -44,9 +44,9 @@ async def listening(sandbox: SandboxAccess) -> list[ListeningPort]:
     return [_entry(one) for one in entries if isinstance(one, dict) and _is_port(one.get("port"))]
 
 
-def _entry(given: dict[str, Any]) -> ListeningPort:
+def _entry(given: dict[str, Any]) -> OpenPort:
     addresses, pid = given.get("addresses"), given.get("pid")
-    return ListeningPort(
+    return OpenPort(
         given["port"],
         tuple(str(one) for one in addresses) if isinstance(addresses, list) else (),
         pid if isinstance(pid, int) else None,

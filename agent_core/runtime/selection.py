@@ -13,7 +13,7 @@ from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvi
 SandboxWish = Literal["auto", "docker", "local", "unconfined"]
 
 
-class Choice(NamedTuple):
+class ProviderChoice(NamedTuple):
     """A provider that works here, and why it is this one (one sentence for people)."""
 
     provider: SandboxProvider
@@ -27,7 +27,7 @@ async def choose_provider(
     image: str = DEFAULT_IMAGE,
     docker_host: str | None = None,
     start_seconds: float = SandboxLimits().start_seconds,
-) -> Choice:
+) -> ProviderChoice:
     """Find the provider to use; takes a moment, on a busy machine at most `start_seconds` and what the engine takes.
 
     ``auto`` takes Docker where an engine answers and `image` is there or can be pulled, otherwise ``local``.
@@ -43,7 +43,7 @@ async def choose_provider(
         return await _local(data_dir, start_seconds)
     if wish == "unconfined":
         provider = LocalProvider(data_dir, confined=False)
-        return Choice(provider, f"unconfined: {(await provider.check()).reason}")
+        return ProviderChoice(provider, f"unconfined: {(await provider.check()).reason}")
     try:
         return await _docker(image, docker_host)
     except SandboxError as no_docker:
@@ -55,10 +55,10 @@ async def choose_provider(
                 code="no_sandbox",
                 fix="Mend one of them, or accept the risk in so many words: --sandbox unconfined.",
             ) from no_local
-        return Choice(chosen.provider, f"{chosen.reason}. Not Docker: {no_docker}")
+        return ProviderChoice(chosen.provider, f"{chosen.reason}. Not Docker: {no_docker}")
 
 
-async def _docker(image: str, host: str | None) -> Choice:
+async def _docker(image: str, host: str | None) -> ProviderChoice:
     provider = DockerProvider(host)
     engine = await provider.check()
     if not engine.ok:
@@ -68,16 +68,16 @@ async def _docker(image: str, host: str | None) -> Choice:
     if not present.ok:
         await provider.close()
         raise _error(present, "image_missing")
-    return Choice(provider, f"docker: {engine.reason}, and {present.reason}")
+    return ProviderChoice(provider, f"docker: {engine.reason}, and {present.reason}")
 
 
-async def _local(data_dir: str, start_seconds: float) -> Choice:
+async def _local(data_dir: str, start_seconds: float) -> ProviderChoice:
     provider = LocalProvider(data_dir, start_seconds=start_seconds)
     found = await provider.check()
     if not found.ok:
         await provider.close()
         raise _error(found, "no_isolation")
-    return Choice(provider, f"local: {found.reason}")
+    return ProviderChoice(provider, f"local: {found.reason}")
 
 
 def _error(found: Availability, code: str) -> SandboxError:

@@ -45,7 +45,7 @@ def moments_of(path: Sequence[range], unanswered: Collection[int]) -> list[int]:
     return list(islice(ids, MOMENTS))
 
 
-class Snapshots:
+class ConversationSnapshots:
     """Names the moments of one conversation. `run` follows its log.
 
     Attributes:

@@ -22,7 +22,7 @@ _dropping: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class Download:
     """A file as it was when it was opened, or a folder as a ZIP file.
 
     Attributes:
@@ -87,7 +87,7 @@ class Outgoing:
 
 
 @asynccontextmanager
-async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Outgoing]:
+async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Download]:
     """Open a file or a folder of the workspace; `path` is relative to it, or absolute and below it.
 
     Raises:
@@ -98,7 +98,7 @@ async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Outgoing]:
     reply = await sandbox.request("transfer.read", {"path": path}, limit_seconds=PART_SECONDS)
     found = reply.result
     try:
-        yield Outgoing(found["kind"], name, found["size"], int(found["modified"]), found["tag"], sandbox, found["id"])
+        yield Download(found["kind"], name, found["size"], int(found["modified"]), found["tag"], sandbox, found["id"])
     finally:
         _let_go(sandbox, found["id"])
 
@@ -110,7 +110,7 @@ def _last_name(path: str, root: str) -> str:
     return names[-1] if names and names[-1] != ".." and "\0" not in names[-1] else ""
 
 
-class Incoming:
+class Upload:
     """One file on its way into the workspace: `write` its bytes, then `keep` it, or `drop` it and nothing stays."""
 
     def __init__(self, sandbox: SandboxAccess, ident: str) -> None:
@@ -152,7 +152,7 @@ class Incoming:
         await self._sandbox.request("transfer.put", args, blob=part, limit_seconds=PART_SECONDS)
 
 
-async def writing(sandbox: SandboxAccess, path: str) -> Incoming:
+async def writing(sandbox: SandboxAccess, path: str) -> Upload:
     """Begin to store a file of the workspace, in place of one that may be there; missing folders are made.
 
     Raises:
@@ -160,7 +160,7 @@ async def writing(sandbox: SandboxAccess, path: str) -> Incoming:
         SandboxError: ``forbidden``, it leads out of the workspace; ``busy``; or the sandbox failed.
     """
     reply = await sandbox.request("transfer.write", {"path": path}, limit_seconds=PART_SECONDS)
-    return Incoming(sandbox, reply.result["id"])
+    return Upload(sandbox, reply.result["id"])
 
 
 async def list_folder(

@@ -31,7 +31,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.shared_sandbox import KeyedSandbox, SharedSandbox
-from agent_core.runtime.snapshots import Snapshots
+from agent_core.runtime.snapshots import ConversationSnapshots
 from agent_core.security.hook_results import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook
 from agent_core.session.direct_call import DirectContext
@@ -154,7 +154,7 @@ class Parts:
     memory: Memory
     hooks: ConversationHooks
     delegation: Delegation
-    snapshots: Snapshots | None
+    snapshots: ConversationSnapshots | None
 
     async def catch_up(self, stream: EventStream, *others: Observer) -> None:
         """Tell all of them, and the others, what is in the log by now."""
@@ -230,7 +230,7 @@ async def make_parts(shared: Shared, tools: LiveTools) -> Parts:
         concurrency=agent.tool_concurrency_limit,
     )
     own = isinstance(sandbox, SandboxConnection) and settings.snapshots
-    snapshots = Snapshots(stream, sandbox, tools) if own else None
+    snapshots = ConversationSnapshots(stream, sandbox, tools) if own else None
     return Parts(controller, runtime, memory, hooks, delegation, snapshots)
 
 

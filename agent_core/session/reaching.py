@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.listening import ListeningPort, listening
+from agent_core.runtime.listening import OpenPort, listening
 from agent_core.runtime.tunnels import PortConnection
 from agent_core.session.conversation_loop import ConversationLoop
 
@@ -27,7 +27,7 @@ class Reaching(ABC):
 
     _work: ConversationLoop
 
-    def list_ports(self) -> list[ListeningPort]:
+    def list_ports(self) -> list[OpenPort]:
         """The TCP ports that something in the sandbox listens on, lowest first.
 
         Raises:
@@ -54,7 +54,7 @@ class Reaching(ABC):
     def _do(self, work: Coroutine[Any, Any, T]) -> T: ...
 
 
-async def _list(work: ConversationLoop) -> list[ListeningPort]:
+async def _list(work: ConversationLoop) -> list[OpenPort]:
     async with work.sessions.sandbox_access() as sandbox:
         return await listening(sandbox)
 

@@ -17,7 +17,7 @@ from agent_core.runtime.loop_thread import Closer, library_loop
 from agent_core.session.workspace import OpenWorkspace, Workspace
 
 
-class Turn(asyncio.Lock):
+class YieldingLock(asyncio.Lock):
     """A lock whose holder is asked to give it back when somebody else wants it.
 
     Attributes:
@@ -41,7 +41,7 @@ class SandboxUse:
 
     def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
         """`data_dir` is the folder that the workspace may keep things in; empty: none."""
-        self.turn = Turn()
+        self.turn = YieldingLock()
         self._lent: SandboxConnection | None = None
         self._sharing = 0
         self._shared = asyncio.Condition()

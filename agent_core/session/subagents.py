@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.subagent import DELEGATING, make_agent_of_class, make_subagent
-from agent_core.controller.delegation.child_run import ChildSession, Confirm, Order
+from agent_core.controller.delegation.child_run import ChildSession, Confirm, DelegatedTask
 from agent_core.controller.delegation.delegation import Delegation
 from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.state import ConversationState
@@ -139,7 +139,7 @@ class SessionHousehold:
             raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
         return found
 
-    async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
+    async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
         asking = self._shared.agent
         if order.is_class and not is_registered(order.agent_type):
             agent = make_agent_of_class(order.agent_type, asking, order.label)
@@ -148,7 +148,7 @@ class SessionHousehold:
         kind = await self.kind(order.agent_type)
         return make_subagent(kind, asking, order.label), kind
 
-    def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
+    def session(self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
         shared = self._shared
         own = kind.definition if kind is not None else None
         limits: dict[str, Any] = {}

@@ -87,7 +87,7 @@ class FakePrograms:
 
 
 @dataclass(slots=True)
-class FakeCall:
+class FakeRequest:
     """One operation as a handler sees it: what was asked, and how to send output while it runs."""
 
     op: str
@@ -114,7 +114,7 @@ class FakeRunnerError(Exception):
 
 
 FakeAnswer = Mapping[str, Any] | tuple[Mapping[str, Any], bytes]
-FakeHandler = Callable[[FakeCall], Awaitable[FakeAnswer]]
+FakeHandler = Callable[[FakeRequest], Awaitable[FakeAnswer]]
 
 
 def command_result(output: str, exit_code: int = 0) -> FakeAnswer:
@@ -164,7 +164,7 @@ class FakeRunner:
 
     handlers: dict[str, FakeHandler] = field(default_factory=dict)
     hello: dict[str, Any] = field(default_factory=dict)
-    ran: list[FakeCall] = field(default_factory=list)
+    ran: list[FakeRequest] = field(default_factory=list)
     acked: list[str] = field(default_factory=list)
     cancelled: list[Any] = field(default_factory=list)
     mute: bool = False
@@ -292,11 +292,11 @@ class FakeRunner:
             for listener, number in self._work[name].listeners:
                 listener.send({"id": number, "output": text})
 
-        call = FakeCall(op, args, key, blob, output)
+        call = FakeRequest(op, args, key, blob, output)
         task = asyncio.create_task(self._run(name, call), name=f"fake-runner {op}")
         self._work[name] = _Work(task, {(stream, ident)})
 
-    async def _run(self, name: object, call: FakeCall) -> None:
+    async def _run(self, name: object, call: FakeRequest) -> None:
         answer: Mapping[str, Any]
         blob: bytes | None = None
         self.ran.append(call)

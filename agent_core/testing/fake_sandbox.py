@@ -22,7 +22,7 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler, FakeRunner
+from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest, FakeRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class FakeSandbox:
     def _lossy(self, handler: FakeHandler) -> FakeHandler:
         """Wrap a handler so that the stream drops while its operation runs, if that is the behaviour."""
 
-        async def run(call: FakeCall) -> FakeAnswer:
+        async def run(call: FakeRequest) -> FakeAnswer:
             self._begun += 1
             if self.behaviour.drop_after and self._begun >= self.behaviour.drop_after:
                 task = asyncio.create_task(self.runner.drop(), name="fake-drop")

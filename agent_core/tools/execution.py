@@ -49,7 +49,7 @@ class ToolExecutor(ABC, Generic[ActionT, ObservationT]):
 
 
 @dataclass(slots=True)
-class Call:
+class ThreadCall:
     """One call that is carried out in a thread: its context, its loop, and what it asked that loop to do."""
 
     context: ToolContext
@@ -79,10 +79,10 @@ class Call:
             future.cancel()
 
 
-_present: contextvars.ContextVar[Call | None] = contextvars.ContextVar("call", default=None)
+_present: contextvars.ContextVar[ThreadCall | None] = contextvars.ContextVar("call", default=None)
 
 
-def present_call() -> Call | None:
+def present_call() -> ThreadCall | None:
     """The call that this thread carries out, if any: a tool built from others finds its conversation by it."""
     return _present.get()
 
@@ -154,7 +154,7 @@ async def _awaited(result: Awaitable[T]) -> T:
 async def _in_thread(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
-    call = None if conversation is None else Call(conversation, loop)
+    call = None if conversation is None else ThreadCall(conversation, loop)
     context.run(_present.set, call)
     try:
         return await loop.run_in_executor(_threads, context.run, called, executor, action, conversation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 from deploy.engine_proxy.rules import (
     Rule,
     absolute_path,
@@ -51,9 +51,9 @@ def _network(value: object, key: str) -> None:
 def _security_option(value: object, key: str) -> None:
     if isinstance(value, str) and value.startswith(_SECCOMP):
         if hashlib.sha256(value.removeprefix(_SECCOMP).encode("utf-8", "replace")).hexdigest() != SECCOMP_DIGEST:
-            raise RefusedError(f"{key} may name no filter of system calls but the server's of the same release")
+            raise ForbiddenCallError(f"{key} may name no filter of system calls but the server's of the same release")
     elif value not in _NO_NEW_PRIVILEGES:
-        raise RefusedError(f"{key} may only be {_NO_NEW_PRIVILEGES[0]} and the server's filter of system calls")
+        raise ForbiddenCallError(f"{key} may only be {_NO_NEW_PRIVILEGES[0]} and the server's filter of system calls")
 
 
 _mount_keys: Final = object_of(
@@ -79,9 +79,9 @@ _mount_keys: Final = object_of(
 def _mount(value: object, key: str) -> None:
     _mount_keys(value, key)
     if not isinstance(value, dict) or is_empty(value.get("Type")):
-        raise RefusedError("a mount needs a Type")
+        raise ForbiddenCallError("a mount needs a Type")
     if value["Type"] == "volume" and is_empty(value.get("Source")):
-        raise RefusedError("a mount of a volume needs a Source")
+        raise ForbiddenCallError("a mount of a volume needs a Source")
 
 
 _host_config_keys: Final = object_of(
@@ -138,17 +138,17 @@ _host_config_keys: Final = object_of(
 def _host_config(value: object, key: str) -> None:
     _host_config_keys(value, key)
     if not isinstance(value, dict) or "ALL" not in (value.get("CapDrop") or []):
-        raise RefusedError("CapDrop must contain ALL")
+        raise ForbiddenCallError("CapDrop must contain ALL")
     if not set(value.get("SecurityOpt") or []) & set(_NO_NEW_PRIVILEGES):
-        raise RefusedError("SecurityOpt must contain no-new-privileges")
+        raise ForbiddenCallError("SecurityOpt must contain no-new-privileges")
     if is_empty(value.get("NetworkMode")):
-        raise RefusedError("NetworkMode must be none or name a network that begins with drydock-")
+        raise ForbiddenCallError("NetworkMode must be none or name a network that begins with drydock-")
 
 
 def _plain_endpoint(value: object, key: str) -> None:
     """A place in a network, without any options."""
     if not isinstance(value, dict) or not all(is_empty(option) for option in value.values()):
-        raise RefusedError(f"{key} takes no options")
+        raise ForbiddenCallError(f"{key} takes no options")
 
 
 _container_keys: Final = object_of(
@@ -185,9 +185,9 @@ def container(value: object, key: str) -> None:
     """A container without privileges; it must give up all capabilities and never gain new ones."""
     _container_keys(value, key)
     if not isinstance(value, dict) or is_empty(value.get("Image")):
-        raise RefusedError("Image is missing")
+        raise ForbiddenCallError("Image is missing")
     if is_empty(value.get("HostConfig")):
-        raise RefusedError("HostConfig is missing")
+        raise ForbiddenCallError("HostConfig is missing")
 
 
 exec_in_container: Final[Rule] = object_of(
@@ -243,7 +243,7 @@ def _named(rule: Rule) -> Rule:
     def check(value: object, key: str) -> None:
         rule(value, key)
         if not isinstance(value, dict) or is_empty(value.get("Name")):
-            raise RefusedError("Name is missing")
+            raise ForbiddenCallError("Name is missing")
 
     return check
 
@@ -256,7 +256,7 @@ def _of_container(rule: Rule) -> Rule:
     def check(value: object, key: str) -> None:
         rule(value, key)
         if not isinstance(value, dict) or is_empty(value.get("Container")):
-            raise RefusedError("Container is missing")
+            raise ForbiddenCallError("Container is missing")
 
     return check
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
 from deploy.engine_proxy import bodies
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, Rule, read_json
 
 Kind = Literal["container", "exec", "network", "volume"]
@@ -91,7 +91,7 @@ ROUTES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EngineCall:
     """A call that passes as far as its path and query tell.
 
     Attributes:
@@ -116,7 +116,7 @@ class Call:
         return path + (f"?{urlencode(query)}" if query else "")
 
 
-def find_call(method: str, target: str) -> Call:
+def find_call(method: str, target: str) -> EngineCall:
     """The allowed call that a request line asks for.
 
     Raises:
@@ -126,7 +126,7 @@ def find_call(method: str, target: str) -> Call:
     path = raw_path.replace("%3A", ":").replace("%3a", ":").replace("%40", "@").replace("%2F", "/").replace("%2f", "/")
     versioned = _VERSION.fullmatch(path)
     if versioned is None or "%" in path or "//" in path or ".." in path:
-        raise RefusedError("this path is not allowed")
+        raise ForbiddenCallError("this path is not allowed")
     version, call_path = versioned[1] or "", versioned[2]
     for route in ROUTES:
         matched = re.fullmatch(route.path, call_path)
@@ -135,36 +135,36 @@ def find_call(method: str, target: str) -> Call:
         query = _checked_query(route, raw_query)
         filters = _checked_filters(query.pop("filters", ""))
         if "own" not in matched.re.groupindex:
-            return Call(route, method, version, query=query, filters=filters, _before=call_path)
+            return EngineCall(route, method, version, query=query, filters=filters, _before=call_path)
         own, (start, end) = matched["own"], matched.span("own")
         if (route.kind == "volume" or ID.fullmatch(own) is None) and OWN_NAME.fullmatch(own) is None:
-            raise RefusedError("only things whose names begin with drydock- can be touched")
-        return Call(route, method, version, own, query, filters, call_path[:start], call_path[end:])
-    raise RefusedError(f"{method} {call_path} is not allowed")
+            raise ForbiddenCallError("only things whose names begin with drydock- can be touched")
+        return EngineCall(route, method, version, own, query, filters, call_path[:start], call_path[end:])
+    raise ForbiddenCallError(f"{method} {call_path} is not allowed")
 
 
 def _checked_query(route: Route, raw_query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(raw_query, keep_blank_values=True, strict_parsing=bool(raw_query), errors="strict")
     except ValueError:
-        raise RefusedError("the query is malformed") from None
+        raise ForbiddenCallError("the query is malformed") from None
     values = dict(pairs)
     if len({name.casefold() for name in values}) != len(pairs):
-        raise RefusedError("a query parameter is given twice")
+        raise ForbiddenCallError("a query parameter is given twice")
     for name, value in values.items():
         if name not in route.query.split():
-            raise RefusedError(f"the query parameter {name} is not allowed")
+            raise ForbiddenCallError(f"the query parameter {name} is not allowed")
         if name in _NEVER and value.lower() not in ("", "0", "false"):
-            raise RefusedError(f"the query parameter {name} is not allowed to be anything but false")
+            raise ForbiddenCallError(f"the query parameter {name} is not allowed to be anything but false")
         if name == "name" and OWN_NAME.fullmatch(value) is None:
-            raise RefusedError("name must begin with drydock-")
+            raise ForbiddenCallError("name must begin with drydock-")
         if name == "fromImage" and re.fullmatch(IMAGE, value) is None:
-            raise RefusedError("fromImage is not the name of an image")
+            raise ForbiddenCallError("fromImage is not the name of an image")
         if name == "tag" and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,200}", value) is None:
-            raise RefusedError("tag is neither a tag nor a digest")
+            raise ForbiddenCallError("tag is neither a tag nor a digest")
     for name in route.needs.split():
         if not values.get(name):
-            raise RefusedError(f"the query parameter {name} is missing")
+            raise ForbiddenCallError(f"the query parameter {name} is missing")
     return values
 
 
@@ -176,6 +176,6 @@ def _checked_filters(text: str) -> dict[str, list[str]]:
     for name, values in read_json(text.encode("utf-8")).items():
         given = list(values) if isinstance(values, list | dict) else None
         if name not in _FILTERS or given is None or not all(isinstance(value, str) for value in given):
-            raise RefusedError(f"the filter {name} is not allowed")
+            raise ForbiddenCallError(f"the filter {name} is not allowed")
         filters[name] = given
     return filters

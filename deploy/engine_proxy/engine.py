@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from deploy.engine_proxy.errors import EngineAnswerError, RefusedError
+from deploy.engine_proxy.errors import EngineAnswerError, ForbiddenCallError
 
 ANSWER_LIMIT: Final = 32 * 1024 * 1024
 _READ: Final = 256 * 1024
@@ -17,7 +17,7 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineResponse:
     """The engine's whole answer to a call."""
 
     status: int
@@ -39,7 +39,7 @@ class Answer:
             raise EngineAnswerError(self.status, self.message())
         value = self.parsed()
         if not isinstance(value, dict):
-            raise RefusedError("the engine's answer could not be understood")
+            raise ForbiddenCallError("the engine's answer could not be understood")
         return value
 
     def parsed(self) -> object:
@@ -62,7 +62,7 @@ class Engine:
     def __init__(self, socket_path: str) -> None:
         self.socket_path = socket_path
 
-    async def ask(self, method: str, target: str, body: object = None) -> Answer:
+    async def ask(self, method: str, target: str, body: object = None) -> EngineResponse:
         """Make a call and read its whole answer; the caller sets the limit of time.
 
         Args:
@@ -85,7 +85,7 @@ class Engine:
             while data := await reader.read(_READ):
                 answered += data
                 if len(answered) > ANSWER_LIMIT:
-                    raise RefusedError("the engine's answer is too long")
+                    raise ForbiddenCallError("the engine's answer is too long")
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -93,4 +93,4 @@ class Engine:
         status = _STATUS_LINE.match(answered)
         if status is None:
             raise OSError("the engine's answer breaks off")
-        return Answer(int(status[1]), bytes(answered.partition(b"\r\n\r\n")[2]))
+        return EngineResponse(int(status[1]), bytes(answered.partition(b"\r\n\r\n")[2]))

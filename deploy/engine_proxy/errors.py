@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class RefusedError(Exception):
+class ForbiddenCallError(Exception):
     """The call is not allowed; the message says which part of it and becomes the engine-style 403 answer."""
 
 

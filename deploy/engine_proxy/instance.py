@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -45,7 +45,7 @@ class ServedInstance:
         if self.name is not None:
             return
         if _NAME.fullmatch(name) is None:
-            raise RefusedError("the label drydock.instance is not the name of an instance")
+            raise ForbiddenCallError("the label drydock.instance is not the name of an instance")
         made = self._path.with_name(f"{self._path.name}.new")
         try:
             with made.open("w", encoding="ascii") as file:
@@ -54,5 +54,5 @@ class ServedInstance:
                 os.fsync(file.fileno())
             made.replace(self._path)
         except OSError as error:
-            raise RefusedError(f"the proxy cannot write down whom it serves: {error.strerror}") from None
+            raise ForbiddenCallError(f"the proxy cannot write down whom it serves: {error.strerror}") from None
         self.name = name

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import quote
 
 from deploy.engine_proxy.calls import Kind
-from deploy.engine_proxy.engine import Answer, Engine
-from deploy.engine_proxy.errors import EngineAnswerError, RefusedError
+from deploy.engine_proxy.engine import Engine, EngineResponse
+from deploy.engine_proxy.errors import EngineAnswerError, ForbiddenCallError
 from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.rules import ID, INSTANCE_LABEL, OWN_NAME, is_compose_label
 
@@ -48,10 +48,10 @@ class Ownership:
         """
         name = labels.get(INSTANCE_LABEL)
         if not isinstance(name, str) or not name:
-            raise RefusedError(f"the label {INSTANCE_LABEL} is missing")
+            raise ForbiddenCallError(f"the label {INSTANCE_LABEL} is missing")
         self._instance.learn(name)
         if name != self._instance.name:
-            raise RefusedError(
+            raise ForbiddenCallError(
                 f"this proxy serves the instance {self._instance.name} and no other; "
                 "after the server's data were removed, remove the proxy's volume, too"
             )
@@ -68,7 +68,9 @@ class Ownership:
         self._check("container", reference, _part(found, "Config").get("Labels"))
         if not _is_confined(found):
             # Images inherit labels too: of one that was made from a sandbox, anybody may make such a container.
-            raise RefusedError(f"the container {reference} has more rights than one that was made through this proxy")
+            raise ForbiddenCallError(
+                f"the container {reference} has more rights than one that was made through this proxy"
+            )
         return found
 
     async def network(self, reference: str, version: str) -> str:
@@ -81,7 +83,7 @@ class Ownership:
     async def volume(self, name: str, version: str) -> None:
         """See to it that a volume is ours; raises as `container` does."""
         if OWN_NAME.fullmatch(name) is None:
-            raise RefusedError("only volumes whose names begin with drydock- can be touched")
+            raise ForbiddenCallError("only volumes whose names begin with drydock- can be touched")
         found = await self._found(f"{version}/volumes/{name}")
         self._check("volume", name, found.get("Labels"))
 
@@ -90,7 +92,7 @@ class Ownership:
         found = await self._found(f"{version}/exec/{reference}/json")
         process = found.get("ProcessConfig")
         if not isinstance(process, dict) or process.get("privileged"):
-            raise RefusedError("an exec with privileges was not made through this proxy")
+            raise ForbiddenCallError("an exec with privileges was not made through this proxy")
         await self.container(str(found.get("ContainerID", "")), version)
 
     async def unless_not_ours(self, kind: Kind, name: str, version: str) -> None:
@@ -124,7 +126,7 @@ class Ownership:
         if mode != "none":
             await self.network(str(mode), version)
 
-    async def settle_container(self, body: dict[str, object], made: Answer, version: str) -> None:
+    async def settle_container(self, body: dict[str, object], made: EngineResponse, version: str) -> None:
         """Look once more at what a container just made has got hold of, now that nobody can take it away.
 
         Raises:
@@ -148,7 +150,7 @@ class Ownership:
         """Refuse to make a volume that would not be ours."""
         self.claim(_labels(body))
 
-    def settle_volume(self, made: Answer) -> None:
+    def settle_volume(self, made: EngineResponse) -> None:
         """Refuse a volume that was there before and is somebody else's: an engine gives that instead of an error."""
         self._check("volume", "of this name", made.document().get("Labels"))
 
@@ -166,7 +168,7 @@ class Ownership:
             RefusedError: only we give images of that name.
         """
         if _OWN_IMAGES.match(name):
-            raise RefusedError("the images of Drydock are built, never pulled")
+            raise ForbiddenCallError("the images of Drydock are built, never pulled")
         reference = f"{name}{'@' if ':' in tag else ':'}{tag}"
         found = await self._engine.ask("GET", f"{version}/images/{quote(reference, safe='/:@')}/json")
         return found.status != _NOT_THERE
@@ -190,21 +192,21 @@ class Ownership:
 
     def _check(self, kind: str, reference: str, labels: object) -> None:
         if not self.is_ours(labels):
-            raise RefusedError(f"the {kind} {reference} is not of the instance that this proxy serves")
+            raise ForbiddenCallError(f"the {kind} {reference} is not of the instance that this proxy serves")
 
 
 def full_id(described: Mapping[str, object]) -> str:
     """The whole id of what the engine describes, in place of any other reference to it."""
     found = described.get("Id")
     if not isinstance(found, str) or ID.fullmatch(found) is None:
-        raise RefusedError("the engine's answer could not be understood")
+        raise ForbiddenCallError("the engine's answer could not be understood")
     return found
 
 
 def _check_reference(reference: str) -> None:
     """By name only under a name of ours, so that nobody learns which other names there are."""
     if OWN_NAME.fullmatch(reference) is None and ID.fullmatch(reference) is None:
-        raise RefusedError("only things whose names begin with drydock- can be touched")
+        raise ForbiddenCallError("only things whose names begin with drydock- can be touched")
 
 
 def _is_confined(found: Mapping[str, object]) -> bool:

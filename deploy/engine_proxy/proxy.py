@@ -10,9 +10,9 @@ import re
 from collections.abc import AsyncIterator
 from typing import Final
 
-from deploy.engine_proxy.calls import Call, find_call
+from deploy.engine_proxy.calls import EngineCall, find_call
 from deploy.engine_proxy.engine import Engine
-from deploy.engine_proxy.errors import EngineAnswerError, MalformedError, RefusedError
+from deploy.engine_proxy.errors import EngineAnswerError, ForbiddenCallError, MalformedError
 from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.messages import HEAD_LIMIT, RequestHead, answer, error_answer, read_head
 from deploy.engine_proxy.ownership import Ownership, full_id
@@ -71,7 +71,7 @@ class EngineProxy:
                 if head is not None:
                     request = f"{head.method} {head.target.partition('?')[0]}"
                     await self._pass_on(head, reader, writer)
-            except RefusedError as refusal:
+            except ForbiddenCallError as refusal:
                 log.warning("refused %s: %s", request, refusal)
                 writer.write(error_answer(403, f"refused by the engine proxy of Drydock: {refusal}"))
             except MalformedError as problem:
@@ -124,7 +124,7 @@ class EngineProxy:
             with contextlib.suppress(OSError):
                 await engine_writer.wait_closed()
 
-    async def _proven(self, call: Call, body: dict[str, object] | None) -> str:
+    async def _proven(self, call: EngineCall, body: dict[str, object] | None) -> str:
         """Path and query to ask the engine for, once everything in the call is shown to be ours.
 
         Ids take the place of names, so that what was checked is what is used, whatever happens in between. Volumes
@@ -148,7 +148,7 @@ class EngineProxy:
             await self._ownership.exec_in_ours(own, version)
         return call.target(own)
 
-    async def _made_or_listed(self, call: Call, body: dict[str, object]) -> bytes:
+    async def _made_or_listed(self, call: EngineCall, body: dict[str, object]) -> bytes:
         """The engine's answer to a call whose outcome has to be looked at before it is given."""
         ownership, kind = self._ownership, call.route.kind
         if call.route.step == "list":
@@ -171,13 +171,13 @@ class EngineProxy:
         return answer(made.status, made.content)
 
 
-async def _checked_body(call: Call, head: RequestHead, reader: asyncio.StreamReader) -> dict[str, object] | None:
+async def _checked_body(call: EngineCall, head: RequestHead, reader: asyncio.StreamReader) -> dict[str, object] | None:
     """The JSON body of a call; None where it has none or streams it."""
     rule = call.route.body
     if rule == "stream":
         return None
     if head.is_chunked or head.content_length > BODY_LIMIT:
-        raise RefusedError(f"the body must have a length of at most {BODY_LIMIT} bytes")
+        raise ForbiddenCallError(f"the body must have a length of at most {BODY_LIMIT} bytes")
     if head.content_length == 0 and not callable(rule):
         return None
     try:
@@ -188,15 +188,15 @@ async def _checked_body(call: Call, head: RequestHead, reader: asyncio.StreamRea
     if not callable(rule):
         if body.strip() in (b"", b"null", b"{}"):
             return None
-        raise RefusedError("this call takes no body")
+        raise ForbiddenCallError("this call takes no body")
     if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RefusedError("the body must be application/json")
+        raise ForbiddenCallError("the body must be application/json")
     value = read_json(body)
     rule(value, "body")
     return value
 
 
-def _request(call: Call, target: str, head: RequestHead, body: dict[str, object] | None, upgrade: bool) -> bytes:
+def _request(call: EngineCall, target: str, head: RequestHead, body: dict[str, object] | None, upgrade: bool) -> bytes:
     """The request for the engine. It closes its connection afterwards, so nothing can follow."""
     content = b"" if body is None else json.dumps(body).encode("ascii")
     lines = [f"{call.method} {target} HTTP/1.1", "Host: docker"]

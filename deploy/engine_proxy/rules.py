@@ -1,6 +1,6 @@
 """Building blocks for saying what a JSON body may contain.
 
-A rule takes a value and the name of its key and raises `RefusedError` when the value is not allowed. What no rule
+A rule takes a value and the name of its key and raises `ForbiddenCallError` when the value is not allowed. What no rule
 names is refused, so a field of a later engine stays out until somebody has thought about it.
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 
 Rule = Callable[[object, str], None]
 
@@ -40,18 +40,18 @@ def read_json(body: bytes) -> dict[str, object]:
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         if len({key.casefold() for key, _ in items}) != len(items):
-            raise RefusedError("a key is given twice in the body")
+            raise ForbiddenCallError("a key is given twice in the body")
         return dict(items)
 
     def constant(name: str) -> NoReturn:
-        raise RefusedError(f"{name} is not JSON")
+        raise ForbiddenCallError(f"{name} is not JSON")
 
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
     except (ValueError, RecursionError):
-        raise RefusedError("the body is not JSON") from None
+        raise ForbiddenCallError("the body is not JSON") from None
     if not isinstance(value, dict):
-        raise RefusedError("the body is not a JSON object")
+        raise ForbiddenCallError("the body is not a JSON object")
     return value
 
 
@@ -67,38 +67,38 @@ def anything(_value: object, _key: str) -> None:
 def text(value: object, key: str) -> None:
     """A string."""
     if not isinstance(value, str):
-        raise RefusedError(f"{key} must be text")
+        raise ForbiddenCallError(f"{key} must be text")
 
 
 def number(value: object, key: str) -> None:
     """A whole number."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RefusedError(f"{key} must be a whole number")
+        raise ForbiddenCallError(f"{key} must be a whole number")
 
 
 def natural(value: object, key: str) -> None:
     """A whole number that is not negative."""
     number(value, key)
     if isinstance(value, int) and value < 0:
-        raise RefusedError(f"{key} must not be negative")
+        raise ForbiddenCallError(f"{key} must not be negative")
 
 
 def flag(value: object, key: str) -> None:
     """True or false."""
     if not isinstance(value, bool):
-        raise RefusedError(f"{key} must be true or false")
+        raise ForbiddenCallError(f"{key} must be true or false")
 
 
 def only_null(value: object, key: str) -> None:
     """Nothing; for keys whose empty list means something else than leaving them out."""
     if value is not None:
-        raise RefusedError(f"{key} is not allowed")
+        raise ForbiddenCallError(f"{key} is not allowed")
 
 
 def never(value: object, key: str) -> None:
     """Nothing that has a meaning."""
     if not is_empty(value):
-        raise RefusedError(f"{key} is not allowed")
+        raise ForbiddenCallError(f"{key} is not allowed")
 
 
 def one_of(*allowed: str) -> Rule:
@@ -106,7 +106,7 @@ def one_of(*allowed: str) -> Rule:
 
     def rule(value: object, key: str) -> None:
         if value not in allowed:
-            raise RefusedError(f"{key} may only be {', '.join(allowed)}")
+            raise ForbiddenCallError(f"{key} may only be {', '.join(allowed)}")
 
     return rule
 
@@ -116,7 +116,7 @@ def like(pattern: str | re.Pattern[str], meaning: str) -> Rule:
 
     def rule(value: object, key: str) -> None:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise RefusedError(f"{key} must be {meaning}")
+            raise ForbiddenCallError(f"{key} must be {meaning}")
 
     return rule
 
@@ -125,7 +125,7 @@ def own_label(value: object, key: str) -> None:
     """The name of a label that says nothing to Docker or its tools."""
     text(value, key)
     if isinstance(value, str) and value.casefold().startswith(_RESERVED_LABELS):
-        raise RefusedError(f"{key} may not be named {_RESERVED_LABELS}…, which is Docker's own")
+        raise ForbiddenCallError(f"{key} may not be named {_RESERVED_LABELS}…, which is Docker's own")
 
 
 own_name: Final = like(OWN_NAME, "a name that begins with drydock-")
@@ -139,7 +139,7 @@ def list_of(rule: Rule) -> Rule:
 
     def check(value: object, key: str) -> None:
         if not isinstance(value, list):
-            raise RefusedError(f"{key} must be a list")
+            raise ForbiddenCallError(f"{key} must be a list")
         for item in value:
             rule(item, key)
 
@@ -151,7 +151,7 @@ def map_of(key_rule: Rule, value_rule: Rule) -> Rule:
 
     def check(value: object, key: str) -> None:
         if not isinstance(value, dict):
-            raise RefusedError(f"{key} must be an object")
+            raise ForbiddenCallError(f"{key} must be an object")
         for name, item in value.items():
             key_rule(name, key)
             if not is_empty(item):
@@ -166,11 +166,11 @@ def object_of(rules: Mapping[str, Rule], without_use: str = "") -> Rule:
 
     def check(value: object, key: str) -> None:
         if not isinstance(value, dict):
-            raise RefusedError(f"{key} must be an object")
+            raise ForbiddenCallError(f"{key} must be an object")
         for name, item in value.items():
             rule = known.get(name)
             if rule is None:
-                raise RefusedError(f"{key}.{name} is not allowed")
+                raise ForbiddenCallError(f"{key}.{name} is not allowed")
             if rule is only_null or not is_empty(item):
                 rule(item, name)
 

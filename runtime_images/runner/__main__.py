@@ -52,9 +52,9 @@ def main(arguments: List[str]) -> int:
         from .attach import bridge  # each command imports only what it needs: attach is started often
 
         return bridge(options["--socket"], float(options["--wait-seconds"]))
-    from .serve import Limits, serve  # likewise
+    from .serve import DiskLimits, serve  # likewise
 
-    limits = Limits(
+    limits = DiskLimits(
         int(options["--disk-bytes"]),
         int(options["--disk-entries"]),
         options["--alone"] == "yes",

@@ -15,7 +15,7 @@ from .command import Order
 from .editor import Edit
 from .ranges import Ranges, Span
 from .shell_state import VARIABLE
-from .whole_files import LINES_LIMIT, Asked, WholeFiles
+from .whole_files import LINES_LIMIT, WholeFileArguments, WholeFiles
 
 _SESSION_NAME_LIMIT = 100
 _COMMAND_LIMIT = 8 * 1024 * 1024
@@ -131,7 +131,7 @@ def edit(arguments: Dict[str, Any], directory: str) -> Edit:
     )
 
 
-def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
+def whole_file(arguments: Dict[str, Any], directory: str) -> WholeFileArguments:
     """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home.
 
     Raises:
@@ -143,7 +143,7 @@ def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
     where = text(arguments, "path")
     if not where or "\0" in where or not is_unicode(where):
         raise BadRequestError("path must be a path without NUL or half characters")
-    return Asked(
+    return WholeFileArguments(
         command,
         names.below(directory, where),
         text(arguments, "content", ""),

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple
 from . import processes
 from .command import Asker, Result
 from .loop import Loop
-from .output import LiveFeed, Transcript
+from .output import BoundedText, LiveFeed
 from .terminal import TerminalText
 
 IMAGES_LIMIT = 10
@@ -93,7 +93,7 @@ class Cell:
         return make_result(status, directory, python, cut.text, cut.omitted, self.images, said)
 
     def _begin_text(self) -> None:
-        self._transcript = Transcript(self.order.max_output)
+        self._transcript = BoundedText(self.order.max_output)
         self._text = TerminalText(self._transcript.append)
         self._is_at_start = True
         self._is_behind_display = False

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from . import facts, names, processes
 from .interrupt import Interruption
 from .loop import Loop, Plan
-from .output import Cut, LiveFeed, Transcript
+from .output import BoundedText, Cut, LiveFeed
 from .shell_events import Ended
 from .terminal import TerminalText
 from .whole_outputs import WholeOutputs
@@ -95,7 +95,7 @@ class Command:
         self.ended: Optional[Ended] = None
         self.interruption: Optional[Interruption] = None
         self.interrupted = False
-        self._transcript = Transcript(limit, files)
+        self._transcript = BoundedText(limit, files)
         self._text = TerminalText(self._transcript.append, reply)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

@@ -12,7 +12,7 @@ _LIMIT = 64 * 1024
 _DEPTH = 8
 
 
-class Change(NamedTuple):
+class LineChange(NamedTuple):
     """Lines of the old text and the lines of the new one that stand in their place, from start to end each."""
 
     old_start: int
@@ -41,10 +41,10 @@ def unified(old: str, new: str, path: str) -> str:
     return text if len(text) <= _LIMIT else text[:_LIMIT] + "\n[… the rest of the diff is left out …]\n"
 
 
-def changes(before: List[str], after: List[str]) -> List[Change]:
+def changes(before: List[str], after: List[str]) -> List[LineChange]:
     """Return what differs, in its order; never two changes without a common line between them."""
-    found: List[Change] = []
-    waiting = [(Change(0, len(before), 0, len(after)), _DEPTH)]
+    found: List[LineChange] = []
+    waiting = [(LineChange(0, len(before), 0, len(after)), _DEPTH)]
     while waiting:
         part, depth = waiting.pop()
         part = _trimmed(before, after, part)
@@ -57,30 +57,30 @@ def changes(before: List[str], after: List[str]) -> List[Change]:
     return found
 
 
-def _trimmed(before: List[str], after: List[str], part: Change) -> Change:
+def _trimmed(before: List[str], after: List[str], part: LineChange) -> LineChange:
     """Return the part without what both sides begin and end with."""
     old_start, old_end, new_start, new_end = part
     while old_start < old_end and new_start < new_end and before[old_start] == after[new_start]:
         old_start, new_start = old_start + 1, new_start + 1
     while old_start < old_end and new_start < new_end and before[old_end - 1] == after[new_end - 1]:
         old_end, new_end = old_end - 1, new_end - 1
-    return Change(old_start, old_end, new_start, new_end)
+    return LineChange(old_start, old_end, new_start, new_end)
 
 
-def _divided(before: List[str], after: List[str], part: Change) -> List[Change]:
+def _divided(before: List[str], after: List[str], part: LineChange) -> List[LineChange]:
     """Return what is between the lines that stand once on both sides, as many of them as are in the same order."""
     old, new = before[part.old_start : part.old_end], after[part.new_start : part.new_end]
     once = Counter(old)
     places = {line: place for place, line in enumerate(new) if once.get(line) == 1}
     again = Counter(new)
     pairs = [(place, places[line]) for place, line in enumerate(old) if line in places and again[line] == 1]
-    parts: List[Change] = []
+    parts: List[LineChange] = []
     old_start, new_start = part.old_start, part.new_start
     for old_place, new_place in _rising(pairs):
         old_at, new_at = part.old_start + old_place, part.new_start + new_place
-        parts.append(Change(old_start, old_at, new_start, new_at))
+        parts.append(LineChange(old_start, old_at, new_start, new_at))
         old_start, new_start = old_at + 1, new_at + 1
-    return [*parts, Change(old_start, part.old_end, new_start, part.new_end)]
+    return [*parts, LineChange(old_start, part.old_end, new_start, part.new_end)]
 
 
 def _rising(pairs: "List[tuple[int, int]]") -> "List[tuple[int, int]]":
@@ -104,9 +104,9 @@ def _rising(pairs: "List[tuple[int, int]]") -> "List[tuple[int, int]]":
     return run[::-1]
 
 
-def _grouped(found: List[Change]) -> Iterator[List[Change]]:
+def _grouped(found: List[LineChange]) -> Iterator[List[LineChange]]:
     """Yield the changes of each hunk: those so near to one another that their context meets."""
-    group: List[Change] = []
+    group: List[LineChange] = []
     for change in found:
         if group and change.old_start - group[-1].old_end > 2 * CONTEXT:
             yield group
@@ -116,7 +116,7 @@ def _grouped(found: List[Change]) -> Iterator[List[Change]]:
         yield group
 
 
-def _hunk(before: List[str], after: List[str], group: List[Change]) -> str:
+def _hunk(before: List[str], after: List[str], group: List[LineChange]) -> str:
     head, tail = group[0], group[-1]
     lead = min(CONTEXT, head.old_start)
     trail = min(CONTEXT, len(before) - tail.old_end)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from . import checks, disk, encoding, listing, pictures
 from .checks import FILE_LIMIT, EditError
 from .diff import unified
-from .history import History
+from .history import EditHistory
 from .output import cut_middle
 from .text_file import TextFile
 
@@ -39,7 +39,7 @@ class Edit(NamedTuple):
     blank: Optional[str] = None
 
 
-class Outcome(NamedTuple):
+class EditOutcome(NamedTuple):
     """What an edit did: the text for the model, and the versions before and after, when there are any."""
 
     text: str
@@ -51,9 +51,9 @@ class Outcome(NamedTuple):
 class Editor:
     """Edits files, keeping the versions before each edit. Blocking; to be used from worker threads."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: EditHistory) -> None:
         self._history = history
-        self._commands: Dict[str, Callable[[Edit], Outcome]] = {
+        self._commands: Dict[str, Callable[[Edit], EditOutcome]] = {
             "view": self._view,
             "create": self._create,
             "str_replace": self._replace,
@@ -69,7 +69,7 @@ class Editor:
             self._check(edit, existed)
             outcome = self._commands[edit.command](edit)
         except (EditError, disk.FileError) as error:
-            return _result(edit, Outcome(str(error)), is_error=True, existed=existed)
+            return _result(edit, EditOutcome(str(error)), is_error=True, existed=existed)
         return _result(edit, outcome, is_error=False, existed=existed)
 
     def _check(self, edit: Edit, existed: bool) -> None:
@@ -102,33 +102,33 @@ class Editor:
         if edit.command not in self._commands:
             raise EditError(f"Unknown command {edit.command}; the allowed ones are: {', '.join(self._commands)}.")
 
-    def _view(self, edit: Edit) -> Outcome:
+    def _view(self, edit: Edit) -> EditOutcome:
         path = edit.path
         if os.path.isdir(path):
             if edit.view_range is not None:
                 raise EditError("Invalid `view_range` parameter: a directory has no lines; leave it out.")
-            return Outcome(_cut(listing.directory(path), " — list single directories with ls -la"))
+            return EditOutcome(_cut(listing.directory(path), " — list single directories with ls -la"))
         data = disk.read(path, FILE_LIMIT + 1).data
         if pictures.is_named_as_one(path):
             if (shown := _picture(path, data)) is not None:
                 what = f"The image {path} ({shown.mime}, {shown.width} x {shown.height} pixels, {len(data)} bytes)."
-                return Outcome(what, image=shown.url)
+                return EditOutcome(what, image=shown.url)
             checks.require_text(path, data)  # a pointer to an image elsewhere, for instance
         lines = TextFile(data).lines()
         first, last, note = 1, len(lines), ""
         if edit.view_range is not None:
             first, last, note = _view_range(edit.view_range, len(lines))
-        return Outcome(_cut(note + listing.numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
+        return EditOutcome(_cut(note + listing.numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
 
-    def _create(self, edit: Edit) -> Outcome:
+    def _create(self, edit: Edit) -> EditOutcome:
         new = encoding.encode(edit.file_text or "", "utf-8")
         checks.require_fitting(edit.path, new)
         old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
         disk.replace(edit.path, new)
         self._history.push(edit.path, new)
-        return Outcome(f"File created successfully at: {edit.path}", old, new)
+        return EditOutcome(f"File created successfully at: {edit.path}", old, new)
 
-    def _replace(self, edit: Edit) -> Outcome:
+    def _replace(self, edit: Edit) -> EditOutcome:
         old_str, new_str = edit.old_str or "", edit.new_str or ""
         if not old_str.strip():
             raise EditError(
@@ -146,7 +146,7 @@ class Editor:
         self._write(edit.path, data, new)
         line = file.text.count("\n", 0, start) + 1
         snippet = _snippet(edit.path, new, line, line + new_str.count("\n"))
-        return Outcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
+        return EditOutcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
 
     def _only_occurrence(self, path: str, file: TextFile, old_str: str) -> int:
         start = file.text.find(old_str)
@@ -167,7 +167,7 @@ class Editor:
             f"{numbers}. Make it unique by taking in more of the text around it."
         )
 
-    def _insert(self, edit: Edit) -> Outcome:
+    def _insert(self, edit: Edit) -> EditOutcome:
         data = disk.read(edit.path, FILE_LIMIT + 1).data
         file = TextFile(data)
         count = len(file.lines())
@@ -184,9 +184,9 @@ class Editor:
         new = file.replaced(position, position, added)
         self._write(edit.path, data, new)
         snippet = _snippet(edit.path, new, number + 1, number + (edit.new_str or "").count("\n") + 1)
-        return Outcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
+        return EditOutcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
 
-    def _undo(self, edit: Edit) -> Outcome:
+    def _undo(self, edit: Edit) -> EditOutcome:
         before = self._history.pop(edit.path)
         if before is None:
             raise EditError(f"No edit history found for {edit.path}.")
@@ -198,7 +198,7 @@ class Editor:
             raise
         lines = TextFile(before).lines()
         shown = listing.numbered(lines, 1, len(lines), f"The last edit to {edit.path} was undone. Its lines now:")
-        return Outcome(_cut(shown), data, before)
+        return EditOutcome(_cut(shown), data, before)
 
     def _write(self, path: str, old: bytes, new: bytes) -> None:
         checks.require_fitting(path, new)
@@ -262,7 +262,7 @@ def _cut(text: str, hint: str = _CUT_HINT) -> str:
     return cut_middle(text, RESPONSE_LIMIT, hint).text
 
 
-def _result(edit: Edit, outcome: Outcome, *, is_error: bool, existed: bool) -> Dict[str, Any]:
+def _result(edit: Edit, outcome: EditOutcome, *, is_error: bool, existed: bool) -> Dict[str, Any]:
     old = _content(outcome.old)
     new = _content(outcome.new)
     changed = outcome.new is not None

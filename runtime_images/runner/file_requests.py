@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional
 from . import arguments, facts
 from .arguments import BadRequestError
 from .disk import FileError
-from .files import Files, Reply
+from .files import Files, HandlerReply
 from .request import Request
 
 _PATCH_LIMIT = 1024 * 1024
@@ -61,9 +61,9 @@ class FileRequests:
         self.work(request, "patch.apply", self._files.patch(patch))  # one patch at a time
 
     def _facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        self.work(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
+        self.work(request, self._workspace, lambda: HandlerReply(facts.workspace(self._workspace)))
 
-    def work(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
+    def work(self, request: Request, path: str, work: Callable[[], HandlerReply]) -> None:
         """Do this in a worker thread, after what was asked before of the same file, and answer with what it gives."""
 
         def failed(error: Exception) -> None:
@@ -72,7 +72,7 @@ class FileRequests:
             else:
                 request.fail("internal", f"{type(error).__name__}: {error}")
 
-        def done(reply: Reply) -> None:
+        def done(reply: HandlerReply) -> None:
             request.answer({"ok": True, "result": reply.result}, reply.blob)
 
         take_back = self._files.start(path, work, done, failed)

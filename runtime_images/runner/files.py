@@ -10,12 +10,12 @@ from .editor import Edit, Editor
 from .encoding import readable
 from .patcher import Patcher
 from .ranges import Ranges, Span
-from .whole_files import Asked, WholeFiles
+from .whole_files import WholeFileArguments, WholeFiles
 from .wire import MAX_BLOB
 from .workers import Job, Workers
 
 
-class Reply(NamedTuple):
+class HandlerReply(NamedTuple):
     """A result, and the bytes that go with it."""
 
     result: Dict[str, Any]
@@ -34,10 +34,10 @@ class Files:
         self._whole_files = whole_files
         self._ranges = ranges
 
-    def read(self, path: str, offset: int, limit: Optional[int]) -> Callable[[], Reply]:
+    def read(self, path: str, offset: int, limit: Optional[int]) -> Callable[[], HandlerReply]:
         """Return the work of reading a file, or the part of it from an offset."""
 
-        def work() -> Reply:
+        def work() -> HandlerReply:
             content = disk.read(path, MAX_BLOB + 1 if limit is None else limit, offset)
             if len(content.data) > MAX_BLOB:
                 raise disk.FileError(
@@ -52,35 +52,35 @@ class Files:
                 "eof": end >= content.size,
                 "mode": content.mode,
             }
-            return Reply(facts, content.data)
+            return HandlerReply(facts, content.data)
 
         return work
 
-    def write(self, path: str, data: bytes, mode: Optional[int]) -> Callable[[], Reply]:
+    def write(self, path: str, data: bytes, mode: Optional[int]) -> Callable[[], HandlerReply]:
         """Return the work of writing a file whole."""
-        return lambda: Reply({"path": path, "created": disk.replace(path, data, mode), "size": len(data)})
+        return lambda: HandlerReply({"path": path, "created": disk.replace(path, data, mode), "size": len(data)})
 
-    def edit(self, edit: Edit) -> Callable[[], Reply]:
+    def edit(self, edit: Edit) -> Callable[[], HandlerReply]:
         """Return the work of an editor command."""
-        return lambda: Reply(_readable(self._editor.run(edit)))
+        return lambda: HandlerReply(_readable(self._editor.run(edit)))
 
-    def patch(self, text: str) -> Callable[[], Reply]:
+    def patch(self, text: str) -> Callable[[], HandlerReply]:
         """Return the work of applying a patch."""
-        return lambda: Reply(_readable(self._patcher.run(text)))
+        return lambda: HandlerReply(_readable(self._patcher.run(text)))
 
-    def whole(self, asked: Asked) -> Callable[[], Reply]:
+    def whole(self, asked: WholeFileArguments) -> Callable[[], HandlerReply]:
         """Return the work of reading, writing, replacing or listing."""
-        return lambda: Reply(_readable(self._whole_files.run(asked)))
+        return lambda: HandlerReply(_readable(self._whole_files.run(asked)))
 
-    def range(self, span: Span) -> Callable[[], Reply]:
+    def range(self, span: Span) -> Callable[[], HandlerReply]:
         """Return the work of reading or replacing lines."""
-        return lambda: Reply(_readable(self._ranges.run(span)))
+        return lambda: HandlerReply(_readable(self._ranges.run(span)))
 
     def start(
         self,
         path: str,
-        work: Callable[[], Reply],
-        done: Callable[[Reply], None],
+        work: Callable[[], HandlerReply],
+        done: Callable[[HandlerReply], None],
         failed: Callable[[Exception], None],
     ) -> Callable[[], bool]:
         """Do the work when those before it on the same file are done; return what takes it back if it has not begun.
@@ -88,7 +88,7 @@ class Files:
         Raises:
             BusyError: too much work is waiting.
         """
-        job: Job[Reply] = Job(os.path.realpath(path), work, done, failed)
+        job: Job[HandlerReply] = Job(os.path.realpath(path), work, done, failed)
         self._workers.submit(job)
         return lambda: self._workers.cancel(job)
 

@@ -13,14 +13,14 @@ _DIFF = ["diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color",
 _LETTERS = {"A": "A", "D": "D", "U": "U"}
 
 
-class Base(NamedTuple):
+class MergeBase(NamedTuple):
     """A branch by its name, and the last commit that it and the current one have in common."""
 
     name: str
     commit: str
 
 
-def base_of(root: str) -> Optional[Base]:
+def base_of(root: str) -> Optional[MergeBase]:
     """The remote's own branch, else main or master of the repository itself; None when there is nothing but that.
 
     Raises:
@@ -35,10 +35,10 @@ def base_of(root: str) -> Optional[Base]:
     common = look(root, ["merge-base", "HEAD", name], 200, root)
     if common.status != 0:
         return None
-    return Base(name.split("/", 2)[2], text(common.data).strip())
+    return MergeBase(name.split("/", 2)[2], text(common.data).strip())
 
 
-def changes_since(directory: str, root: str, base: Base, overruled: Mapping[str, str]) -> Dict[bytes, str]:
+def changes_since(directory: str, root: str, base: MergeBase, overruled: Mapping[str, str]) -> Dict[bytes, str]:
     """The files below a folder that differ from the base, by their paths from the root on; new ones only if git knows.
 
     Raises:

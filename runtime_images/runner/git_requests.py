@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional
 
 from . import arguments
 from .beneath import Beneath
-from .files import Files, Reply
+from .files import Files, HandlerReply
 from .git_limits import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
 from .loop import Loop
 from .request import Request
@@ -101,8 +101,8 @@ class GitRequests:
         request.cancel = cancel
 
 
-def _removed(folder: str) -> Reply:
+def _removed(folder: str) -> HandlerReply:
     import shutil  # the runner's start does not need it
 
     shutil.rmtree(folder, ignore_errors=True)
-    return Reply({})
+    return HandlerReply({})

@@ -11,7 +11,7 @@ DISK_LIMIT = 512 * 1024 * 1024
 _MEMORY_LIMIT = 32 * 1024 * 1024
 
 
-class History:
+class EditHistory:
     """The last ten versions of each file, newest last. Used from worker threads, one file by one thread at a time.
 
     A file is the same by whatever link it is reached. All versions together are bounded: those of the files that were

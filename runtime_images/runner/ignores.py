@@ -20,7 +20,7 @@ class _Rule(NamedTuple):
     for_directories: bool
 
 
-class Rules:
+class IgnoreRules:
     """The rules of one file. Paths are relative to its folder, with slashes between their parts."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -50,7 +50,9 @@ class Rules:
 class Level:
     """What counts below a folder that has rules: they, and those of the folders above."""
 
-    def __init__(self, folder: str, above: "Optional[Level]", rules: Dict[str, Rules], begins_repository: bool) -> None:
+    def __init__(
+        self, folder: str, above: "Optional[Level]", rules: Dict[str, IgnoreRules], begins_repository: bool
+    ) -> None:
         self._start = len(folder.rstrip("/")) + 1
         self._above = above
         self._rules = rules
@@ -76,7 +78,7 @@ def level_of(folder: str, above: Optional[Level], names: Iterable[str]) -> Optio
     present = set(names)
     begins = ".git" in present
     in_repository = begins or (above is not None and above.is_in_repository)
-    rules: Dict[str, Rules] = {}
+    rules: Dict[str, IgnoreRules] = {}
     for kind in KINDS:
         if kind in present and (in_repository or kind != ".gitignore"):
             rules[kind] = _read(os.path.join(folder, kind))
@@ -98,13 +100,13 @@ def level_above(folder: str) -> Optional[Level]:
     return level
 
 
-def _read(path: str) -> Rules:
+def _read(path: str) -> IgnoreRules:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
-            return Rules(file.read(_SIZE_LIMIT).splitlines())
+            return IgnoreRules(file.read(_SIZE_LIMIT).splitlines())
     except OSError:
-        return Rules(())
+        return IgnoreRules(())
 
 
 def _source(line: str) -> "Optional[tuple[str, bool, bool]]":

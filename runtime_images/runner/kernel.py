@@ -32,7 +32,9 @@ class KernelInterruption:
     of the first. The processes that the cell has started, and no others, get SIGINT, SIGTERM and SIGKILL.
     """
 
-    def __init__(self, loop: Loop, scope: processes.Scope, begun: int, given_up: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Loop, scope: processes.TerminalProcesses, begun: int, given_up: Callable[[], None]
+    ) -> None:
         """``begun`` is when the cell was, in clock ticks; ``given_up`` is called when the kernel has to be ended."""
         self._loop = loop
         self._scope = scope
@@ -113,7 +115,7 @@ class Kernel:
         self._mark = f"{mark}./kernel"  # no terminal can have this name
         self._directory_now: Callable[[], str] = lambda: workspace
         self._process: Optional[DriverProcess] = None
-        self._scope = processes.Scope(0, self._mark, processes.now_in_ticks())
+        self._scope = processes.TerminalProcesses(0, self._mark, processes.now_in_ticks())
         self._python = ""
         self._is_ready = self._is_fresh = self._has_lent = False
         self._queue: Deque[Tuple[CellOrder, Asker]] = deque()
@@ -185,7 +187,7 @@ class Kernel:
 
     def _start(self) -> None:
         self._is_ready, self._directory = False, ""
-        self._scope = processes.Scope(0, self._mark, processes.now_in_ticks())
+        self._scope = processes.TerminalProcesses(0, self._mark, processes.now_in_ticks())
         self._python = find_python(os.environ.get("PATH", os.defpath), ("python3", "python")) or sys.executable
         folder = os.path.dirname(os.path.abspath(__file__))
         library = os.environ.get(_LIBRARY, "") or (_OWN_LIBRARY if os.path.isdir(_OWN_LIBRARY) else "")

@@ -22,7 +22,7 @@ PROGRAM_SECONDS = 10.0
 _MOST = 100
 
 
-class Problem(NamedTuple):
+class LintProblem(NamedTuple):
     """What is wrong, and in which line, if that is known; 0 otherwise."""
 
     line: int
@@ -36,7 +36,7 @@ def main(order: str) -> int:
     return 0
 
 
-def report(order: Dict[str, Any]) -> List[Problem]:
+def report(order: Dict[str, Any]) -> List[LintProblem]:
     """Return the problems that are not there yet."""
     path = order["path"]
     try:
@@ -48,7 +48,7 @@ def report(order: Dict[str, Any]) -> List[Problem]:
     return [problem for problem in problems(path, new) if _nameless(problem) not in before][:_MOST]
 
 
-def problems(path: str, data: bytes) -> List[Problem]:
+def problems(path: str, data: bytes) -> List[LintProblem]:
     """Return what is wrong with a file of this name and content; nothing for languages that are not known here."""
     look = _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
     if look is None or encoding.is_binary(data):
@@ -56,34 +56,34 @@ def problems(path: str, data: bytes) -> List[Problem]:
     return look(data)
 
 
-def _nameless(problem: Problem) -> str:
+def _nameless(problem: LintProblem) -> str:
     """Return what tells a problem from others wherever it stands."""
     return re.sub(r"\d+", "", problem.text)
 
 
-def _python(data: bytes) -> List[Problem]:
+def _python(data: bytes) -> List[LintProblem]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ast.parse(data)
     except SyntaxError as error:
-        return [Problem(error.lineno or 0, f"{type(error).__name__}: {error.msg}")]
+        return [LintProblem(error.lineno or 0, f"{type(error).__name__}: {error.msg}")]
     except (ValueError, RecursionError, MemoryError) as error:
-        return [Problem(0, f"it cannot be read: {error}")]
+        return [LintProblem(0, f"it cannot be read: {error}")]
     return []
 
 
-def _json(data: bytes) -> List[Problem]:
+def _json(data: bytes) -> List[LintProblem]:
     try:
         json.loads(encoding.decode(data).text)
     except json.JSONDecodeError as error:
-        return [Problem(error.lineno, f"JSON: {error.msg}")]
+        return [LintProblem(error.lineno, f"JSON: {error.msg}")]
     except RecursionError:
-        return [Problem(0, "JSON: it is nested too deeply")]
+        return [LintProblem(0, "JSON: it is nested too deeply")]
     return []
 
 
-def _toml(data: bytes) -> List[Problem]:
+def _toml(data: bytes) -> List[LintProblem]:
     try:
         import tomllib  # Python 3.11 has it
     except ImportError:
@@ -92,20 +92,20 @@ def _toml(data: bytes) -> List[Problem]:
         tomllib.loads(encoding.decode(data).text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
-        return [Problem(int(line.group(1)) if line else 0, f"TOML: {error}")]
+        return [LintProblem(int(line.group(1)) if line else 0, f"TOML: {error}")]
     return []
 
 
-def _bash(data: bytes) -> List[Problem]:
+def _bash(data: bytes) -> List[LintProblem]:
     return _told_by(["bash", "-n"], data, ".sh", re.compile(r"^[^\n]*?: line (\d+): (.*)$", re.MULTILINE))
 
 
-def _node(data: bytes, suffix: str) -> List[Problem]:
+def _node(data: bytes, suffix: str) -> List[LintProblem]:
     said = re.compile(r":(\d+)\n(?s:.*?)^(SyntaxError: .*)$", re.MULTILINE)
     return _told_by(["node", "--check"], data, suffix, said)
 
 
-def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str]") -> List[Problem]:
+def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str]") -> List[LintProblem]:
     """Return what a program says of a copy of the file; nothing when it is not there, or takes too long."""
     import shutil  # only for languages that Python does not read itself
     import subprocess
@@ -129,10 +129,10 @@ def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str
         said = (done.stdout + done.stderr).decode("utf-8", "replace").replace(copy.name, "")
     if done.returncode == 0:
         return []
-    return [Problem(int(found.group(1)), found.group(2).strip()) for found in form.finditer(said)]
+    return [LintProblem(int(found.group(1)), found.group(2).strip()) for found in form.finditer(said)]
 
 
-_Look = Callable[[bytes], List[Problem]]
+_Look = Callable[[bytes], List[LintProblem]]
 _BY_SUFFIX: Dict[str, _Look] = {
     ".py": _python,
     ".pyi": _python,

@@ -63,7 +63,7 @@ def _notice(missing: int, hint: str) -> str:
     return f"\n[… {missing} characters left out here{hint} …]\n"
 
 
-class Transcript:
+class BoundedText:
     """The beginning and the end of a text of any length: memory stays within a few times the limit.
 
     With ``files``, the whole of a text that is cut is kept in one of them.

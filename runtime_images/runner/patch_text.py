@@ -21,7 +21,7 @@ class PatchError(Exception):
     """The patch cannot be read or applied; the message is for the model."""
 
 
-class Line(NamedTuple):
+class HunkLine(NamedTuple):
     """A line of a hunk: kept (" "), taken out ("-") or put in ("+")."""
 
     sign: str
@@ -32,7 +32,7 @@ class Hunk(NamedTuple):
     """One place: lines to look for before it, what stands there and what is to, and whether it ends the file."""
 
     anchors: List[str]
-    lines: List[Line]
+    lines: List[HunkLine]
     ends_file: bool
     number: int
     """Line of the patch where it begins, for messages."""
@@ -151,7 +151,7 @@ def _hunk(reader: _Reader, *, is_first: bool) -> Hunk:
         anchor = _GIT_RANGES.sub("", line[3:])
         if anchor.strip():
             anchors.append(anchor)
-    lines: List[Line] = []
+    lines: List[HunkLine] = []
     ends_file = False
     while not reader.at_section and not reader.line.startswith("@@"):
         line = reader.take()
@@ -162,7 +162,7 @@ def _hunk(reader: _Reader, *, is_first: bool) -> Hunk:
             raise PatchError(
                 f"Invalid patch: line {reader.number - 1} must begin with a blank, `-` or `+`, but is `{line[:200]}`."
             )
-        lines.append(Line(line[:1] or " ", line[1:]))
+        lines.append(HunkLine(line[:1] or " ", line[1:]))
     if not lines:
         raise PatchError(f"Invalid patch: the hunk at line {number} is empty.")
     return Hunk(anchors, lines, ends_file, number)

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 from . import disk, encoding, names, places
 from .checks import FILE_LIMIT
 from .diff import unified
-from .history import History
+from .history import EditHistory
 from .patch_text import ADD, DELETE, PatchError, Section, parse
-from .places import Change
+from .places import Replacement
 from .text_file import TextFile
 
 _DIFF_LIMIT = 64 * 1024
@@ -32,7 +32,7 @@ class _Step(NamedTuple):
 class Patcher:
     """Applies patches below one folder. Blocking; to be used from worker threads, one patch at a time."""
 
-    def __init__(self, workspace: str, history: History) -> None:
+    def __init__(self, workspace: str, history: EditHistory) -> None:
         self._workspace = workspace
         self._history = history
 
@@ -136,7 +136,7 @@ def _content(path: str, section: Section) -> bytes:
     return content.data
 
 
-def _changed(file: TextFile, found: List[Change]) -> bytes:
+def _changed(file: TextFile, found: List[Replacement]) -> bytes:
     """Return the file with the changes."""
     lines = file.lines()
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
@@ -151,7 +151,7 @@ def _changed(file: TextFile, found: List[Change]) -> bytes:
     return file.with_changes(ranges)
 
 
-def _diff(path: str, target: str, lines: List[str], found: List[Change]) -> str:
+def _diff(path: str, target: str, lines: List[str], found: List[Replacement]) -> str:
     """Return the unified diff of the changes, each as a hunk with up to three lines around it."""
     parts = [f"--- {path}\n+++ {target}\n"] if found else []
     shift = shown = 0

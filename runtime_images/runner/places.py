@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from .patch_text import Hunk, Line, PatchError
+from .patch_text import Hunk, HunkLine, PatchError
 
 _ELSEWHERE = 10000
 _WAYS: "Tuple[Tuple[int, Callable[[str], str]], ...]" = ((0, str), (1, str.rstrip), (100, str.strip))
 """How lines are compared, each with how doubtful a match is: exactly, without blanks at the end, without any around."""
 
 
-class Change(NamedTuple):
+class Replacement(NamedTuple):
     """Lines of a file, from ``start``, that are replaced by others."""
 
     start: int
@@ -19,13 +19,13 @@ class Change(NamedTuple):
     added: List[str]
 
 
-def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Change], int]:
+def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replacement], int]:
     """Return the changes in their order, and how doubtful the places are (0: all exactly as they were given).
 
     Raises:
         PatchError: a place is not there.
     """
-    found: List[Change] = []
+    found: List[Replacement] = []
     position = doubt = 0
     for hunk in hunks:
         position, more, missing = _behind_anchors(path, lines, hunk, position)
@@ -40,11 +40,11 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Change
     return found, doubt
 
 
-def _append(found: List[Change], change: Change) -> None:
+def _append(found: List[Replacement], change: Replacement) -> None:
     """Add a change; what follows another without a line between them is one with it."""
     if found and found[-1].start + found[-1].removed == change.start:
         last = found.pop()
-        change = Change(last.start, last.removed + change.removed, last.added + change.added)
+        change = Replacement(last.start, last.removed + change.removed, last.added + change.added)
     found.append(change)
 
 
@@ -57,7 +57,7 @@ def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: 
         start, doubt = _place(path, lines, hunk, position)
     except PatchError:
         count = len(hunk.lines)
-        while count and hunk.lines[count - 1] == Line(" ", ""):
+        while count and hunk.lines[count - 1] == HunkLine(" ", ""):
             count -= 1
         shorter = hunk._replace(lines=hunk.lines[:count])
         if count == len(hunk.lines) or not shorter.before:
@@ -128,14 +128,14 @@ def _is_there(lines: List[str], wanted: List[str], start: int, form: Callable[[s
     return all(form(lines[start + index]) == form(line) for index, line in enumerate(wanted))
 
 
-def _changes(hunk: Hunk, start: int) -> List[Change]:
-    found: List[Change] = []
+def _changes(hunk: Hunk, start: int) -> List[Replacement]:
+    found: List[Replacement] = []
     position = begun = start
     added: List[str] = []
     for line in hunk.lines:
         if line.sign == " ":
             if position > begun or added:
-                found.append(Change(begun, position - begun, added))
+                found.append(Replacement(begun, position - begun, added))
             position += 1
             begun, added = position, []
         elif line.sign == "-":
@@ -143,5 +143,5 @@ def _changes(hunk: Hunk, start: int) -> List[Change]:
         else:
             added.append(line.text)
     if position > begun or added:
-        found.append(Change(begun, position - begun, added))
+        found.append(Replacement(begun, position - begun, added))
     return found

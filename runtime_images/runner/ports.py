@@ -43,7 +43,7 @@ class Owner(NamedTuple):
     command: str
 
 
-class Ports:
+class SandboxPorts:
     """The ports of one sandbox; ``mark`` begins the marks of its terminals (see :mod:`.processes`)."""
 
     def __init__(self, mark: str) -> None:

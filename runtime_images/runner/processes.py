@@ -32,7 +32,7 @@ class Process(NamedTuple):
     """In clock ticks since the machine started."""
 
 
-class Scope(NamedTuple):
+class TerminalProcesses(NamedTuple):
     """Which processes are a terminal's own: those of its shell, and those that carry its mark.
 
     ``mark`` is the value of the environment variable ``DRYDOCK_TERMINAL``, which programs inherit and by which they
@@ -45,14 +45,14 @@ class Scope(NamedTuple):
     since: int
 
 
-class Program(NamedTuple):
+class ExecProgram(NamedTuple):
     """The program that ``exec`` has put in a shell's place."""
 
     directory: str
     environment: List[Tuple[bytes, bytes]]
 
 
-def replacement(pid: int, argument: bytes) -> Optional[Program]:
+def replacement(pid: int, argument: bytes) -> Optional[ExecProgram]:
     """Return the program that runs as this process, or None when it still has the argument it was started with."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -65,7 +65,7 @@ def replacement(pid: int, argument: bytes) -> Optional[Program]:
     if argument in arguments or arguments == [b""]:  # or it is just ending
         return None
     pairs = [entry.partition(b"=") for entry in entries]
-    return Program(directory, [(name, value) for name, separator, value in pairs if separator])
+    return ExecProgram(directory, [(name, value) for name, separator, value in pairs if separator])
 
 
 def directory(pid: int, name: str) -> str:
@@ -147,7 +147,7 @@ def table() -> Dict[int, Process]:
     return found
 
 
-def belonging(scope: Scope) -> List[Process]:
+def belonging(scope: TerminalProcesses) -> List[Process]:
     """Return all processes of a terminal but its shell, also those that left its session or lost their parent."""
     processes = table()
     shell = scope.shell
@@ -212,7 +212,7 @@ def end_children(*, alone: bool) -> None:
         killed |= found
 
 
-def of_command(scope: Scope, begun: int) -> List[Process]:
+def of_command(scope: TerminalProcesses, begun: int) -> List[Process]:
     """Return those that a command begun at that time has started: background jobs of earlier commands are not its."""
     by_id = {process.pid: process for process in belonging(scope)}
     return [process for process in by_id.values() if _is_new(process, by_id, scope.shell, begun)]
@@ -274,7 +274,7 @@ def ticks_used(pid: int) -> int:
     return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
 
 
-def kill_all(scope: Scope) -> None:
+def kill_all(scope: TerminalProcesses) -> None:
     """Kill the shell and everything it has started, in a bounded number of rounds."""
     signal_process(scope.shell, signal.SIGKILL)
     for _ in range(20):

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from . import processes
 from .connection import Connection
 from .loop import Loop
-from .ports import Ports
+from .ports import SandboxPorts
 from .tunnels import Ended, Tunnel
 
 _WORDS_LIMIT = 2000
@@ -35,7 +35,7 @@ class ProgramTunnel(Tunnel):
         self._errors = -1
         self._last_words = b""
 
-    def begin(self, given: Mapping[str, Any], ports: Ports) -> None:
+    def begin(self, given: Mapping[str, Any], ports: SandboxPorts) -> None:
         """Start the program; what comes of it is told the server."""
         del ports
         order = given.get("program")

@@ -10,7 +10,7 @@ from . import checks, disk, encoding, listing
 from .checks import FILE_LIMIT, EditError
 from .diff import unified
 from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
-from .history import History
+from .history import EditHistory
 from .output import cut_middle
 from .text_file import TextFile
 
@@ -45,7 +45,7 @@ class Ranges:
 
     commands = ("read", "replace")
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: EditHistory) -> None:
         self._history = history
 
     def run(self, span: Span) -> Dict[str, Any]:

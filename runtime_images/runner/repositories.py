@@ -21,7 +21,7 @@ _STATUS += ["--ignore-submodules=dirty", "--", "."]
 _PASSED_OVER = frozenset(("node_modules", "__pycache__", ".venv", "venv", ".tox"))
 
 
-class Change(NamedTuple):
+class ChangedFile(NamedTuple):
     """A file that is not as it was in the last commit: M, A, D, or U for a conflict."""
 
     status: str
@@ -98,7 +98,7 @@ def _status(directory: str, place: str, workspace: str, inner: List[bytes], sinc
     if base is not None and since == BASE:
         compared = changes_since(where, root, base, overruled)
         loose = [one for one in listed if one.is_untracked or one.status == "U"]
-        listed = [*(Change(compared[path], path) for path in compared), *loose]
+        listed = [*(ChangedFile(compared[path], path) for path in compared), *loose]
     for field in fields:
         if field.startswith(b"# "):
             name, _, value = field[2:].partition(b" ")
@@ -130,19 +130,19 @@ def _status(directory: str, place: str, workspace: str, inner: List[bytes], sinc
     }
 
 
-def _change(field: bytes) -> Optional[Change]:
+def _change(field: bytes) -> Optional[ChangedFile]:
     """One entry of ``git status --porcelain=v2 -z``."""
     kind = field[:1]
     if kind == b"?":
-        return Change("A", field[2:], is_untracked=True)
+        return ChangedFile("A", field[2:], is_untracked=True)
     if kind == b"u":
-        return Change("U", field.split(b" ", 10)[-1])
+        return ChangedFile("U", field.split(b" ", 10)[-1])
     if kind != b"1":
         return None
     parts = field.split(b" ", 8)
     index, tree = parts[1][:1], parts[1][1:2]
     if tree == b"D":
-        return Change("D", parts[-1])
+        return ChangedFile("D", parts[-1])
     if index == b"A" or tree == b"A":
-        return Change("A", parts[-1])
-    return Change("D" if index == b"D" else "M", parts[-1])
+        return ChangedFile("A", parts[-1])
+    return ChangedFile("D" if index == b"D" else "M", parts[-1])

@@ -12,21 +12,21 @@ from .browser import Browser
 from .connection import Connection
 from .disk import FileError
 from .file_requests import FileRequests
-from .files import Reply
+from .files import HandlerReply
 from .journal import Answer, Journal
 from .kernel import Kernel
 from .lent import Lent
 from .linting import Lints
 from .loop import Loop
-from .ports import Ports
+from .ports import SandboxPorts
 from .request import Request
 from .room import Room
 from .searching import Searches
-from .session import Session
+from .session import TerminalSession
 from .snapshots import Snapshots
 from .whole_outputs import WholeOutputs
 from .wire import Frame
-from .workers import BusyError
+from .workers import TooMuchWorkError
 
 _IN_FLIGHT_LIMIT = 512
 _KEY_LIMIT = 512
@@ -94,7 +94,7 @@ class Requests:
         self._outputs = outputs
         self._lent = lent
         self._room = room
-        self._sessions: Dict[str, Session] = {}
+        self._sessions: Dict[str, TerminalSession] = {}
         self._fresh = 0
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
@@ -107,7 +107,7 @@ class Requests:
             "kernel.run": lambda request, given, _: self._take(self._kernel, arguments.cell_order(given), request),
             "ping": self._ping,
             "ports.list": lambda request, _given, _: files.work(
-                request, "ports.list", lambda: Reply(Ports(mark).listening())
+                request, "ports.list", lambda: HandlerReply(SandboxPorts(mark).listening())
             ),
             "shell.interrupt": self._shell_interrupt,
             "shell.kill": self._shell_kill,
@@ -165,7 +165,7 @@ class Requests:
     def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
         try:
             operation(request, message.get("args") or {}, blob)
-        except (BadRequestError, BusyError, FileError) as error:
+        except (BadRequestError, TooMuchWorkError, FileError) as error:
             self._refuse(request, error.code, str(error))
         except Exception:
             request.fail("internal", "the runner failed to serve this request; its standard error says how")
@@ -212,7 +212,7 @@ class Requests:
         if operation is None:
             raise BadRequestError(f"op is not known; the operations are: {', '.join(sorted(self._operations))}")
         if len(self._under_way) >= _IN_FLIGHT_LIMIT and name != "cancel":
-            raise BusyError(f"{_IN_FLIGHT_LIMIT} requests are under way already")
+            raise TooMuchWorkError(f"{_IN_FLIGHT_LIMIT} requests are under way already")
         return operation
 
     def _is_repeated(self, request: Request, key: str) -> bool:
@@ -303,16 +303,16 @@ class Requests:
             session.close("The terminal was closed.")
         return session is not None
 
-    def _session(self, given: Dict[str, Any]) -> Session:
+    def _session(self, given: Dict[str, Any]) -> TerminalSession:
         name = self._session_name(given)
         session = self._sessions.pop(name, None) or self._open(name, self._workspace)
         self._sessions[name] = session  # as the last, so that those not used for longest come first
         return session
 
-    def _open(self, name: str, directory: str) -> Session:
+    def _open(self, name: str, directory: str) -> TerminalSession:
         if len(self._sessions) >= _SESSION_LIMIT:
             self._make_room()
-        session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", directory, self._outputs)
+        session = self._sessions[name] = TerminalSession(self._loop, f"{self._mark}.{name}", directory, self._outputs)
         return session
 
     def _make_room(self) -> None:
@@ -320,7 +320,7 @@ class Requests:
             if name != "default" and session.is_unused:
                 self._close(name)
                 return
-        raise BusyError(
+        raise TooMuchWorkError(
             f"{_SESSION_LIMIT} terminals are in use: use one of them, or end what runs in one (C-c, or reset)"
         )
 

@@ -24,7 +24,7 @@ _ALIKE = re.compile(rf"(?:{_REPEATED}|\^|\$|\\b|\||\((?!\?)|\(\?:)*", re.ASCII)
 _UNCLEAR = r"(?-u)[\x1c-\x1f\x80-\xff]|\r[^\n]"
 
 
-class Answer(NamedTuple):
+class SearchedFiles(NamedTuple):
     """The paths of files with a line that matches, and of those of which nothing is known."""
 
     holding: Collection[bytes]
@@ -60,13 +60,13 @@ def batches(found: List[Found]) -> Iterator[List[Found]]:
         yield batch
 
 
-def search(path: str, pattern: str, files: List[str]) -> Answer:
+def search(path: str, pattern: str, files: List[str]) -> SearchedFiles:
     """Ask ripgrep, which is at that path, for the files with a line that matches whatever the case."""
     unclear = _listed(path, _UNCLEAR, files)
     holding = _listed(path, pattern, files) if unclear is not None else None
     if unclear is None or holding is None:  # it fails, or does not take the pattern
-        return Answer((), {os.fsencode(file) for file in files})
-    return Answer(holding, unclear)
+        return SearchedFiles((), {os.fsencode(file) for file in files})
+    return SearchedFiles(holding, unclear)
 
 
 def _listed(path: str, pattern: str, files: List[str]) -> Optional[Set[bytes]]:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from . import processes
 from .journal import Answer
-from .usage import Usage, measure
+from .usage import TreeUsage, measure
 
 _FASTEST_BYTES = 4 * 1024**3
 _FASTEST_ENTRIES = 400_000
@@ -49,14 +49,14 @@ class Room:
         self._most_bytes = most_bytes
         self._most_entries = most_entries
         self._alone = alone
-        self._least = Usage()
+        self._least = TreeUsage()
         self._free = self._ended_at = _Free((), ())
         self._looked = self._cost = 0.0
         self._closing = threading.Event()
         self._settled = threading.Event()
         self._settled.set()
         self._untold = False
-        self.usage = Usage()
+        self.usage = TreeUsage()
         self.is_over = False
         self.stops = 0
 
@@ -165,7 +165,7 @@ class Room:
         elif is_first:  # so it was before: what runs now may well remove something
             self._least, self._ended_at, self.is_over = usage, self._free, True
         elif was_over and not self._has_grown(usage):
-            self._least = Usage(min(usage.bytes, self._least.bytes), min(usage.entries, self._least.entries))
+            self._least = TreeUsage(min(usage.bytes, self._least.bytes), min(usage.entries, self._least.entries))
         else:
             self._settled.clear()
             self.stops += 1
@@ -178,13 +178,13 @@ class Room:
             self._ended_at = self._free
             self.is_over = self._least.exceeds(self._most_bytes, self._most_entries)
 
-    def _measured(self) -> Usage:
+    def _measured(self) -> TreeUsage:
         self._free = self._look_free()
         others = processes.of_sandbox(alone=self._alone)
         self.usage = measure(self._roots, [process.pid for process in others], self._most_entries)
         return self.usage
 
-    def _has_grown(self, usage: Usage) -> bool:
+    def _has_grown(self, usage: TreeUsage) -> bool:
         """Whether there is more than there was at the least; a little is what the runner itself notes."""
         bytes_more = usage.bytes - self._least.bytes
         entries_more = usage.entries - self._least.entries

@@ -13,14 +13,14 @@ from .file_requests import FileRequests
 from .files import Files
 from .git_requests import GitRequests
 from .hidden import hide
-from .history import History
+from .history import EditHistory
 from .journal import Journal
 from .kernel import Kernel
 from .lent import Lent
 from .linting import Lints
 from .loop import Loop
 from .patcher import Patcher
-from .ports import Ports
+from .ports import SandboxPorts
 from .processes import adopt_orphans
 from .programs import ProgramTunnel
 from .pty import close_inherited
@@ -30,7 +30,7 @@ from .room import Room
 from .searching import Searches
 from .server import Server, watch_signals
 from .snapshots import Snapshots
-from .switchboard import Tunnels
+from .switchboard import Switchboard
 from .transfers import Transfers
 from .whole_files import WholeFiles
 from .whole_outputs import WholeOutputs
@@ -89,7 +89,7 @@ class _Furnishing:
 _GIVEN = "fd:"
 
 
-class Limits(NamedTuple):
+class DiskLimits(NamedTuple):
     """How much disk may be taken (0: any), by what, and see :class:`Room` for ``alone``."""
 
     disk_bytes: int = 0
@@ -99,7 +99,7 @@ class Limits(NamedTuple):
     """False: the workspace is a folder of somebody else, which does not count."""
 
 
-def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float, limits: Limits) -> int:
+def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float, limits: DiskLimits) -> int:
     """Serve until told to end; return the exit code: 0, or 1 when the socket cannot be had.
 
     ``socket_path`` may be ``fd:`` and the number of a descriptor: a socket that listens already.
@@ -119,7 +119,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     journal = Journal(state_directory)
     journal.open()
     workers = Workers(loop)
-    history = History(os.path.join(state_directory, "history"))
+    history = EditHistory(os.path.join(state_directory, "history"))
     files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history), Ranges(history))
     searches, lints = Searches(loop, workspace), Lints(loop, workspace)
     browser, kernel = Browser(loop, workspace, state_directory), Kernel(loop, workspace, state_directory, boot)
@@ -134,7 +134,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     requests = Requests(
         loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, outputs, lent, room, more
     )
-    tunnels = Tunnels(loop, Ports(boot), partial(ProgramTunnel, workspace=workspace))
+    tunnels = Switchboard(loop, SandboxPorts(boot), partial(ProgramTunnel, workspace=workspace))
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:

@@ -14,7 +14,7 @@ from .complaints import complain
 from .connection import Connection, Ends
 from .loop import Loop, Timer
 from .requests import Requests
-from .switchboard import Tunnels
+from .switchboard import Switchboard
 from .wire import PROTOCOL, Frame
 
 _LOOK_SECONDS = 1.0
@@ -24,7 +24,7 @@ class Server:
     """Serves one server at a time: the newest connection wins, the one before is told so and closed."""
 
     def __init__(
-        self, loop: Loop, requests: Requests, tunnels: Tunnels, workspace: str, boot: str, idle_exit_seconds: float
+        self, loop: Loop, requests: Requests, tunnels: Switchboard, workspace: str, boot: str, idle_exit_seconds: float
     ) -> None:
         """``boot`` names this run of the runner; 0 idle seconds: it stays however long nobody attaches."""
         self._loop = loop

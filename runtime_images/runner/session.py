@@ -113,7 +113,7 @@ _IDLE_CHARACTERS = 2000
 _NOTHING = Cut("", 0)
 
 
-class Session(ShellEvents):
+class TerminalSession(ShellEvents):
     """One named terminal.
 
     Orders are served one after the other, except those that must reach a command while somebody waits for it: input,

@@ -312,9 +312,9 @@ class Shell:
         """Return the terminal's foreground process group, or 0."""
         return self._streams.terminal.foreground() if self._streams.is_open else 0
 
-    def scope(self) -> processes.Scope:
+    def scope(self) -> processes.TerminalProcesses:
         """Return by what the terminal's processes are known."""
-        return processes.Scope(self.pid, self._mark, self._since)
+        return processes.TerminalProcesses(self.pid, self._mark, self._since)
 
     def kill_if_broken(self) -> bool:
         """Kill a shell that can never report, because the command has closed the shell's own input; True if so."""

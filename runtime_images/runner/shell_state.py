@@ -40,7 +40,7 @@ def write_down(word: str, pipe: str) -> str:
     )
 
 
-class State(NamedTuple):
+class ShellState(NamedTuple):
     """What a shell has written down: commands, and the names of the options of ``shopt`` and of ``set`` that are on."""
 
     word: str
@@ -87,7 +87,7 @@ class StateReader:
         self._searched = 0
         self._is_too_long = False
 
-    def feed(self, data: bytes, words: Tuple[str, ...]) -> Optional[State]:
+    def feed(self, data: bytes, words: Tuple[str, ...]) -> Optional[ShellState]:
         """Take the next bytes; return the last state that they complete."""
         found = None
         self._buffer += data
@@ -102,7 +102,7 @@ class StateReader:
             if self._is_too_long:
                 self.reset()
             elif word and word in words and len(self._fields) == 3:
-                found = State(word, *self._fields)
+                found = ShellState(word, *self._fields)
                 self._fields.clear()
             else:
                 self._fields.append(field)
@@ -117,7 +117,7 @@ class StatePipe:
     """Where a shell writes its state."""
 
     def __init__(self, loop: Loop) -> None:
-        self._state: Optional[State] = None
+        self._state: Optional[ShellState] = None
         self._environment: List[Tuple[bytes, bytes]] = []
         self._lent: FrozenSet[str] = frozenset()
         self._kept_lent: FrozenSet[str] = frozenset()

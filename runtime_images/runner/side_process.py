@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Set
 from . import processes
 from .command import Asker
 from .loop import Loop, Timer
-from .workers import BusyError
+from .workers import TooMuchWorkError
 
 _RESULT_LIMIT = 8 * 1024 * 1024
 _PIPE_BYTES = 4096
@@ -126,11 +126,11 @@ class SideProcesses:
             BusyError: too many are under way, or there can be no further process.
         """
         if len(self._under_way) >= self._at_once:
-            raise BusyError(f"{self._at_once} of these are under way already")
+            raise TooMuchWorkError(f"{self._at_once} of these are under way already")
         try:
             process = SideProcess(self._loop, self._name, order, limit_seconds, overdue)
         except OSError as error:
-            raise BusyError(f"no process can be started for the {self._name}: {error.strerror}") from error
+            raise TooMuchWorkError(f"no process can be started for the {self._name}: {error.strerror}") from error
         self._under_way.add(process)
         process.answer(asker, lambda: self._under_way.discard(process))
         return process.cancel

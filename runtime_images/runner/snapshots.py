@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 
 from . import arguments
 from .arguments import BadRequestError
-from .files import Files, Reply
+from .files import Files, HandlerReply
 from .loop import Loop, Timer
 from .request import Request
 from .wire import MAX_BLOB
@@ -96,14 +96,14 @@ class Snapshots:
     def _restore(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
 
-        def work() -> Reply:
+        def work() -> HandlerReply:
             tree = self._tree()
             name = next((one for one in names if tree.has(one)), None)
             if name is None:
-                return Reply({"restored": None, "written": 0, "removed": 0})
+                return HandlerReply({"restored": None, "written": 0, "removed": 0})
             present = tree.take(keep, _never)
             change = tree.restore(name, present)
-            return Reply({"restored": name, "written": change.written, "removed": change.removed})
+            return HandlerReply({"restored": name, "written": change.written, "removed": change.removed})
 
         self._begin(work, lambda reply: request.finish(reply.result), _failing(request), exclusive=True)
 
@@ -112,7 +112,7 @@ class Snapshots:
         offset = arguments.integer(given, "offset", 0, 0, 2**62)
         place = os.path.join(self._folder, "packed.tar")
 
-        def work() -> Reply:
+        def work() -> HandlerReply:
             name = None
             if offset == 0:
                 tree = self._tree()
@@ -126,7 +126,7 @@ class Snapshots:
                 ends = offset + len(data) >= os.path.getsize(place)
             if ends:
                 os.unlink(place)
-            return Reply({"packed": name, "eof": ends}, data)
+            return HandlerReply({"packed": name, "eof": ends}, data)
 
         done = lambda reply: request.answer({"ok": True, "result": reply.result}, reply.blob)  # noqa: E731
         self._begin(work, done, _failing(request), exclusive=True)
@@ -137,16 +137,16 @@ class Snapshots:
             raise BadRequestError("workspace.unpack needs a part of the file as the frame's attachment (key blob)")
         place = os.path.join(self._folder, "unpacked.tar")
 
-        def work() -> Reply:
+        def work() -> HandlerReply:
             tree = self._tree()
             with open(place, "r+b" if offset else "wb") as file:
                 file.truncate(offset)
                 file.seek(offset)
                 file.write(blob)
             if not ends:
-                return Reply({"entries": 0})
+                return HandlerReply({"entries": 0})
             try:
-                return Reply({"entries": tree.unpack(place)})
+                return HandlerReply({"entries": tree.unpack(place)})
             finally:
                 os.unlink(place)
 
@@ -171,18 +171,18 @@ class Snapshots:
         except OSError:
             return False  # the thorough way will say why
 
-    def _take(self, name: str) -> Reply:
+    def _take(self, name: str) -> HandlerReply:
         began, worked = time.monotonic(), time.thread_time()
         try:
             entries = self._tree().take(name, lambda: self._stopping)
         finally:
             self._is_slow = time.thread_time() - worked > QUICK_SECONDS or time.monotonic() - began > WAIT_SECONDS
-        return Reply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
+        return HandlerReply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
 
     def _begin(
         self,
-        work: Callable[[], Reply],
-        done: Callable[[Reply], None],
+        work: Callable[[], HandlerReply],
+        done: Callable[[HandlerReply], None],
         failed: Callable[[Exception], None],
         *,
         exclusive: bool = False,

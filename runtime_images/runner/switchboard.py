@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Optional
 
 from .connection import Connection
 from .loop import Loop
-from .ports import Ports
+from .ports import SandboxPorts
 from .tunnels import Ended, Tunnel
 from .wire import Frame
 
@@ -15,10 +15,10 @@ TUNNEL_LIMIT = 256
 Maker = Callable[[Loop, Connection, int, Ended], Tunnel]
 
 
-class Tunnels:
+class Switchboard:
     """The tunnels of the connection at hand."""
 
-    def __init__(self, loop: Loop, ports: Ports, programs: Maker) -> None:
+    def __init__(self, loop: Loop, ports: SandboxPorts, programs: Maker) -> None:
         """``programs`` makes the tunnels of programs."""
         self._loop = loop
         self._ports = ports

@@ -12,11 +12,11 @@ from . import arguments, disk
 from .arguments import BadRequestError
 from .beneath import Beneath, Opened, readable
 from .disk import FileError, failure
-from .files import Files, Reply
-from .ignores import Rules
+from .files import Files, HandlerReply
+from .ignores import IgnoreRules
 from .loop import Loop, Timer
 from .request import Request
-from .workers import BusyError
+from .workers import TooMuchWorkError
 
 PART = 4 * 1024 * 1024
 _ZIP_SECONDS = 0.5
@@ -196,7 +196,7 @@ class FolderList:
             os.close(opened.descriptor)
         return {"path": "/".join(parts), "entries": entries, "left_out": max(0, len(names) - LIMIT)}
 
-    def _entry(self, folder: int, name: str, parts: List[str], rules: Rules) -> Dict[str, Any]:
+    def _entry(self, folder: int, name: str, parts: List[str], rules: IgnoreRules) -> Dict[str, Any]:
         status: Optional[os.stat_result] = None
         is_link = False
         try:
@@ -215,16 +215,16 @@ class FolderList:
             "hidden": name in HIDDEN or _is_ignored(rules, [*parts, name], kind == "folder"),
         }
 
-    def _rules(self) -> Rules:
+    def _rules(self) -> IgnoreRules:
         """Those of the workspace's own ``.gitignore``."""
         try:
             opened = self._beneath.open(".gitignore")
         except FileError:
-            return Rules(())
+            return IgnoreRules(())
         with open(opened.descriptor, "rb") as file:
             if opened.is_folder:
-                return Rules(())
-            return Rules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
+                return IgnoreRules(())
+            return IgnoreRules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
 
 
 def place_of(is_folder: bool, name: str) -> Place:
@@ -247,7 +247,7 @@ def _kind(status: Optional[os.stat_result]) -> str:
     return "file" if stat.S_ISREG(status.st_mode) else "other"
 
 
-def _is_ignored(rules: Rules, parts: List[str], is_folder: bool) -> bool:
+def _is_ignored(rules: IgnoreRules, parts: List[str], is_folder: bool) -> bool:
     """Whether the rules pass over it, or over a folder that it is in."""
     ends = range(1, len(parts) + 1) if rules else ()
     return any(rules.ignores("/".join(parts[:end]), end < len(parts) or is_folder) for end in ends)
@@ -293,7 +293,7 @@ class Transfers:
         path = arguments.text(given, "path", "")
         after = arguments.text(given, "after", "")
         place = place_of(arguments.flag(given, "after_folder"), after) if after else None
-        self._work(request, "folder.list", lambda: Reply(self._list.of(path, place)))
+        self._work(request, "folder.list", lambda: HandlerReply(self._list.of(path, place)))
 
     def _begin_outgoing(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         path = arguments.text(given, "path", "")
@@ -321,9 +321,9 @@ class Transfers:
         offset = arguments.integer(given, "offset", 0, 0, 2**62)
         limit = arguments.integer(given, "limit", PART, 1, PART)
 
-        def work() -> Reply:
+        def work() -> HandlerReply:
             data, ended = transfer.part(offset, limit)
-            return Reply({"eof": ended}, data)
+            return HandlerReply({"eof": ended}, data)
 
         self._work(request, str(given["id"]), work)
 
@@ -334,20 +334,20 @@ class Transfers:
             raise BadRequestError("transfer.put needs a part of the file as the frame's attachment (key blob)")
         data = blob
 
-        def work() -> Reply:
+        def work() -> HandlerReply:
             transfer.part(offset, data)
-            return Reply({})
+            return HandlerReply({})
 
         self._work(request, str(given["id"]), work)
 
     def _keep(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         transfer = self._known(given, Incoming)
-        self._work(request, str(given["id"]), lambda: Reply({"size": transfer.keep()}), ends=True)
+        self._work(request, str(given["id"]), lambda: HandlerReply({"size": transfer.keep()}), ends=True)
 
     def _drop(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         ident = arguments.text(given, "id")
         if ident in self._open:
-            self._work(request, ident, lambda: Reply({}), ends=True)
+            self._work(request, ident, lambda: HandlerReply({}), ends=True)
         else:
             request.finish({})  # it is over already
 
@@ -361,27 +361,27 @@ class Transfers:
 
     def _begin(self, request: Request, work: Callable[[], Tuple[Any, Dict[str, Any]]]) -> None:
         if len(self._open) >= AT_ONCE:
-            raise BusyError(f"{AT_ONCE} transfers are under way already")
+            raise TooMuchWorkError(f"{AT_ONCE} transfers are under way already")
         ident = os.urandom(8).hex()
         made: Dict[str, Any] = {}
 
-        def begin() -> Reply:
+        def begin() -> HandlerReply:
             made["transfer"], facts = work()
-            return Reply({"id": ident, **facts})
+            return HandlerReply({"id": ident, **facts})
 
-        def done(reply: Reply) -> None:
+        def done(reply: HandlerReply) -> None:
             self._open[ident] = made["transfer"]
             self._wait_for_use(ident)
             request.finish(reply.result)
 
         self._files.start(f"transfer {ident}", begin, done, _failing(request))
 
-    def _work(self, request: Request, lane: str, work: Callable[[], Reply], *, ends: bool = False) -> None:
+    def _work(self, request: Request, lane: str, work: Callable[[], HandlerReply], *, ends: bool = False) -> None:
         """Do it behind what is done for the same transfer already."""
         if lane in self._timers:
             self._timers[lane].cancel()
 
-        def done(reply: Reply) -> None:
+        def done(reply: HandlerReply) -> None:
             self._used(lane, ends=ends)
             request.answer({"ok": True, "result": reply.result}, reply.blob)
 
@@ -427,9 +427,9 @@ def _failing(request: Request) -> Callable[[Exception], None]:
     return failed
 
 
-def _closed(transfer: Any) -> Reply:
+def _closed(transfer: Any) -> HandlerReply:
     transfer.close()
-    return Reply({})
+    return HandlerReply({})
 
 
 def _report(error: Exception) -> None:

@@ -28,7 +28,7 @@ _RACY = 50_000_000
 """Nanoseconds: a file that was changed so shortly before it was looked at may have changed again unnoticed."""
 
 
-class Entry(NamedTuple):
+class SnapshotEntry(NamedTuple):
     """A file (kind f), folder (d), link (l), or what is left alone (x); value is a digest, or where a link points."""
 
     kind: str
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
         return self.kind, self.mode, self.value
 
 
-Entries = Dict[str, Entry]
+Entries = Dict[str, SnapshotEntry]
 
 
 class TooLargeError(Exception):
@@ -53,7 +53,7 @@ class StoppedError(Exception):
     """It was asked to stop."""
 
 
-class Change(NamedTuple):
+class RestoredCounts(NamedTuple):
     """How many paths were written, and how many removed."""
 
     written: int
@@ -118,7 +118,7 @@ class Tree:
         self._store.keep_same(name)
         return True
 
-    def _is_still(self, known: Entry, found: os.DirEntry[str]) -> bool:
+    def _is_still(self, known: SnapshotEntry, found: os.DirEntry[str]) -> bool:
         try:
             facts = found.stat(follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
@@ -130,7 +130,7 @@ class Tree:
             return False
         return known.kind == "f" and known.mode == mode and self._is_unread(known, _stamp(facts))
 
-    def _is_unread(self, known: Entry, stamp: Tuple[int, ...]) -> bool:
+    def _is_unread(self, known: SnapshotEntry, stamp: Tuple[int, ...]) -> bool:
         """Whether a file with this stamp still holds what it held when it was read."""
         return known.stamp == stamp and max(stamp[1:3]) < self._looked_at - _RACY
 
@@ -138,14 +138,14 @@ class Tree:
         """Whether files are kept under this name."""
         return self._store.has(name)
 
-    def restore(self, name: str, present: Entries) -> Change:
+    def restore(self, name: str, present: Entries) -> RestoredCounts:
         """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now.
 
         Raises:
             KeyError: nothing is kept under the name.
             OSError: a file cannot be written; some are as they were by then.
         """
-        wanted = {path: Entry(*parts) for path, parts in self._store.entries(name).items()}
+        wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
         removed = 0
         for path in sorted(present, reverse=True):  # what is in a folder before the folder
             before, then = present[path], wanted.get(path)
@@ -160,7 +160,7 @@ class Tree:
             self._write(path, then)
             written += 1
         self._known, self._is_newest = {}, False
-        return Change(written, removed)
+        return RestoredCounts(written, removed)
 
     def _walk(self) -> Iterator[Tuple[str, os.DirEntry[str]]]:
         folders: List[str] = [""]
@@ -178,29 +178,29 @@ class Tree:
                 if one.is_dir(follow_symlinks=False):
                     folders.append(path)
 
-    def _entry(self, path: str, found: os.DirEntry[str]) -> Entry:
+    def _entry(self, path: str, found: os.DirEntry[str]) -> SnapshotEntry:
         try:
             facts = found.stat(follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
             if stat.S_ISDIR(facts.st_mode):
-                return Entry("d", mode, "")
+                return SnapshotEntry("d", mode, "")
             if stat.S_ISLNK(facts.st_mode):
-                return Entry("l", 0, os.readlink(found.path))
+                return SnapshotEntry("l", 0, os.readlink(found.path))
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > FILE_LIMIT:
-                return Entry("x", 0, "")
+                return SnapshotEntry("x", 0, "")
             stamp = _stamp(facts)
             known = self._known.get(path)
             if known is not None and self._is_unread(known, stamp):
-                return Entry("f", mode, known.value, stamp)
+                return SnapshotEntry("f", mode, known.value, stamp)
             with open(found.path, "rb") as file:
                 data = file.read(FILE_LIMIT + 1)
             digest = hashlib.blake2b(data, digest_size=20).hexdigest()
         except (PermissionError, FileNotFoundError):
-            return Entry("x", 0, "")
+            return SnapshotEntry("x", 0, "")
         self._store.put(digest, data)
-        return Entry("f", mode, digest, stamp)
+        return SnapshotEntry("f", mode, digest, stamp)
 
-    def _remove(self, path: str, entry: Entry) -> int:
+    def _remove(self, path: str, entry: SnapshotEntry) -> int:
         place = os.path.join(self._workspace, path)
         try:
             if entry.kind == "d":
@@ -219,7 +219,7 @@ class Tree:
             for name in inside:
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
-    def _write(self, path: str, entry: Entry) -> None:
+    def _write(self, path: str, entry: SnapshotEntry) -> None:
         place = os.path.join(self._workspace, path)
         if entry.kind == "d":
             os.makedirs(place, exist_ok=True)
@@ -243,7 +243,7 @@ class Tree:
         """
         with tarfile.open(target, "w") as archive:
             for path, parts in sorted(self._store.entries(name).items()):
-                entry = Entry(*parts)
+                entry = SnapshotEntry(*parts)
                 about = tarfile.TarInfo(path)
                 about.mode = entry.mode
                 if entry.kind == "d":

@@ -19,7 +19,7 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, Optional
 
 from .connection import Connection
 from .loop import Loop, Timer
-from .ports import Ports
+from .ports import SandboxPorts
 from .wire import TUNNEL_CHUNK, TUNNEL_WINDOW
 
 _CONNECT_SECONDS = 5.0
@@ -46,7 +46,7 @@ class Tunnel:
         self._server_ended = False
         self._port_ended = False
 
-    def begin(self, given: Mapping[str, Any], ports: Ports) -> None:
+    def begin(self, given: Mapping[str, Any], ports: SandboxPorts) -> None:
         """Connect to the port, wherever it is in this sandbox; what comes of it is told the server."""
         port = given.get("port")
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
@@ -59,7 +59,7 @@ class Tunnel:
         self._socket = stream
         self._connected()
 
-    def _open(self, port: int, ports: Ports) -> None:
+    def _open(self, port: int, ports: SandboxPorts) -> None:
         tried: List[str] = []
         left = ports.addresses_of(port)
 

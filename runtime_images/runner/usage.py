@@ -19,7 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_TO_OWNER = stat.S_IRUSR | stat.S_IXUSR
 
 
-class Usage(NamedTuple):
+class TreeUsage(NamedTuple):
     """Bytes that are allocated (not those that a sparse file seems to have), and files, folders and links.
 
     ``whole`` is False when not all could be looked at: then it is more than these.
@@ -37,7 +37,7 @@ class Usage(NamedTuple):
         return too_many or (bool(most_bytes) and self.bytes > most_bytes) or not self.whole
 
 
-def measure(roots: Iterable[str], processes: Iterable[int] = (), most_entries: int = 0) -> Usage:
+def measure(roots: Iterable[str], processes: Iterable[int] = (), most_entries: int = 0) -> TreeUsage:
     """Measure trees, each file once however many names it has, and what these processes keep open without a name.
 
     Links are not followed, and other file systems mounted in a tree are not entered. With ``most_entries`` the look
@@ -48,7 +48,7 @@ def measure(roots: Iterable[str], processes: Iterable[int] = (), most_entries: i
         found.tree(root)
     for process in processes:
         found.held_by(process)
-    return Usage(found.bytes, found.entries, found.whole)
+    return TreeUsage(found.bytes, found.entries, found.whole)
 
 
 class _TooManyError(Exception):

@@ -9,7 +9,7 @@ from . import disk, encoding, listing
 from .checks import FILE_LIMIT
 from .diff import unified
 from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
-from .history import History
+from .history import EditHistory
 from .names import shown
 from .output import cut_middle
 from .text_file import TextFile
@@ -22,7 +22,7 @@ class WholeFileError(Exception):
     """It cannot be done; the message is for the model."""
 
 
-class Asked(NamedTuple):
+class WholeFileArguments(NamedTuple):
     """The checked arguments of one ``file.whole``; which of them count depends on the command."""
 
     command: str
@@ -41,10 +41,10 @@ class WholeFiles:
 
     commands = ("read", "write", "replace", "list")
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: EditHistory) -> None:
         self._history = history
 
-    def run(self, asked: Asked) -> Dict[str, Any]:
+    def run(self, asked: WholeFileArguments) -> Dict[str, Any]:
         """Do it and return the result; what is wrong with it is a result too."""
         do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[asked.command]
         try:
@@ -52,11 +52,11 @@ class WholeFiles:
         except (WholeFileError, disk.FileError) as error:
             return {**_result(asked), "text": str(error), "is_error": True}
 
-    def _write(self, asked: Asked) -> Dict[str, Any]:
+    def _write(self, asked: WholeFileArguments) -> Dict[str, Any]:
         old = None if disk.kind(asked.path) == "missing" else _bytes(asked.path)
         return self._changed(asked, old, encoding.encode(asked.content, "utf-8"), "Wrote" if old else "Created")
 
-    def _replace(self, asked: Asked) -> Dict[str, Any]:
+    def _replace(self, asked: WholeFileArguments) -> Dict[str, Any]:
         path = asked.path
         if not asked.old:
             if disk.kind(path) != "missing":
@@ -78,7 +78,7 @@ class WholeFiles:
         data = file.with_changes([(start, start + len(wanted), new) for start in places])
         return self._changed(asked, old, data, f"Made {len(places)} replacement(s) in")
 
-    def _changed(self, asked: Asked, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:
+    def _changed(self, asked: WholeFileArguments, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:
         if len(new) > FILE_LIMIT:
             raise WholeFileError(f"{asked.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
         disk.replace(asked.path, new)
@@ -95,7 +95,7 @@ class WholeFiles:
         }
 
 
-def _read(asked: Asked) -> Dict[str, Any]:
+def _read(asked: WholeFileArguments) -> Dict[str, Any]:
     lines = TextFile(_text_bytes(asked.path)).lines()
     first, last = asked.offset + 1, min(len(lines), asked.offset + asked.limit)
     if asked.offset and asked.offset >= len(lines):
@@ -109,7 +109,7 @@ def _read(asked: Asked) -> Dict[str, Any]:
     return {"text": cut_middle(text, RESPONSE_LIMIT * 4, " — use offset and limit").text, "prev_exist": True}
 
 
-def _list(asked: Asked) -> Dict[str, Any]:
+def _list(asked: WholeFileArguments) -> Dict[str, Any]:
     path = asked.path
     kind = disk.kind(path)
     if kind != "directory":
@@ -161,7 +161,7 @@ def _places(text: str, wanted: str) -> List[int]:
     return found
 
 
-def _result(asked: Asked) -> Dict[str, Any]:
+def _result(asked: WholeFileArguments) -> Dict[str, Any]:
     return {
         "command": asked.command,
         "path": asked.path,

@@ -14,7 +14,7 @@ _WAITING_LIMIT = 256
 T = TypeVar("T")
 
 
-class BusyError(Exception):
+class TooMuchWorkError(Exception):
     """Too much work is waiting already."""
 
     code = "busy"
@@ -69,7 +69,7 @@ class Workers:
             BusyError: as many as the pool holds are waiting.
         """
         if self._waiting >= _WAITING_LIMIT:
-            raise BusyError(f"{_WAITING_LIMIT} file operations are waiting already")
+            raise TooMuchWorkError(f"{_WAITING_LIMIT} file operations are waiting already")
         self._waiting += 1
         untyped: Job[object] = job  # type: ignore[assignment]  # the pool never looks at the value
         lane = self._lanes.get(job.lane)

@@ -53,12 +53,12 @@ from drydock_client import DrydockClient, NotFoundError, RefusedError
 from server.acp.commands import COMMANDS, Commands
 from server.acp.copies import Copies
 from server.acp.dispatch import NOT_FOUND, Method, invalid
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.editor_files import EditorFiles, instructions_for, tools_for
 from server.acp.folders import Folders
 from server.acp.permissions import ASK, MODES, Permissions
 from server.acp.prompts import message_from
-from server.acp.session import Session
+from server.acp.session import EditorSession
 
 Given = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
@@ -115,10 +115,10 @@ MAX_SESSIONS: Final = 100
 class EditorsAgent:
     """Answers the requests of one editor. `aclose` it at the end; the conversations go on."""
 
-    def __init__(self, client: DrydockClient, editor: Editor) -> None:
+    def __init__(self, client: DrydockClient, editor: EditorClient) -> None:
         self._client = client
         self._editor = editor
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, EditorSession] = {}
 
     @property
     def requests(self) -> Mapping[str, Method]:
@@ -248,7 +248,7 @@ class EditorsAgent:
         if (session := self._sessions.get(wish.session_id)) is not None:
             await session.cancel()
 
-    def _open(self, session_id: str) -> Session:
+    def _open(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
         if session is None:
             raise RequestError(
@@ -256,7 +256,7 @@ class EditorsAgent:
             )
         return session
 
-    async def _known(self, session_id: str, folders: Folders) -> Session:
+    async def _known(self, session_id: str, folders: Folders) -> EditorSession:
         """A session of a conversation that exists, opened anew."""
         try:
             await self._client.conversation(session_id)
@@ -280,13 +280,13 @@ class EditorsAgent:
             except RefusedError as error:
                 logger.warning("the editor's files are no tools in conversation %s: %s", session_id, error)
 
-    def _session(self, session_id: str, folders: Folders) -> Session:
+    def _session(self, session_id: str, folders: Folders) -> EditorSession:
         async def changed(mode: str) -> None:
             await self._editor.show(session_id, update_current_mode(mode))
 
         permissions = Permissions(session_id, self._client, self._editor, changed)
         copies = Copies(self._client, self._editor, session_id, folders)
-        return Session(
+        return EditorSession(
             session_id,
             self._client,
             self._editor,
@@ -295,7 +295,7 @@ class EditorsAgent:
             commands=Commands(self._client, self._editor, session_id, copies),
         )
 
-    def _begin(self, session: Session, asks: bool) -> SessionModeState | None:
+    def _begin(self, session: EditorSession, asks: bool) -> SessionModeState | None:
         """Follow it, from behind the answer to the request; returns its modes, where it has any."""
         self._sessions[session.id] = session
         session.permissions.has_modes = asks

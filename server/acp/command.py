@@ -10,8 +10,8 @@ from acp.connection import Connection
 from drydock_client import DrydockClient
 from server.acp.agent import EditorsAgent
 from server.acp.dispatch import Dispatcher
-from server.acp.editor import Editor
-from server.acp.stdio import Lines, standard_lines
+from server.acp.editor import EditorClient
+from server.acp.stdio import StdioTransport, standard_lines
 from server.running_server import client_of
 from server.stdio_program import run_over_stdio
 
@@ -27,11 +27,11 @@ def acp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) 
     return run_over_stdio("acp", _serve(client_of(url, key_file, environment)))
 
 
-async def serve_editor(client: DrydockClient, lines: Lines) -> None:
+async def serve_editor(client: DrydockClient, lines: StdioTransport) -> None:
     """Answer one editor until it ends; conversations go on."""
     async with client:
         connection = Connection(lambda *request: dispatcher(*request), lines, listening=False)
-        agent = EditorsAgent(client, Editor(connection))
+        agent = EditorsAgent(client, EditorClient(connection))
         dispatcher = Dispatcher(agent.requests, agent.notifications)
         try:
             await connection.main_loop()

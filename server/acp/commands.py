@@ -11,7 +11,7 @@ from acp.schema import AvailableCommand, AvailableCommandInput, SessionInfoUpdat
 
 from drydock_client import ClientError, DrydockClient
 from server.acp.copies import Copies, CopyError
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.folders import OutsideError
 from server.acp.prompts import fenced
 
@@ -33,7 +33,7 @@ COMMANDS: Final = [
 class Commands:
     """Those of one session."""
 
-    def __init__(self, client: DrydockClient, editor: Editor, session_id: str, copies: Copies) -> None:
+    def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, copies: Copies) -> None:
         self._client = client
         self._editor = editor
         self._session_id = session_id

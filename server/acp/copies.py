@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from drydock_client import DrydockClient
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.folders import Folders, OutsideError
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ class CopyError(Exception):
 class Copies:
     """Those of one session."""
 
-    def __init__(self, client: DrydockClient, editor: Editor, session_id: str, folders: Folders) -> None:
+    def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, folders: Folders) -> None:
         self._client = client
         self._editor = editor
         self._session_id = session_id

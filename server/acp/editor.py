@@ -30,7 +30,7 @@ _OPTIONS: Final = [
 ]
 
 
-class Editor:
+class EditorClient:
     """The editor at the other end of a connection.
 
     Attributes:

@@ -9,7 +9,7 @@ from acp.exceptions import RequestError
 
 from drydock_client import ClientError, ToolCall
 from server.acp.copies import Copies, CopyError
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.folders import Folders, OutsideError
 
 MAX_CHARS: Final = 60_000
@@ -24,7 +24,7 @@ COPY_IN, COPY_OUT = "editor_copy_in", "editor_copy_out"
 class EditorFiles:
     """Carries out the calls of one session."""
 
-    def __init__(self, editor: Editor, session_id: str, folders: Folders, copies: Copies) -> None:
+    def __init__(self, editor: EditorClient, session_id: str, folders: Folders, copies: Copies) -> None:
         self._editor = editor
         self._session_id = session_id
         self._folders = folders
@@ -85,7 +85,7 @@ class EditorFiles:
         return "\n".join(shown) or "[no files]"
 
 
-def tools_for(editor: Editor) -> list[dict[str, Any]]:
+def tools_for(editor: EditorClient) -> list[dict[str, Any]]:
     """The tools to declare for a new conversation, as far as the editor can do them."""
     tools: list[dict[str, Any]] = []
     if editor.reads_files:
@@ -118,7 +118,7 @@ def tools_for(editor: Editor) -> list[dict[str, Any]]:
     return tools
 
 
-def instructions_for(editor: Editor, folders: Folders) -> str:
+def instructions_for(editor: EditorClient, folders: Folders) -> str:
     """What the agent is told of where it is."""
     told = [f"The user talks to you from their editor, in which the folder {folders.home} of their machine is open."]
     if folders.others:

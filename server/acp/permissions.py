@@ -11,7 +11,7 @@ from acp.exceptions import RequestError
 from acp.schema import SessionMode, SessionModeState
 
 from drydock_client import Action, ClientError, DrydockClient
-from server.acp.editor import ALLOW_ALWAYS, REJECT, Editor
+from server.acp.editor import ALLOW_ALWAYS, REJECT, EditorClient
 from server.acp.tool_calls import awaits_confirmation
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Permissions:
         is_remembered: everything was allowed for the rest of the conversation, which cannot be taken back.
     """
 
-    def __init__(self, session_id: str, client: DrydockClient, editor: Editor, changed: ModeChanged) -> None:
+    def __init__(self, session_id: str, client: DrydockClient, editor: EditorClient, changed: ModeChanged) -> None:
         self.mode = ASK
         self.has_modes = True
         self.is_remembered = False

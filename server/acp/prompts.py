@@ -28,14 +28,14 @@ _IMAGE_TYPE: Final = re.compile(r"image/[\w.+-]+")
 _BACKTICKS: Final = re.compile("`+")
 
 
-class Message(NamedTuple):
+class PromptMessage(NamedTuple):
     """A message: its text, and its images as data URLs."""
 
     text: str
     images: list[str]
 
 
-def message_from(blocks: Sequence[Block]) -> Message:
+def message_from(blocks: Sequence[Block]) -> PromptMessage:
     """One message of all the blocks of a prompt, in their order.
 
     A link to a resource is its address in angle brackets; an embedded one comes whole, in a fence with its address.
@@ -61,7 +61,7 @@ def message_from(blocks: Sequence[Block]) -> Message:
     text = "".join(parts).strip()
     if not text and not images:
         raise invalid("prompt", "says nothing; send text or an image")
-    return Message(text, images)
+    return PromptMessage(text, images)
 
 
 def blocks_of(text: str, images: Sequence[str]) -> list[TextContentBlock | ImageContentBlock]:

@@ -26,10 +26,10 @@ from drydock_client import (
 )
 from server.acp.commands import Commands
 from server.acp.dispatch import INTERNAL_ERROR, from_server
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.editor_files import EditorFiles
 from server.acp.permissions import Permissions
-from server.acp.prompts import Message
+from server.acp.prompts import PromptMessage
 from server.acp.updates import Update, Updates
 
 _AT_REST: Final[dict[str, StopReason]] = {
@@ -49,7 +49,7 @@ _REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
 """Errors that the protocol has a stop reason for, by what their reason contains."""
 
 
-class Turn:
+class EditorTurn:
     """Follows the log from before the message is sent; `ended` says how it ended, or raises.
 
     What comes before it is known where the message is in the log (`sent`) is looked at then.
@@ -142,7 +142,7 @@ _RESYNC: Final = "\n\n*The server was reset; what it knows of this conversation 
 INVALID_REQUEST: Final = -32600
 
 
-class Session:
+class EditorSession:
     """Follows the conversation from `start` to `aclose`; what it has shown it does not show again.
 
     Args:
@@ -155,7 +155,7 @@ class Session:
         self,
         session_id: str,
         client: DrydockClient,
-        editor: Editor,
+        editor: EditorClient,
         *,
         permissions: Permissions,
         files: EditorFiles,
@@ -170,7 +170,7 @@ class Session:
         self._updates = Updates()
         self._position = -1
         self._state = ""
-        self._turn: Turn | None = None
+        self._turn: EditorTurn | None = None
         self._following: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -202,7 +202,7 @@ class Session:
         if self._turn is not None:
             self._turn.end("cancelled")
 
-    async def prompt(self, message: Message) -> StopReason:
+    async def prompt(self, message: PromptMessage) -> StopReason:
         """Say it, and wait until the agent is at rest; what it does meanwhile is shown.
 
         Raises:
@@ -213,7 +213,7 @@ class Session:
             raise RequestError(
                 INVALID_REQUEST, "session/prompt: another prompt of this session is being answered; cancel it, or wait"
             )
-        turn = self._turn = Turn(self._state)
+        turn = self._turn = EditorTurn(self._state)
         self._updates.expect(message.text)
         try:
             self.start()

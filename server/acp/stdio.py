@@ -19,7 +19,7 @@ LAST_ANSWERS_SECONDS: Final = 2.0
 PARSE_ERROR, INVALID_REQUEST, BUSY = -32700, -32600, -32000
 
 
-class Writer(Protocol):
+class MessageWriter(Protocol):
     """Where messages go."""
 
     def write(self, data: bytes) -> None:
@@ -32,13 +32,13 @@ class Writer(Protocol):
         """Take no more."""
 
 
-class Lines:
+class StdioTransport:
     """The transport of a connection: what it receives are JSON-RPC messages, all else is answered with an error here.
 
     Made by `standard_lines`, or from any pair of streams.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: Writer) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: MessageWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._sending = asyncio.Lock()
@@ -162,7 +162,7 @@ class _File:
         self._file.close()
 
 
-async def standard_lines() -> Lines:
+async def standard_lines() -> StdioTransport:
     """Messages over this process's standard input and output; what prints from now on prints to standard error."""
     loop = asyncio.get_running_loop()
     output = _own_output()
@@ -173,10 +173,10 @@ async def standard_lines() -> Lines:
         reader.feed_data(await asyncio.to_thread(sys.stdin.buffer.read))
         reader.feed_eof()
     if not _is_stream(output.fileno()):
-        return Lines(reader, _File(output))
+        return StdioTransport(reader, _File(output))
     protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())  # for its flow control alone
     transport, _ = await loop.connect_write_pipe(lambda: protocol, output)
-    return Lines(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    return StdioTransport(reader, asyncio.StreamWriter(transport, protocol, None, loop))
 
 
 def _own_output() -> IO[bytes]:

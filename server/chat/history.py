@@ -17,7 +17,7 @@ class NothingSaidError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ChatHistory:
     """A chat as it was sent.
 
     Attributes:
@@ -34,7 +34,7 @@ class History:
     speaker: str = ""
 
     @classmethod
-    def of(cls, messages: Sequence[ChatMessage], *, speaker: str = "") -> History:
+    def of(cls, messages: Sequence[ChatMessage], *, speaker: str = "") -> ChatHistory:
         """Divide a request's messages.
 
         Raises:

@@ -20,7 +20,7 @@ STILL_AT_WORK = ": the agent is at work\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ChatReply:
     """One answer of a conversation; `spent` is what it had used before."""
 
     conversation_id: str

@@ -52,7 +52,7 @@ class Piece(NamedTuple):
     text: str
 
 
-class Turn:
+class TurnRun:
     """One turn in one conversation. Use `run` once; afterwards the attributes say how it ended.
 
     Attributes:

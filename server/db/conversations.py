@@ -77,7 +77,7 @@ class ConversationChanges(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationPage:
+class ConversationListPage:
     """Some conversations, newest first, and where the next page begins (None: this was the last)."""
 
     results: list[ConversationRecord]
@@ -137,7 +137,7 @@ class ConversationRepository:
         selected_repository: str | None = None,
         trigger: str | None = None,
         created_after: datetime | None = None,
-    ) -> ConversationPage:
+    ) -> ConversationListPage:
         """At most `limit` conversations of this user, newest first, from where `page_id` (of the page before) says.
 
         Conversations that come or go between two pages shift nothing: none is shown twice, none is left out.
@@ -158,8 +158,10 @@ class ConversationRepository:
         statement = statement.order_by(table.created_at.desc(), table.id.desc()).limit(max(limit, 0) + 1)
         records = await self._records(statement)
         if len(records) <= max(limit, 0) or limit <= 0:
-            return ConversationPage(records[: max(limit, 0)], None)
-        return ConversationPage(records[:limit], timed_page_id(records[limit - 1].created_at, records[limit - 1].id))
+            return ConversationListPage(records[: max(limit, 0)], None)
+        return ConversationListPage(
+            records[:limit], timed_page_id(records[limit - 1].created_at, records[limit - 1].id)
+        )
 
     async def in_states(self, agent_states: Collection[str]) -> list[ConversationRecord]:
         """All conversations whose last recorded state is one of these, oldest first: those to recover at start."""

@@ -37,7 +37,7 @@ class TooManySecretsError(DrydockError):
         super().__init__(f"there are {MAX_SECRETS} secrets already, as many as one may have; delete one first")
 
 
-class SecretName(NamedTuple):
+class SecretEntry(NamedTuple):
     """What may be told of a secret."""
 
     name: str
@@ -52,10 +52,10 @@ class SecretRepository:
         self._writer = writer
         self._box = box
 
-    async def names(self, user_id: str = "") -> list[SecretName]:
+    async def names(self, user_id: str = "") -> list[SecretEntry]:
         """The user's secrets, by name, without their values."""
         statement = select(table.c.name, table.c.description).where(table.c.user_id == user_id).order_by(table.c.name)
-        return [SecretName(row.name, row.description) for row in await self._engines.select(statement)]
+        return [SecretEntry(row.name, row.description) for row in await self._engines.select(statement)]
 
     async def values(self, user_id: str = "") -> dict[str, StaticSecret]:
         """The user's secrets by name, as conversations take them.

@@ -43,7 +43,7 @@ _BEHIND = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
+class StoredWebhook:
     """An address that is told what happens in a user's conversations.
 
     Attributes:
@@ -82,19 +82,19 @@ class WebhookChanges(TypedDict, total=False):
 
 
 class WebhookRepository:
-    """Keeps `Webhook`s, their secrets encrypted. Every method raises `DatabaseError` when the database fails."""
+    """Keeps `StoredWebhook`s, their secrets encrypted. Every method raises `DatabaseError` when the database fails."""
 
     def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
         self._engines = engines
         self._writer = writer
         self._box = box
 
-    async def all(self) -> list[Webhook]:
+    async def all(self) -> list[StoredWebhook]:
         """Those of all users, oldest first."""
         rows = await self._engines.select(select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id))
         return [self._webhook(row) for row in rows]
 
-    async def create(self, webhook: Webhook) -> None:
+    async def create(self, webhook: StoredWebhook) -> None:
         """Keep a new one, durably.
 
         Raises:
@@ -134,7 +134,7 @@ class WebhookRepository:
 
         await self._writer.change(apply)
 
-    async def position(self, webhook: Webhook, conversation_id: str) -> int:
+    async def position(self, webhook: StoredWebhook, conversation_id: str) -> int:
         """The last event of this conversation that need not be sent: acknowledged, or from before the webhook."""
         since = to_microseconds(webhook.created_at)
         rows = await self._engines.fetch(_POSITION, webhook=webhook.id, log=conversation_id, since=since)
@@ -161,7 +161,7 @@ class WebhookRepository:
 
         await self._writer.change(apply)
 
-    async def behind(self, webhook: Webhook) -> list[str]:
+    async def behind(self, webhook: StoredWebhook) -> list[str]:
         """Conversations whose log may hold what this webhook has not been told, oldest first; at most `MAX_BEHIND`."""
         since = to_microseconds(webhook.created_at)
         rows = await self._engines.fetch(
@@ -173,13 +173,13 @@ class WebhookRepository:
     def _sealed(self, webhook_id: str, secret: SecretStr) -> str:
         return self._box.encrypt(secret.get_secret_value(), purpose=purpose_of_webhook(webhook_id))
 
-    def _webhook(self, row: Row[Any]) -> Webhook:
+    def _webhook(self, row: Row[Any]) -> StoredWebhook:
         values = dict(row._mapping)
         try:
             secret = self._box.decrypt(values["secret"], purpose=purpose_of_webhook(values["id"]))
         except SecretUnreadableError as error:
             secret, values["active"], values["problem"] = "", False, f"secret: {error}"
-        return Webhook(**{**values, "secret": SecretStr(secret), "events": tuple(values["events"])})
+        return StoredWebhook(**{**values, "secret": SecretStr(secret), "events": tuple(values["events"])})
 
 
 def purpose_of_webhook(webhook_id: str) -> str:

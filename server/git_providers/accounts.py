@@ -18,10 +18,10 @@ from server.git_providers.model import (
     GitProviderError,
     MadeRequest,
     MissingError,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TokenMissingError,
     TokenRefusedError,
@@ -267,7 +267,7 @@ class GitAccess:
         return provider_class(provider)(self._pool, provider, self.base(provider, token), token.token)
 
 
-def _linked(page: Page[Repository]) -> list[Repository]:
+def _linked(page: ResultPage[Repository]) -> list[Repository]:
     return [one.model_copy(update={"link_header": page.link}) for one in page.items]
 
 

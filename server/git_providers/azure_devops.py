@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 from pydantic import Field, SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.http import Api, HttpPool, Reply, Shape, Values, segments
+from server.git_providers.http import Api, HttpPool, ProviderReply, Shape, Values, segments
 from server.git_providers.kinds import host_lacks, organization
 from server.git_providers.model import (
     Branch,
     GitProviderError,
     MadeRequest,
     MissingError,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TaskType,
     User,
@@ -63,7 +63,7 @@ class AzureDevOps(GitProvider):
     async def installations(self) -> list[str]:
         return [self._organization] if self._organization else []
 
-    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         return sliced([self._told(one) for one in await self._all()], wish, self._api.base)
 
     async def _all(self) -> list[_Repository]:
@@ -77,7 +77,7 @@ class AzureDevOps(GitProvider):
         found = [self._told(one) for one in await self._all()]
         return [one for one in found if query.lower() in one.full_name.lower()][:limit]
 
-    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         return sliced(await self._branches(repository, {"filter": "heads/"}), wish, self._api.base)
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
@@ -172,7 +172,7 @@ class AzureDevOps(GitProvider):
     ) -> _T:
         return (await self._reply(path, kind, {**(_VERSION if version else {}), **(params or {})})).data
 
-    async def _reply(self, path: str, kind: type[_T], params: dict[str, Any]) -> Reply[_T]:
+    async def _reply(self, path: str, kind: type[_T], params: dict[str, Any]) -> ProviderReply[_T]:
         self._check_host()
         return await self._api.get(path, kind, params)
 

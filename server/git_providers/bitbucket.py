@@ -14,16 +14,16 @@ from server.git_providers.model import (
     Branch,
     MadeRequest,
     MissingError,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TaskType,
     User,
     next_link,
 )
-from server.git_providers.provider import Entry, GitProvider, State, what_works
+from server.git_providers.provider import GitProvider, ListedFile, WithState, what_works
 
 _MAX_WORKSPACES = 20
 _MAX_REQUESTS = 20
@@ -58,21 +58,23 @@ class Bitbucket(GitProvider):
         slugs = (one.workspace.slug if one.workspace is not None else one.slug for one in found.data.values)
         return [slug for slug in slugs if slug]
 
-    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         order = _ORDERS.get(sort, "-updated_on")
         if installation:
             return await self._of_workspace(installation, wish, order)
         workspaces = (await self.installations())[:_MAX_WORKSPACES]
         pages = await what_works(self._of_workspace(one, wish, order) for one in workspaces)
         link = next((page.link for page in pages if page.has_next), None)
-        return Page([one for page in pages for one in page.items], link=link)
+        return ResultPage([one for page in pages for one in page.items], link=link)
 
-    async def _of_workspace(self, workspace: str, wish: PageWish, order: str, query: str = "") -> Page[Repository]:
+    async def _of_workspace(
+        self, workspace: str, wish: PageWish, order: str, query: str = ""
+    ) -> ResultPage[Repository]:
         path = f"/repositories/{segments(workspace)}"
         params = {"page": wish.page, "pagelen": wish.size, "sort": order, "q": query or None}
         page = (await self._api.get(path, Values[_Repository], params)).data
         link = next_link(self._api.base + path, wish.page) if page.next else None
-        return Page([self._told(one) for one in page.values], link=link, total=page.size)
+        return ResultPage([self._told(one) for one in page.values], link=link, total=page.size)
 
     async def repository(self, repository: str) -> Repository:
         return self._told((await self._api.get(f"/repositories/{segments(repository)}", _Repository)).data)
@@ -85,13 +87,13 @@ class Bitbucket(GitProvider):
         pages = await what_works(self._of_workspace(one, wish, by, wanted) for one in workspaces)
         return [one for page in pages for one in page.items][:limit]
 
-    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         return await self._branches(repository, wish, None)
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         return (await self._branches(repository, PageWish(1, limit), f"name ~ {_quoted(query)}")).items
 
-    async def _branches(self, repository: str, wish: PageWish, query: str | None) -> Page[Branch]:
+    async def _branches(self, repository: str, wish: PageWish, query: str | None) -> ResultPage[Branch]:
         path = f"/repositories/{segments(repository)}/refs/branches"
         params = {"page": wish.page, "pagelen": wish.size, "sort": "-target.date", "q": query}
         page = (await self._api.get(path, Values[_Branch], params)).data
@@ -99,7 +101,7 @@ class Bitbucket(GitProvider):
             Branch(name=one.name, commit_sha=one.target.hash, protected=False, last_push_date=one.target.date)
             for one in page.values
         ]
-        return Page(branches, link=next_link(path, wish.page) if page.next else None, total=page.size)
+        return ResultPage(branches, link=next_link(path, wish.page) if page.next else None, total=page.size)
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
         user = (await self._api.get("/user", _User)).data
@@ -116,7 +118,7 @@ class Bitbucket(GitProvider):
     async def _needed(self, request: _Request) -> SuggestedTask | None:
         repository = request.destination.repository.full_name
         path = f"/repositories/{segments(repository)}/pullrequests/{request.id}/statuses"
-        states = (await self._api.get(path, Values[State], {"pagelen": 100})).data.values
+        states = (await self._api.get(path, Values[WithState], {"pagelen": 100})).data.values
         task_type: TaskType = "UNRESOLVED_COMMENTS"
         if any(one.state == "FAILED" for one in states):
             task_type = "FAILING_CHECKS"
@@ -126,7 +128,7 @@ class Bitbucket(GitProvider):
 
     async def is_request_open(self, repository: str, number: int) -> bool:
         path = f"/repositories/{segments(repository)}/pullrequests/{number}"
-        return (await self._api.get(path, State)).data.state == "OPEN"
+        return (await self._api.get(path, WithState)).data.state == "OPEN"
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         body: dict[str, Any] = {
@@ -143,7 +145,7 @@ class Bitbucket(GitProvider):
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             path = f"{await self._source(repository)}/{segments(folder)}/"
-            entries = (await self._api.get(path, Values[Entry], {"pagelen": 100})).data.values
+            entries = (await self._api.get(path, Values[ListedFile], {"pagelen": 100})).data.values
         except MissingError:
             return []
         return [entry.path for entry in entries if entry.type == "commit_file"]

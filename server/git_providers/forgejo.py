@@ -11,14 +11,14 @@ from server.git_providers.github import GitHubForm
 from server.git_providers.http import Api, HttpPool, Shape, segments
 from server.git_providers.model import (
     Branch,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import Account, State, what_works
+from server.git_providers.provider import TokenOwner, WithState, what_works
 
 _SEARCHED_PAGES = 5
 _PAGE = 50
@@ -32,24 +32,24 @@ class Forgejo(GitHubForm):
         headers = {"Authorization": f"token {token.get_secret_value()}"}
         super().__init__(name, Api(pool, name, f"{base}/api/v1", headers=headers, secret=token))
 
-    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         params = {"page": wish.page, "limit": wish.size, "order_by": "recentupdate"}
         reply = await self._api.get("/user/repos", list[_Repository], params)
-        return Page([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
+        return ResultPage([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
 
     async def repository(self, repository: str) -> Repository:
         return self._told((await self._api.get(f"/repos/{segments(repository)}", _Repository)).data)
 
     async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
         by = {"stars": "stars", "updated": "updated", "pushed": "updated", "created": "created"}.get(sort, "alpha")
-        user = (await self._api.get("/user", Account)).data
+        user = (await self._api.get("/user", TokenOwner)).data
         owner, _, name = query.rpartition("/")  # it searches in names only
         params = {"q": name, "uid": user.id, "limit": _PAGE if owner else limit, "sort": by, "order": order}
         found = (await self._api.get("/repos/search", _Found, params)).data.data
         of_owner = [one for one in found if not owner or one.full_name.lower().startswith(f"{owner.lower()}/")]
         return [self._told(one) for one in of_owner[:limit]]
 
-    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         params = {"page": wish.page, "limit": wish.size}
         reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
         branches = [
@@ -58,7 +58,7 @@ class Forgejo(GitHubForm):
             )
             for one in reply.data
         ]
-        return Page(branches, link=reply.headers.get("link"), total=reply.total)
+        return ResultPage(branches, link=reply.headers.get("link"), total=reply.total)
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         found: list[Branch] = []  # it has no search of its own
@@ -88,7 +88,7 @@ class Forgejo(GitHubForm):
         details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
         if not details.mergeable and not details.draft:  # a draft counts as none that can be merged
             return self._about("MERGE_CONFLICTS", request)
-        status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", State)
+        status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", WithState)
         if status.data.state in {"failure", "error"}:
             return self._about("FAILING_CHECKS", request)
         reviews = (await self._api.get(f"{path}/pulls/{request.number}/reviews", list[_Review])).data

@@ -14,14 +14,14 @@ from server.git_providers.model import (
     GitProviderError,
     MadeRequest,
     MissingError,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import Account, Entry, GitProvider, State, what_works
+from server.git_providers.provider import GitProvider, ListedFile, TokenOwner, WithState, what_works
 
 
 class _Made(Shape):
@@ -33,7 +33,7 @@ class GitHubForm(GitProvider):
     """An account at a provider with requests and files in GitHub's form; see `GitProvider`."""
 
     async def is_request_open(self, repository: str, number: int) -> bool:
-        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", State)).data.state == "open"
+        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", WithState)).data.state == "open"
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         path = f"/repos/{segments(repository)}"
@@ -53,7 +53,7 @@ class GitHubForm(GitProvider):
 
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
-            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[Entry])
+            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[ListedFile])
         except MissingError:
             return []
         return [entry.path for entry in reply.data if entry.type == "file"]
@@ -100,7 +100,7 @@ class GitHub(GitHubForm):
             raise
         return [str(one.id) for one in reply.data.installations]
 
-    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         params = {"page": wish.page, "per_page": wish.size}
         if installation:
             path = f"/user/installations/{segments(installation)}/repositories"
@@ -110,7 +110,7 @@ class GitHub(GitHubForm):
             by = sort if sort in {"created", "updated", "pushed", "full_name"} else "pushed"
             listed = await self._api.get("/user/repos", list[_Repository], {**params, "sort": by})
             items, headers = listed.data, listed.headers
-        return Page([self._told(one) for one in items], link=headers.get("link"))
+        return ResultPage([self._told(one) for one in items], link=headers.get("link"))
 
     async def repository(self, repository: str) -> Repository:
         return self._told((await self._api.get(f"/repos/{segments(repository)}", _Repository)).data)
@@ -136,11 +136,11 @@ class GitHub(GitHubForm):
             raise
         return [self._told(one) for one in found.data.items]
 
-    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         params = {"page": wish.page, "per_page": wish.size}
         reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
         branches = [Branch(name=b.name, commit_sha=b.commit.sha, protected=b.protected) for b in reply.data]
-        return Page(branches, link=reply.headers.get("link"))
+        return ResultPage(branches, link=reply.headers.get("link"))
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         owner, _, name = repository.partition("/")
@@ -164,7 +164,7 @@ class GitHub(GitHubForm):
         ]
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
-        login = (await self._api.get("/user", Account)).data.login
+        login = (await self._api.get("/user", TokenOwner)).data.login
         questions = (_REQUESTS, _ISSUES)
         answers = await what_works(
             self._api.graphql(self._graphql, query, _TasksData, {"login": login}) for query in questions
@@ -257,7 +257,7 @@ class _Named(Shape):
 
 
 class _CheckedCommit(Shape):
-    statusCheckRollup: State | None = None  # noqa: N815
+    statusCheckRollup: WithState | None = None  # noqa: N815
 
 
 class _CommitNode(Shape):
@@ -273,7 +273,7 @@ class _Item(Shape):
 class _Request(_Item):
     mergeable: str = ""
     commits: Nodes[_CommitNode] | None = None
-    reviews: Nodes[State] | None = None
+    reviews: Nodes[WithState] | None = None
 
     @property
     def task_type(self) -> TaskType | None:

@@ -13,14 +13,14 @@ from server.git_providers.model import (
     Branch,
     MadeRequest,
     MissingError,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import Entry, GitProvider, State, what_works
+from server.git_providers.provider import GitProvider, ListedFile, WithState, what_works
 
 _ORDERS = {"pushed": "last_activity_at", "updated": "last_activity_at", "stars": "star_count", "created": "created_at"}
 _REQUESTS = """query { currentUser { authoredMergeRequests(state: opened, sort: UPDATED_DESC, first: 50) { nodes {
@@ -36,11 +36,11 @@ class GitLab(GitProvider):
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"}
         super().__init__(name, Api(pool, name, f"{base}/api/v4", headers=headers, secret=token))
 
-    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         order = _ORDERS.get(sort, "last_activity_at")
         params = {"membership": "true", "order_by": order, "sort": "desc", "page": wish.page, "per_page": wish.size}
         reply = await self._api.get("/projects", list[_Project], params)
-        return Page([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
+        return ResultPage([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
 
     async def repository(self, repository: str) -> Repository:
         return self._told((await self._api.get(_project(repository), _Project)).data)
@@ -56,13 +56,13 @@ class GitLab(GitProvider):
         }
         return [self._told(one) for one in (await self._api.get("/projects", list[_Project], params)).data]
 
-    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         return await self._branches(repository, {"page": wish.page, "per_page": wish.size})
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         return (await self._branches(repository, {"search": query, "per_page": limit})).items
 
-    async def _branches(self, repository: str, params: dict[str, Any]) -> Page[Branch]:
+    async def _branches(self, repository: str, params: dict[str, Any]) -> ResultPage[Branch]:
         reply = await self._api.get(f"{_project(repository)}/repository/branches", list[_Branch], params)
         branches = [
             Branch(
@@ -73,7 +73,7 @@ class GitLab(GitProvider):
             )
             for one in reply.data
         ]
-        return Page(branches, link=reply.headers.get("link"), total=reply.total)
+        return ResultPage(branches, link=reply.headers.get("link"), total=reply.total)
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
         lists = await what_works([self._requests(), self._issues()])
@@ -96,7 +96,7 @@ class GitLab(GitProvider):
         ]
 
     async def is_request_open(self, repository: str, number: int) -> bool:
-        found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", State)
+        found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", WithState)
         return found.data.state == "opened"
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
@@ -114,7 +114,7 @@ class GitLab(GitProvider):
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             params = {"path": folder.strip("/"), "per_page": 100}
-            reply = await self._api.get(f"{_project(repository)}/repository/tree", list[Entry], params)
+            reply = await self._api.get(f"{_project(repository)}/repository/tree", list[ListedFile], params)
         except MissingError:
             return []
         return [entry.path for entry in reply.data if entry.type == "blob"]

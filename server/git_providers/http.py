@@ -102,14 +102,14 @@ class Api:
         parts = {text, *text.split(":", 1), sent}
         self._hidden = sorted((part for part in parts if len(part) > 3), key=len, reverse=True)
 
-    async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Reply[T]:
+    async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> ProviderReply[T]:
         """What is at `path`, as a `kind`; parameters that are None are left out.
 
         Raises:
             GitProviderError: it cannot be had, see `GitProvider`.
         """
         answer = await self._answer("GET", self.base + path, params=_given(params))
-        return Reply(read(kind, answer.body, self.provider), answer.headers)
+        return ProviderReply(read(kind, answer.body, self.provider), answer.headers)
 
     async def post(
         self, path: str, body: Mapping[str, Any], kind: type[T], params: Mapping[str, Any] | None = None
@@ -152,7 +152,7 @@ class Api:
             raise GitProviderError(f"{self.provider} cannot answer: {said}")
         return validated(kind, reply.data, self.provider)
 
-    async def _answer(self, method: str, address: str, *, makes: bool = False, **content: Any) -> Answer:
+    async def _answer(self, method: str, address: str, *, makes: bool = False, **content: Any) -> RawResponse:
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 return await self._attempts(method, address, content, makes=makes)
@@ -160,7 +160,7 @@ class Api:
             said = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
             raise (UnknownOutcomeError(_unknown(said)) if makes else GitProviderError(said)) from error
 
-    async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> Answer:
+    async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> RawResponse:
         pause = self._pool.pause_seconds
         for attempt in range(1, ATTEMPTS + 1):
             is_last = attempt == ATTEMPTS
@@ -187,7 +187,7 @@ class Api:
             pause *= 2
         raise AssertionError("the last attempt returns or raises")
 
-    async def _follow(self, method: str, address: str, content: dict[str, Any]) -> Answer:
+    async def _follow(self, method: str, address: str, content: dict[str, Any]) -> RawResponse:
         """The answer, also of a repository that was renamed; the token never goes to another origin."""
         for _ in range(_MAX_REDIRECTS):
             answer = await self._send(method, address, content)
@@ -197,7 +197,7 @@ class Api:
             address, content = target, {key: value for key, value in content.items() if key != "params"}
         return answer
 
-    async def _send(self, method: str, address: str, content: dict[str, Any]) -> Answer:
+    async def _send(self, method: str, address: str, content: dict[str, Any]) -> RawResponse:
         client = await self._pool.client()
         import httpx  # it is loaded by now
 
@@ -208,7 +208,9 @@ class Api:
                     body += part
                     if len(body) > MAX_BYTES:
                         raise GitProviderError(f"{self.provider} answers with more than {MAX_BYTES} bytes")
-                return Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, bytes(body))
+                return RawResponse(
+                    response.status_code, {k.lower(): v for k, v in response.headers.items()}, bytes(body)
+                )
         except httpx.InvalidURL as error:
             raise GitProviderError(f"{self.provider}: its host is no address") from error
         except httpx.HTTPError as error:
@@ -217,7 +219,7 @@ class Api:
         finally:
             client.cookies.clear()
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: RawResponse) -> None:
         status = answer.status
         if status == 401:
             raise TokenRefusedError(self.provider)
@@ -293,7 +295,7 @@ class Shape(BaseModel):
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
-class Reply(NamedTuple, Generic[T]):
+class ProviderReply(NamedTuple, Generic[T]):
     """An answer and its headers, whose names are in lower case."""
 
     data: T
@@ -343,7 +345,7 @@ class EncodedFile(Shape):
             raise GitProviderError(f"{provider} gives the file in an unknown form") from error
 
 
-class Answer(NamedTuple):
+class RawResponse(NamedTuple):
     """An answer as it came."""
 
     status: int
@@ -351,7 +353,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Wait(NamedTuple):
+class RetryWait(NamedTuple):
     """How long a provider wants to be left alone; None: it does not say."""
 
     seconds: float | None
@@ -404,17 +406,17 @@ def validated(kind: type[T], value: Any, provider: str) -> T:
     return found
 
 
-def wished_wait(answer: Answer) -> Wait | None:
+def wished_wait(answer: RawResponse) -> RetryWait | None:
     """How long the provider wants to be left alone, where that is its answer."""
     headers = answer.headers
     none_left = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
     if answer.status != 429 and not (answer.status == 403 and none_left):
         return None
     text = headers.get("retry-after", "")
-    return Wait(float(text) if re.fullmatch(r"[0-9]{1,6}", text) else seconds_until_reset(answer))
+    return RetryWait(float(text) if re.fullmatch(r"[0-9]{1,6}", text) else seconds_until_reset(answer))
 
 
-def seconds_until_reset(answer: Answer) -> float | None:
+def seconds_until_reset(answer: RawResponse) -> float | None:
     """When the limit of requests begins anew, where the provider says so; None: it does not, or it already has."""
     headers = answer.headers
     text = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""

@@ -148,7 +148,7 @@ class MadeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ResultPage(Generic[T]):
     """A part of a list."""
 
     items: list[T]
@@ -181,9 +181,9 @@ def next_link(address: str, page: int) -> str:
     return f'<{address}?page={page + 1}>; rel="next"'
 
 
-def sliced(items: list[T], wish: PageWish, address: str) -> Page[T]:
+def sliced(items: list[T], wish: PageWish, address: str) -> ResultPage[T]:
     """A page of a list that a provider only gives as a whole."""
     end = wish.start + wish.size
-    return Page(
+    return ResultPage(
         items[wish.start : end], link=next_link(address, wish.page) if end < len(items) else None, total=len(items)
     )

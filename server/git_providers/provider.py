@@ -16,17 +16,17 @@ from server.git_providers.model import (
     Branch,
     GitProviderError,
     MadeRequest,
-    Page,
     PageWish,
     Repository,
     RequestWish,
+    ResultPage,
     SuggestedTask,
     TaskType,
     User,
 )
 
 
-class Account(Shape):
+class TokenOwner(Shape):
     """Whose token it is, as most providers tell it."""
 
     id: int | str
@@ -48,13 +48,13 @@ class Account(Shape):
         )
 
 
-class State(Shape):
+class WithState(Shape):
     """Anything with a state."""
 
     state: str = ""
 
 
-class Entry(Shape):
+class ListedFile(Shape):
     """A file or a folder in a list of them."""
 
     path: str
@@ -79,14 +79,14 @@ class GitProvider(ABC):
 
     async def user(self) -> User:
         """Whose token it is."""
-        return (await self._api.get("/user", Account)).data.user()
+        return (await self._api.get("/user", TokenOwner)).data.user()
 
     async def installations(self) -> list[str]:
         """What repositories can be listed by: installations of an app, workspaces, organisations; empty: nothing."""
         return []
 
     @abstractmethod
-    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         """The user's repositories, or those of one installation; `sort` is ``pushed`` (latest first) or a field."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class GitProvider(ABC):
         """Repositories in the user's reach whose names have `query` in them."""
 
     @abstractmethod
-    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         """The branches of a repository."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Final
 from agent_core.version import VERSION
 from drydock_client import DrydockClient, NotFoundError
 from server.mcp_doors.conversation_tools import conversation_tools
-from server.mcp_doors.conversations import Conversations, DoorError, ReadPage
+from server.mcp_doors.conversations import DoorConversations, DoorError, ReadPage
 from server.mcp_doors.sdk import load, serve_stdio
 from server.mcp_doors.tools import Offer, Resource, ResourcePage
 from server.running_server import client_of
@@ -36,7 +36,7 @@ class Transcripts:
         "What was said and done in a conversation, its end if it is long; read_conversation reads all of it.",
     )
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: DoorConversations) -> None:
         self._conversations = conversations
 
     async def page(self, cursor: str | None) -> ResourcePage:
@@ -83,7 +83,7 @@ INSTRUCTIONS: Final = (
 
 def conversation_offer(client: DrydockClient) -> Offer:
     """What the door offers: conversations of the server that the client is connected to."""
-    conversations = Conversations(client)
+    conversations = DoorConversations(client)
     return Offer("drydock", VERSION, conversation_tools(conversations), INSTRUCTIONS, Transcripts(conversations))
 
 

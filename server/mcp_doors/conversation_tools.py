@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_core.tools.spec import ToolAnnotations
-from server.mcp_doors.conversations import Conversations, DoorError, ListPage, Outcome, ReadPage, Tell
+from server.mcp_doors.conversations import DoorConversations, DoorError, ListPage, Outcome, ReadPage, Tell
 from server.mcp_doors.tools import Caller, DoorTool, ToolResult
 
 A = TypeVar("A", bound=BaseModel)
@@ -78,7 +78,7 @@ class Read(_Arguments):
     entry_chars: int = Field(4_000, ge=100, le=100_000, description="Longer entries are cut in their middle")
 
 
-class Answer(_Arguments):
+class ConfirmationAnswer(_Arguments):
     """Arguments of ``answer_confirmation``."""
 
     conversation_id: Id
@@ -104,7 +104,7 @@ class List(_Arguments):
     repository: str | None = Field(None, max_length=500, description="Only those that began with this repository")
 
 
-def conversation_tools(conversations: Conversations) -> tuple[DoorTool[Any], ...]:
+def conversation_tools(conversations: DoorConversations) -> tuple[DoorTool[Any], ...]:
     """All tools, for these conversations."""
 
     async def start(given: Start, caller: Caller) -> Outcome:
@@ -133,7 +133,7 @@ def conversation_tools(conversations: Conversations) -> tuple[DoorTool[Any], ...
             return await conversations.last_entries(given.conversation_id, **sizes)
         return await conversations.read(given.conversation_id, after=given.after, **sizes)
 
-    async def answer(given: Answer, caller: Caller) -> Outcome:
+    async def answer(given: ConfirmationAnswer, caller: Caller) -> Outcome:
         await conversations.confirm(given.conversation_id, accept=given.accept, feedback=given.feedback)
         return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
 
@@ -184,7 +184,7 @@ def conversation_tools(conversations: Conversations) -> tuple[DoorTool[Any], ...
         _tool(
             "answer_confirmation",
             "Say whether an agent that waits in the state awaiting_user_confirmation may do what it asks about.",
-            Answer,
+            ConfirmationAnswer,
             Outcome,
             answer,
             ToolAnnotations(title="Answer the agent's question"),

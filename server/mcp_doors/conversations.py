@@ -25,7 +25,7 @@ from drydock_client import (
     State,
     UnreachableError,
 )
-from server.mcp_doors.entries import Entry, entry_of, summary_of
+from server.mcp_doors.entries import LogEntry, entry_of, summary_of
 from server.mcp_doors.standing import Standing, id_of, standing_of
 from server.running_server import words_of
 
@@ -97,13 +97,13 @@ class ReadPage(BaseModel):
     """A part of a log, oldest first."""
 
     conversation_id: str
-    entries: list[Entry]
+    entries: list[LogEntry]
     next_after: int = Field(description="Give it as after to read on")
     has_more: bool = Field(description="Whether there is more behind it now")
     has_earlier: bool = Field(False, description="With latest: whether entries before these were left out")
 
 
-class Conversations:
+class DoorConversations:
     """Conversations of the server that `client` is connected to. Every method raises `DoorError`."""
 
     def __init__(self, client: DrydockClient) -> None:
@@ -206,7 +206,7 @@ class Conversations:
 
     async def read(self, conversation_id: str, *, after: int, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
         """Entries behind the event `after`: at most so many, and so many characters in all (at least one entry)."""
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         room, position = max_chars, after
         async with _told():
             await self._client.conversation(conversation_id)
@@ -225,7 +225,7 @@ class Conversations:
 
     async def last_entries(self, conversation_id: str, *, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
         """The last entries, oldest of them first."""
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         room, before, newest = max_chars, None, -1
         is_full = False
         async with _told():
@@ -248,7 +248,7 @@ class Conversations:
         return part.model_copy(update={"has_earlier": is_full})
 
 
-def _part(conversation_id: str, entries: list[Entry], position: int, *, has_more: bool) -> ReadPage:
+def _part(conversation_id: str, entries: list[LogEntry], position: int, *, has_more: bool) -> ReadPage:
     return ReadPage(conversation_id=conversation_id, entries=entries, next_after=position, has_more=has_more)
 
 

@@ -32,7 +32,7 @@ _MAIN: Final = {
 SUMMARY_CHARS: Final = 300
 
 
-class Entry(BaseModel):
+class LogEntry(BaseModel):
     """One entry of a conversation's log."""
 
     id: int = Field(description="Its place in the log")
@@ -43,12 +43,12 @@ class Entry(BaseModel):
     result_of: int | None = Field(None, description="For a result, the id of the action")
 
 
-def entry_of(event: Event | Unknown, max_chars: int) -> Entry | None:
+def entry_of(event: Event | Unknown, max_chars: int) -> LogEntry | None:
     """The entry for an event; None for those that tell a reader nothing."""
     match event:
         case State(id=int(ident)):
             text = ": ".join(part for part in (str(event.state), event.detail or event.reason) if part)
-            return Entry(id=ident, time=event.timestamp, source="environment", kind="state", text=text)
+            return LogEntry(id=ident, time=event.timestamp, source="environment", kind="state", text=text)
         case Action() if event.action not in _LEFT_OUT:
             text, kind, cause = text_of(event), event.action, None
         case Observation() if event.observation not in _LEFT_OUT:
@@ -57,7 +57,7 @@ def entry_of(event: Event | Unknown, max_chars: int) -> Entry | None:
         case _:
             return None
     shown = maybe_truncate(text, max_chars)
-    return Entry(id=event.id, time=event.timestamp, source=event.source, kind=kind, text=shown, result_of=cause)
+    return LogEntry(id=event.id, time=event.timestamp, source=event.source, kind=kind, text=shown, result_of=cause)
 
 
 def text_of(action: Action) -> str:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.own_tool import problems_in
-from server.mcp_doors.tools import Caller, DoorTool, Offer, Resources, ToolResult
+from server.mcp_doors.tools import Caller, DoorResources, DoorTool, Offer, ToolResult
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -205,7 +205,7 @@ def _listed(tool: DoorTool[Any]) -> Tool:
     )
 
 
-def _resource_handlers(resources: Resources) -> dict[str, Any]:
+def _resource_handlers(resources: DoorResources) -> dict[str, Any]:
     from mcp import MCPError
     from mcp.types import (
         INTERNAL_ERROR,

@@ -74,7 +74,7 @@ class ResourcePage:
     next_cursor: str | None = None
 
 
-class Resources(Protocol):
+class DoorResources(Protocol):
     """The resources of a door, all of them texts of one type. Methods raise `DrydockError`."""
 
     template: Resource
@@ -99,4 +99,4 @@ class Offer:
     version: str
     tools: tuple[DoorTool[Any], ...]
     instructions: str = ""
-    resources: Resources | None = None
+    resources: DoorResources | None = None

@@ -38,7 +38,7 @@ SANDBOXED = b"sandbox allow-scripts allow-forms allow-popups allow-modals allow-
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PreviewPlace:
     """One preview as a request to it finds it.
 
     Attributes:
@@ -61,7 +61,9 @@ class Place:
         return b"http://localhost:%d" % self.port
 
 
-def for_sandbox(headers: Iterable[tuple[bytes, bytes]], place: Place, is_drydocks: Callable[[bytes], bool]) -> Headers:
+def for_sandbox(
+    headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, is_drydocks: Callable[[bytes], bool]
+) -> Headers:
     """The headers of a request, as they are passed on; without those that say how long its body is.
 
     `is_drydocks` tells whether the value of an ``Authorization`` header is for this server.
@@ -82,7 +84,7 @@ def for_sandbox(headers: Iterable[tuple[bytes, bytes]], place: Place, is_drydock
     return passed
 
 
-def for_browser(headers: Iterable[tuple[bytes, bytes]], place: Place) -> Headers:
+def for_browser(headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace) -> Headers:
     """The headers of an answer, as they are passed on, with what keeps the preview in its place."""
     given = [(name.lower(), value) for name, value in headers]
     dropped = _HOP_BY_HOP | _NOT_FOR_BROWSER | _nominated(given)
@@ -112,7 +114,7 @@ def path_of_this_host(path: bytes) -> bytes:
     return b"/." + path if path[1:2] in (b"/", b"\\") else path
 
 
-def guards(place: Place) -> Headers:
+def guards(place: PreviewPlace) -> Headers:
     """The headers that every answer of a preview has."""
     # To a sandboxed document its own scripts and data are those of another origin.
     opened = [(b"access-control-allow-origin", b"*")] if place.is_open else []
@@ -128,7 +130,7 @@ def _nominated(headers: Headers) -> frozenset[bytes]:
     return frozenset(word.strip().lower() for word in values.split(b","))
 
 
-def _inward(value: bytes, place: Place) -> bytes:
+def _inward(value: bytes, place: PreviewPlace) -> bytes:
     outer = place.origin.encode("latin-1")
     if value == outer or value.startswith(outer + b"/"):
         rest = value[len(outer) :]
@@ -137,7 +139,7 @@ def _inward(value: bytes, place: Place) -> bytes:
     return value
 
 
-def _outward(value: bytes, place: Place) -> bytes:
+def _outward(value: bytes, place: PreviewPlace) -> bytes:
     """An address of the program's own, as the browser reaches it."""
     own = _OWN_ADDRESS.match(value)
     if own is not None and int(own[1] or 80) == place.port:

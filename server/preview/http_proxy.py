@@ -9,7 +9,7 @@ from collections.abc import Callable
 from starlette.types import Message, Receive, Scope, Send
 
 from agent_core.runtime.tunnels import PortConnection
-from server.preview.headers import Headers, Place, for_browser, for_sandbox
+from server.preview.headers import Headers, PreviewPlace, for_browser, for_sandbox
 from server.preview.upstream import MAX_HEAD_BYTES, Exchange, PreviewLimits, UpstreamError
 
 _WITHOUT_BODY = frozenset({204, 304})
@@ -32,7 +32,12 @@ class HttpProxy:
     """
 
     def __init__(
-        self, place: Place, limits: PreviewLimits, *, touch: Callable[[], None], is_drydocks: Callable[[bytes], bool]
+        self,
+        place: PreviewPlace,
+        limits: PreviewLimits,
+        *,
+        touch: Callable[[], None],
+        is_drydocks: Callable[[bytes], bool],
     ) -> None:
         self._place = place
         self._limits = limits

@@ -21,7 +21,7 @@ from server.auth.tokens import presented_token
 from server.broken_off import broke_off
 from server.preview.access import PASS_SECONDS, Kind, PreviewPass, cookies_in
 from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
-from server.preview.headers import Headers, Place, guards, path_of_this_host
+from server.preview.headers import Headers, PreviewPlace, guards, path_of_this_host
 from server.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
 from server.preview.links import PreviewLinks
 from server.preview.upstream import PreviewLimits, UpstreamError
@@ -137,7 +137,7 @@ class Preview:
     async def _at_host(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
         scheme = _scheme(scope)
         origin = f"{scheme}://{headers['host'].lower()}"
-        place = Place(0, origin)
+        place = PreviewPlace(0, origin)
         try:
             ticket = self._ticket(scope, headers["host"])
             if ticket is not None and scope["type"] == "http" and "origin" not in headers:
@@ -147,7 +147,7 @@ class Preview:
             # A page of another origin may ask with a ticket, which it could not have without being told.
             if ticket is None and headers.get("origin", origin).lower() != origin:
                 raise _RefusedError(403, _FOREIGN)
-            place = Place(allowed.port, origin, page=allowed.page, is_open=ticket is not None)
+            place = PreviewPlace(allowed.port, origin, page=allowed.page, is_open=ticket is not None)
             await self._pass_on(scope, allowed, place, _target(scope), receive, send)
         except _RefusedError as refusal:
             await self._refuse(scope, refusal, place, send)
@@ -203,14 +203,14 @@ class Preview:
         sealed, _, rest = raw.decode("latin-1")[len(PATH_PREFIX) :].partition("/")
         prefix = f"{PATH_PREFIX}{sealed}"
         origin = f"{_scheme(scope)}://{headers.get('host', '').lower()}"
-        place = Place(0, origin, prefix)
+        place = PreviewPlace(0, origin, prefix)
         try:
             allowed = self._passes.read("path", sealed)
             if allowed is None:
                 raise self._not_open(scope, [("path", sealed)])
             if headers.get("origin", "null").lower() not in {"null", origin}:
                 raise _RefusedError(403, _FOREIGN)
-            place = Place(allowed.port, origin, prefix, is_open=True)
+            place = PreviewPlace(allowed.port, origin, prefix, is_open=True)
             if "access-control-request-method" in headers and scope["method"] == "OPTIONS":
                 await _allow(headers, place, send)
                 return
@@ -223,7 +223,7 @@ class Preview:
     # --- both ---
 
     async def _pass_on(
-        self, scope: Scope, allowed: PreviewPass, place: Place, target: bytes, receive: Receive, send: Send
+        self, scope: Scope, allowed: PreviewPass, place: PreviewPlace, target: bytes, receive: Receive, send: Send
     ) -> None:
         if scope["type"] == "http" and scope["method"] in {"CONNECT", "TRACE"}:
             raise _RefusedError(405, f"A preview takes no {scope['method']}.")
@@ -267,14 +267,14 @@ class Preview:
         known = self._authenticator
         return known.required and token is not None and known.identify_token(token) is not None
 
-    async def _refuse(self, scope: Scope, refusal: _RefusedError, place: Place, send: Send) -> None:
+    async def _refuse(self, scope: Scope, refusal: _RefusedError, place: PreviewPlace, send: Send) -> None:
         if scope["type"] == "websocket":
             await refuse_websocket(scope.get("extensions"), send, refusal.status, str(refusal))
         else:
             await send_page(send, refusal.status, str(refusal), [*refusal.headers, *guards(place)])
 
 
-async def _allow(headers: Mapping[str, str], place: Place, send: Send) -> None:
+async def _allow(headers: Mapping[str, str], place: PreviewPlace, send: Send) -> None:
     """Let a sandboxed document ask its own program whatever it wants to."""
     asked = headers.get("access-control-request-headers", "*")
     allowed = [

@@ -40,7 +40,7 @@ class UpstreamError(DrydockError):
         self.status = status
 
 
-class Answer(NamedTuple):
+class ResponseHead(NamedTuple):
     """The head of an answer."""
 
     status: int
@@ -87,7 +87,7 @@ class Exchange:
         if self._until_answer is not None:
             self._until_answer.reschedule(asyncio.get_running_loop().time() + self._limits.answer_seconds)
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> ResponseHead:
         """The head of the answer; provisional ones are left out.
 
         Raises:
@@ -154,11 +154,11 @@ class Exchange:
                 raise UpstreamError(str(error)) from error
 
 
-def _answer(event: h11.Response) -> Answer:
+def _answer(event: h11.Response) -> ResponseHead:
     if not 200 <= event.status_code <= 599:
         raise UpstreamError(f"The program answered with the status {event.status_code}.")
     headers = list(event.headers)
     for name, value in headers:
         if _CONTROL.search(value):
             raise UpstreamError(f"The program's answer is no valid HTTP: {name.decode()} has a control character.")
-    return Answer(event.status_code, headers)
+    return ResponseHead(event.status_code, headers)

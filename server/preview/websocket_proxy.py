@@ -16,7 +16,7 @@ from websockets.uri import WebSocketURI
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.tunnels import PortConnection
-from server.preview.headers import Place, for_browser, for_sandbox
+from server.preview.headers import PreviewPlace, for_browser, for_sandbox
 from server.preview.upstream import PreviewLimits, UpstreamError
 from server.sockets.line import WIRE_KEY
 
@@ -30,7 +30,12 @@ class WebSocketProxy:
     """One WebSocket; see `server.preview.http_proxy.HttpProxy` for its arguments."""
 
     def __init__(
-        self, place: Place, limits: PreviewLimits, *, touch: Callable[[], None], is_drydocks: Callable[[bytes], bool]
+        self,
+        place: PreviewPlace,
+        limits: PreviewLimits,
+        *,
+        touch: Callable[[], None],
+        is_drydocks: Callable[[bytes], bool],
     ) -> None:
         self._place = place
         self._limits = limits

@@ -26,9 +26,9 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from server.auth.identity import Identity
 from server.chat.forms import MODEL, ChatRequest
-from server.chat.history import History, NothingSaidError
-from server.chat.replies import DONE, STILL_AT_WORK, Reply, error_chunk
-from server.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, Turn
+from server.chat.history import ChatHistory, NothingSaidError
+from server.chat.replies import DONE, STILL_AT_WORK, ChatReply, error_chunk
+from server.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, TurnRun
 from server.chat.under_way import Claim
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord
@@ -210,15 +210,15 @@ async def complete_chat(
     """Let the agent answer, in one piece or in a stream of pieces; the conversation's id is in a header."""
     _check_model(body.model)
     try:
-        history = History.of(body.messages, speaker=body.speaker)
+        history = ChatHistory.of(body.messages, speaker=body.speaker)
     except NothingSaidError as error:
         raise ReplyError(400, {"message": str(error), "param": "messages"}) from error
     chosen = conversation or body.chosen_conversation
     record, goes_on, claim = await _place(services, identity, history, chosen)
     said = await _said(services, record, history, goes_on=goes_on)
-    turn = Turn(services.manager, identity, record.id)
+    turn = TurnRun(services.manager, identity, record.id)
     spent = (record.prompt_tokens, record.completion_tokens)
-    reply = Reply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
+    reply = ChatReply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
     answer = while_serving(turn.run(said), services.ending)
     pieces = _kept(services, identity, history, turn, answer, claim)
     headers = {CONVERSATION_HEADER: record.id}
@@ -238,7 +238,7 @@ async def refuse_path(request: Request, path: str) -> Response:
     raise ReplyError(404, {"message": f"There is no {request.method} /v1/{path[:200]}{there}", "code": "unknown_url"})
 
 
-async def _place(services: Services, identity: Identity, history: History, chosen: str | None) -> _Place:
+async def _place(services: Services, identity: Identity, history: ChatHistory, chosen: str | None) -> _Place:
     if chosen is not None:
         if (problem := id_problem(chosen)) is not None:
             raise ReplyError(400, {"message": f"conversation_id: {problem}", "param": "conversation_id"})
@@ -286,7 +286,7 @@ async def _forked(services: Services, source: ConversationRecord, known: ChatTur
     return record
 
 
-async def _said(services: Services, record: ConversationRecord, history: History, *, goes_on: bool) -> AnyEvent:
+async def _said(services: Services, record: ConversationRecord, history: ChatHistory, *, goes_on: bool) -> AnyEvent:
     decision = _DECISIONS.get(history.text.strip(" .!").lower())
     if decision is not None and await _state(services, record.id) is AgentState.AWAITING_USER_CONFIRMATION:
         return ChangeAgentState(agent_state=decision, source="user")
@@ -308,8 +308,8 @@ async def _state(services: Services, conversation_id: str) -> AgentState | None:
 async def _kept(
     services: Services,
     identity: Identity,
-    history: History,
-    turn: Turn,
+    history: ChatHistory,
+    turn: TurnRun,
     pieces: AsyncGenerator[Piece, None],
     claim: Claim | None,
 ) -> AsyncGenerator[Piece, None]:
@@ -351,7 +351,7 @@ async def _hung_up(request: Request) -> None:
 
 
 async def _stream(
-    reply: Reply, turn: Turn, pieces: AsyncGenerator[Piece, None], *, wants_usage: bool
+    reply: ChatReply, turn: TurnRun, pieces: AsyncGenerator[Piece, None], *, wants_usage: bool
 ) -> AsyncIterator[str]:
     yield reply.first()
     alive = with_signs_of_life(pieces, silence_seconds=SILENCE_SECONDS)

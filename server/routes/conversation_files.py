@@ -11,12 +11,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from agent_core.errors import DrydockError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
-from agent_core.runtime.transfers import Incoming, reading, writing
+from agent_core.runtime.transfers import Upload, reading, writing
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.etags import is_named
-from server.file_reply import FileReply, RangeError, Span, attachment, file_headers, span_of
+from server.file_reply import ByteRange, FileReply, RangeError, attachment, file_headers, span_of
 from server.form_files import Begin, Data, FormError, form_events
 from server.replies.errors import errors
 from server.replies.workspace import FileText, Uploaded
@@ -164,7 +164,7 @@ async def _reply(
             text = f"the file has {file.size} bytes"
             raise ReplyError(416, {"error": text}, headers={"content-range": f"bytes */{file.size}"}) from None
         if span is None:
-            return FileReply(file, stack.pop_all(), headers, span=Span(0, file.size), touch=touch)
+            return FileReply(file, stack.pop_all(), headers, span=ByteRange(0, file.size), touch=touch)
         headers["content-range"] = f"bytes {span.start}-{span.end - 1}/{file.size}"
         return FileReply(file, stack.pop_all(), headers, status=206, span=span, touch=touch)
     raise AssertionError  # pragma: no cover - the block above always returns or raises
@@ -214,7 +214,7 @@ class _Upload:
         self._field = ""
         self._text = bytearray()
         self._name = ""
-        self._incoming: Incoming | None = None
+        self._incoming: Upload | None = None
 
     async def begin(self, part: Begin) -> None:
         self._field = part.field

@@ -9,7 +9,7 @@ from fastapi import Query
 
 from agent_core.events.event import utc_now
 from server.auth.identity import Identity
-from server.db.conversations import ConversationPage
+from server.db.conversations import ConversationListPage
 from server.db.errors import InvalidPageError
 from server.dependencies import Services
 from server.errors import ReplyError
@@ -42,7 +42,7 @@ async def conversation_page(
     page_id: str | None,
     selected_repository: str | None,
     trigger: Trigger | None,
-) -> ConversationPage:
+) -> ConversationListPage:
     """At most `limit` of them, newest first, none older than the server's setting.
 
     Raises:

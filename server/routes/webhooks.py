@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agent_core.destinations import PORTS
 from server.db.errors import TooManyWebhooksError
-from server.db.webhooks import MAX_PER_USER, Webhook, WebhookChanges
+from server.db.webhooks import MAX_PER_USER, StoredWebhook, WebhookChanges
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, identity_of, services_of
 from server.errors import ConversationNotFoundError
 from server.routes.json_route import JsonRoute
@@ -132,14 +132,14 @@ class WebhookList(BaseModel):
     next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
 
 
-async def _own_webhook(request: Request, webhook_id: str) -> Webhook:
+async def _own_webhook(request: Request, webhook_id: str) -> StoredWebhook:
     webhook = services_of(request).webhooks.get(identity_of(request).user_id, webhook_id)
     if webhook is None:
         raise HTTPException(404, f"There is no webhook {webhook_id[:64]!r}")
     return webhook
 
 
-OwnWebhook = Annotated[Webhook, Depends(_own_webhook)]
+OwnWebhook = Annotated[StoredWebhook, Depends(_own_webhook)]
 
 
 @router.get("")
@@ -158,7 +158,7 @@ async def create_webhook(
     """Have an address told of what is stored from now on. The answer is the only one that shows the secret."""
     if body.conversation_id is not None and await find_conversation(services, identity, body.conversation_id) is None:
         raise ConversationNotFoundError(body.conversation_id)
-    webhook = Webhook(
+    webhook = StoredWebhook(
         id=f"wh_{uuid.uuid4().hex}",
         user_id=identity.user_id,
         url=body.url,
@@ -215,12 +215,12 @@ async def replay_events(
     return _info(webhook)
 
 
-def _place(webhook: Webhook) -> tuple[str, str]:
+def _place(webhook: StoredWebhook) -> tuple[str, str]:
     """Where it stands in the list."""
     return (wire_time(webhook.created_at), webhook.id)
 
 
-def _info(webhook: Webhook) -> WebhookInfo:
+def _info(webhook: StoredWebhook) -> WebhookInfo:
     return WebhookInfo(
         id=webhook.id,
         url=webhook.url,

@@ -174,7 +174,7 @@ PORTS_REMARK = (
 )
 
 
-class Agent(Protocol):
+class LoadedAgent(Protocol):
     """One loaded conversation's parts; `agent_core.session.agent_session.AgentSession` says what each member does."""
 
     stream: EventStream
@@ -231,7 +231,7 @@ class AgentFactory(Protocol):
         """
         ...
 
-    async def make(self, record: ConversationRecord) -> Agent:
+    async def make(self, record: ConversationRecord) -> LoadedAgent:
         """The agent session that `record` describes, with its user's settings as they are now; nothing is opened yet.
 
         Raises:

@@ -35,7 +35,7 @@ ENGINE_FOLDER = "/var/lib/docker"
 """Where an engine of this host keeps what its containers write, unless it is told otherwise."""
 
 
-class Choice(NamedTuple):
+class SandboxSelection(NamedTuple):
     """A provider, and why it was taken; ``provider`` None: none can work here, and ``reason`` says what to do."""
 
     provider: SandboxProvider | None
@@ -65,7 +65,7 @@ class Sandboxes:
         settings: Settings,
         *,
         instance_id: str,
-        choose: Callable[[], Awaitable[Choice]],
+        choose: Callable[[], Awaitable[SandboxSelection]],
         known_ids: Callable[[], Awaitable[Collection[str]]],
     ) -> None:
         self._settings = settings
@@ -75,8 +75,8 @@ class Sandboxes:
         # Every engine that this host runs by default keeps its volumes there.
         folders = [str(settings.data_dir.absolute()), ENGINE_FOLDER]
         self.reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
-        self._choosing: asyncio.Task[Choice] | None = None
-        self._choice: Choice | None = None
+        self._choosing: asyncio.Task[SandboxSelection] | None = None
+        self._choice: SandboxSelection | None = None
         self._preparing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -94,11 +94,11 @@ class Sandboxes:
             await self._choice.provider.close()
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> SandboxSelection | None:
         """What was chosen; None while it is being found out."""
         return self._choice
 
-    async def chosen(self) -> Choice:
+    async def chosen(self) -> SandboxSelection:
         """What was chosen, once it is known; where nothing worked before, it is tried again."""
         if self._choice is not None and self._choice.provider is not None:
             return self._choice
@@ -188,16 +188,16 @@ class Sandboxes:
         except (DrydockError, TimeoutError) as error:
             logger.warning("the sandbox of conversation %s could not be %s: %s", record.id, what, error or "too slow")
 
-    def _begin(self) -> asyncio.Task[Choice]:
+    def _begin(self) -> asyncio.Task[SandboxSelection]:
         if self._choosing is None or self._choosing.done():
             self._choosing = asyncio.create_task(self._find(), name="sandbox-choice")
         return self._choosing
 
-    async def _find(self) -> Choice:
+    async def _find(self) -> SandboxSelection:
         try:
             choice = await self._choose()
         except DrydockError as error:
-            choice = Choice(None, str(error))
+            choice = SandboxSelection(None, str(error))
         if choice.provider is not None:
             await self._reap(choice.provider)
             self._preparing = asyncio.create_task(self._prepare(choice.provider), name="sandbox-preparation")

@@ -7,19 +7,19 @@ import asyncio
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.tunnels import PortAccess
 from agent_core.skills.skill import Skill
-from server.session.agents import Agent
+from server.session.agents import LoadedAgent
 from server.session.culler import Activity
 from server.session.recorder import BUSY_STATES
 from server.session.turns import Turns
 
 
-class SessionFacts:
+class WebSessionFacts:
     """The part of a `WebSession` that only tells."""
 
     connections: set[str]
     users: int
     last_activity: float
-    _agent: Agent | None
+    _agent: LoadedAgent | None
     _loading: bool
     _starting: asyncio.Task[None] | None
     _turns: Turns

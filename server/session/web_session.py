@@ -19,14 +19,14 @@ from agent_core.session.after_close import AfterClose
 from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
-from server.session.agents import Agent, AgentFactory
+from server.session.agents import AgentFactory, LoadedAgent
 from server.session.branch_keeper import BranchKeeper
 from server.session.culler import Activity
 from server.session.disk_reserve import DISK_RESERVE
 from server.session.images import check_images
 from server.session.recorder import BUSY_STATES, Recorder
 from server.session.recovery import RESUMES, came_to_rest
-from server.session.session_facts import SessionFacts
+from server.session.session_facts import WebSessionFacts
 from server.session.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class SessionOwner(Protocol):
         ...
 
 
-class WebSession(SessionFacts):
+class WebSession(WebSessionFacts):
     """One conversation as the server runs it.
 
     `load` and `unload` may be called by anyone at any time: they take effect one after the other, and a load finds
@@ -68,7 +68,7 @@ class WebSession(SessionFacts):
         self._owner = owner
         self._agents = agents
         self._conversations = conversations
-        self._agent: Agent | None = None
+        self._agent: LoadedAgent | None = None
         self._user_id = ""
         self._loading = False
         self._ended = False
@@ -113,7 +113,7 @@ class WebSession(SessionFacts):
     async def _load_and_send(self, event: AnyEvent) -> AnyEvent:
         return await self._send_to(await self._load(), event)
 
-    async def _send_to(self, agent: Agent, event: AnyEvent) -> AnyEvent:
+    async def _send_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
         if isinstance(event, MessageEvent):
             await self._expect_work()
@@ -195,7 +195,7 @@ class WebSession(SessionFacts):
 
     # --- loading and unloading ---
 
-    async def load(self) -> Agent:
+    async def load(self) -> LoadedAgent:
         """Open the log and begin to start sandbox and agent; a conversation that is loaded already is left alone.
 
         Raises:
@@ -227,7 +227,7 @@ class WebSession(SessionFacts):
         self._tell()
         await self.unload(stopped=stopped, sandbox=sandbox)
 
-    async def _load(self) -> Agent:
+    async def _load(self) -> LoadedAgent:
         if self._ended:
             raise ConversationNotFoundError(self.conversation_id)
         if self._agent is not None:
@@ -259,7 +259,7 @@ class WebSession(SessionFacts):
         self._tell()
         return agent
 
-    async def _open(self, agent: Agent) -> None:
+    async def _open(self, agent: LoadedAgent) -> None:
         try:
             await agent.open()
         except BaseException as error:
@@ -269,7 +269,7 @@ class WebSession(SessionFacts):
                 raise SessionError(f"the conversation cannot be loaded: {error}") from error
             raise
 
-    async def _start(self, agent: Agent) -> None:
+    async def _start(self, agent: LoadedAgent) -> None:
         try:
             await agent.start()
         except DrydockError as error:

@@ -34,7 +34,7 @@ MAX_HELD: Final = 100
 Frame = dict[str, Any]
 
 
-class Replay:
+class HistoryReplay:
     """Takes a history event by event and says which frames are due.
 
     State changes are withheld; only the last one is sent, after everything else and without its id where something
@@ -139,7 +139,7 @@ class Feed:
         self._clock = clock
         self._position = after
         self._replay_limit = replay_limit
-        self._replay: Replay | None = None
+        self._replay: HistoryReplay | None = None
         self._replay_start = -1
         self._replay_end = -1
         self._was_stopped = False
@@ -167,7 +167,7 @@ class Feed:
     async def _begin(self, stream: EventStream) -> None:
         if self._has_to_resync(stream):
             await self._resync(stream)
-        self._replay = Replay()
+        self._replay = HistoryReplay()
         self._replay_start, self._replay_end = self._position, stream.last_id
         if self._position == stream.last_id:
             await self._end_replay(stream, self._replay)
@@ -188,7 +188,7 @@ class Feed:
         self._was_stopped = False
         await self._send(RESYNC, frame)
 
-    async def _end_replay(self, stream: EventStream, replay: Replay) -> None:
+    async def _end_replay(self, stream: EventStream, replay: HistoryReplay) -> None:
         # A client needs a state on every connection; one that comes back may have missed none and lost it all the same.
         earlier = None if replay.has_state else await state_before(stream, self._replay_start + 1)
         self._replay = None

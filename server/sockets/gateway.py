@@ -22,7 +22,7 @@ from server.sockets.admission import Admission
 from server.sockets.feed import EVENT, Feed, send_error
 from server.sockets.handshake import read_handshake
 from server.sockets.limits import SocketLimits
-from server.sockets.line import SCOPE_KEY, Line, LineKeeper
+from server.sockets.line import SCOPE_KEY, LineKeeper, SocketConnection
 from server.sockets.outlet import Outlet
 from server.sockets.packets import Malformed, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
@@ -40,12 +40,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Connection:
+class ClientConnection:
     """One client in one conversation."""
 
     conversation_id: str
     outlet: Outlet
-    line: Line | None
+    line: SocketConnection | None
     feed: asyncio.Task[None]
 
 
@@ -70,7 +70,7 @@ class SocketGateway:
         self._authenticator = authenticator
         self._keeper = keeper or Doorkeeper(authenticator)
         self._clock = clock
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ClientConnection] = {}
         self._server = _make_server(self.limits)
         self._transports = Transports(self._server, self.limits)
         self._watching: asyncio.Task[None] | None = None
@@ -173,12 +173,12 @@ class SocketGateway:
             clock=self._clock,
         )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
-        self._connections[connection_id] = Connection(handshake.conversation_id, outlet, line, task)
+        self._connections[connection_id] = ClientConnection(handshake.conversation_id, outlet, line, task)
         self._transports.joined(outlet.transport_id)
         if line is not None:
             line.joined()
 
-    def _upgraded(self, transport_id: str, line: Line) -> None:
+    def _upgraded(self, transport_id: str, line: SocketConnection) -> None:
         """A client that began by polling, in a conversation already or not, goes on over a WebSocket."""
         self._transports.upgraded(transport_id, line)
         for connection in self._connections.values():
@@ -190,7 +190,7 @@ class SocketGateway:
         joined = self._transports.has_joined(transport_id)
         return self.limits.max_transport_bytes if joined else self.limits.max_joining_bytes
 
-    async def _take(self, connection: Connection, event: str, args: tuple[object, ...]) -> int:
+    async def _take(self, connection: ClientConnection, event: str, args: tuple[object, ...]) -> int:
         if event not in USER_EVENTS:
             raise WireError(f"event {event[:80]!r} is unknown; send {USER_EVENTS[0]}")
         if len(args) != 1:

@@ -38,7 +38,7 @@ class Wire(Protocol):
         ...
 
 
-class Line:
+class SocketConnection:
     """One WebSocket connection, as seen between the web server and the Socket.IO library.
 
     `asked_for` is the transport that polls, if the WebSocket is to carry on one. `transport_id` is the one that it is,
@@ -53,7 +53,7 @@ class Line:
         *,
         wire: Wire | None = None,
         asked_for: str | None = None,
-        on_upgrade: Callable[[str, Line], None] = lambda _id, _line: None,
+        on_upgrade: Callable[[str, SocketConnection], None] = lambda _id, _line: None,
     ) -> None:
         self.asked_for = asked_for
         self.transport_id: str | None = None
@@ -172,7 +172,7 @@ def _bytes_of(message: Message) -> int:
 
 
 class LineKeeper:
-    """ASGI middleware that puts a `Line` around each WebSocket and names it in the scope.
+    """ASGI middleware that puts a `SocketConnection` around each WebSocket and names it in the scope.
 
     `on_upgrade` is told of lines that carry on a connection begun by polling, with that connection's transport id, and
     `on_end` of every line that has ended.
@@ -182,8 +182,8 @@ class LineKeeper:
         self,
         app: ASGIApp,
         limits: SocketLimits,
-        on_upgrade: Callable[[str, Line], None],
-        on_end: Callable[[Line], Awaitable[None]],
+        on_upgrade: Callable[[str, SocketConnection], None],
+        on_end: Callable[[SocketConnection], Awaitable[None]],
     ) -> None:
         self._app = app
         self._limits = limits
@@ -196,7 +196,7 @@ class LineKeeper:
             return
         named = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [None])
         wire = (scope.get("extensions") or {}).get(WIRE_KEY)
-        line = Line(receive, send, self._limits, wire=wire, asked_for=named[0], on_upgrade=self._on_upgrade)
+        line = SocketConnection(receive, send, self._limits, wire=wire, asked_for=named[0], on_upgrade=self._on_upgrade)
         try:
             await self._app({**scope, SCOPE_KEY: line}, line.receive, line.send)
         finally:

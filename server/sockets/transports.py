@@ -13,7 +13,7 @@ from engineio.async_socket import AsyncSocket
 from engineio.exceptions import SocketIsClosedError
 
 from server.sockets.limits import SocketLimits
-from server.sockets.line import SCOPE_KEY, Line
+from server.sockets.line import SCOPE_KEY, SocketConnection
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Transports:
         self._connect = self._eio.handlers["connect"]
         self._eio.on("connect", self._opened)
         self._eio.start_background_task = self._start
-        self._upgrades: dict[str, Line] = {}
+        self._upgrades: dict[str, SocketConnection] = {}
 
     def knows(self, transport_id: str) -> bool:
         """Whether there is such a connection."""
@@ -54,16 +54,16 @@ class Transports:
         if transport_id in self._known:
             self._loose[transport_id] = asyncio.get_running_loop().time() + self._limits.handshake_seconds
 
-    def upgraded(self, transport_id: str, line: Line) -> None:
+    def upgraded(self, transport_id: str, line: SocketConnection) -> None:
         """A connection that began by polling goes on over this line."""
         self._upgrades[transport_id] = line
         line.transport_id = transport_id
 
-    def upgrade_of(self, transport_id: str) -> Line | None:
+    def upgrade_of(self, transport_id: str) -> SocketConnection | None:
         """The line over which it goes on."""
         return self._upgrades.get(transport_id)
 
-    async def line_ended(self, line: Line) -> None:
+    async def line_ended(self, line: SocketConnection) -> None:
         """A WebSocket has ended: so has its transport, or else the attempt to carry on one that polls."""
         if line.transport_id is not None:
             await self.forget(line.transport_id)
@@ -125,7 +125,7 @@ class Transports:
     async def _opened(self, transport_id: str, environ: Mapping[str, Any]) -> Any:
         self._known[transport_id] = self._eio.sockets[transport_id]
         self.left(transport_id)
-        line: Line | None = environ["asgi.scope"].get(SCOPE_KEY)
+        line: SocketConnection | None = environ["asgi.scope"].get(SCOPE_KEY)
         if line is not None:
             line.transport_id = transport_id
         return await self._connect(transport_id, environ)

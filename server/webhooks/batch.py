@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
-from server.db.webhooks import Webhook
+from server.db.webhooks import StoredWebhook
 from server.wire.action_fields import ACTIONS, ADDITIONS
 from server.wire.encoding import to_json
 from server.wire.envelope import to_record, wire_time
@@ -39,7 +39,9 @@ class Batch:
     is_last: bool = True
 
 
-async def next_batch(store: EventStore, webhook: Webhook, conversation_id: str, after: int, now: datetime) -> Batch:
+async def next_batch(
+    store: EventStore, webhook: StoredWebhook, conversation_id: str, after: int, now: datetime
+) -> Batch:
     """What there is behind the event `after`.
 
     Raises:
@@ -67,7 +69,7 @@ async def next_batch(store: EventStore, webhook: Webhook, conversation_id: str, 
     return Batch(upto, f"{webhook.id}.{conversation_id}.{first}-{last}", body, is_last)
 
 
-def _is_wanted(webhook: Webhook, wire: Mapping[str, Any]) -> bool:
+def _is_wanted(webhook: StoredWebhook, wire: Mapping[str, Any]) -> bool:
     name = wire.get("action") or wire.get("observation")
     if name == "null" or is_hidden(wire):
         return False

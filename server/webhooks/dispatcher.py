@@ -10,7 +10,7 @@ from typing import Final, Self, Unpack
 
 from agent_core.errors import EventStoreError
 from server.db.database import Database
-from server.db.webhooks import Webhook, WebhookChanges
+from server.db.webhooks import StoredWebhook, WebhookChanges
 from server.webhooks.lane import MAX_WAITING, WAITS, Lane
 from server.webhooks.sender import Sender
 
@@ -57,16 +57,16 @@ class Webhooks:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._sender.aclose()
 
-    def of_user(self, user_id: str) -> list[Webhook]:
+    def of_user(self, user_id: str) -> list[StoredWebhook]:
         """The user's webhooks as they are now, oldest first."""
         found = [lane.webhook for lane, _ in self._lanes.values() if lane.webhook.user_id == user_id]
         return sorted(found, key=lambda one: (one.created_at, one.id))
 
-    def get(self, user_id: str, webhook_id: str) -> Webhook | None:
+    def get(self, user_id: str, webhook_id: str) -> StoredWebhook | None:
         """The user's webhook of this id."""
         return next((one for one in self.of_user(user_id) if one.id == webhook_id), None)
 
-    async def create(self, webhook: Webhook) -> None:
+    async def create(self, webhook: StoredWebhook) -> None:
         """Keep a new one; it is told of what is stored from now on.
 
         Raises:
@@ -77,7 +77,7 @@ class Webhooks:
             await self._database.webhooks.create(webhook)
             self._start(webhook)
 
-    async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> Webhook:
+    async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook:
         """Change one that there is; one that is made active goes on where it was.
 
         Raises:
@@ -120,12 +120,12 @@ class Webhooks:
             finally:
                 await self._begin_again(webhook_id)
 
-    async def _begin_again(self, webhook_id: str) -> Webhook:
+    async def _begin_again(self, webhook_id: str) -> StoredWebhook:
         stored = {one.id: one for one in await self._database.webhooks.all()}
         self._start(stored[webhook_id])
         return stored[webhook_id]
 
-    def _start(self, webhook: Webhook) -> None:
+    def _start(self, webhook: StoredWebhook) -> None:
         lane = Lane(webhook, self._database.webhooks, self._database.events, self._sender, waits=self._waits)
         task = asyncio.create_task(self._supervised(lane), name=f"webhook:{webhook.id}") if webhook.active else None
         self._lanes[webhook.id] = (lane, task)

@@ -13,9 +13,9 @@ from typing import Final
 from agent_core.errors import EventStoreError
 from agent_core.events.event import utc_now
 from agent_core.events.store import EventStore
-from server.db.webhooks import Webhook, WebhookChanges, WebhookRepository
+from server.db.webhooks import StoredWebhook, WebhookChanges, WebhookRepository
 from server.webhooks.batch import Batch, next_batch
-from server.webhooks.sender import Outcome, Sender
+from server.webhooks.sender import DeliveryOutcome, Sender
 
 WAITS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
 """Seconds after the first, second, … failure in a row; after more of them, the last of these."""
@@ -36,7 +36,7 @@ class Lane:
 
     def __init__(
         self,
-        webhook: Webhook,
+        webhook: StoredWebhook,
         repository: WebhookRepository,
         store: EventStore,
         sender: Sender,
@@ -116,7 +116,7 @@ class Lane:
         self.webhook = replace(self.webhook, **fares)
         return batch
 
-    async def _failed(self, outcome: Outcome) -> None:
+    async def _failed(self, outcome: DeliveryOutcome) -> None:
         self._failures += 1
         since = self.webhook.failing_since or self._now()
         is_over = outcome.is_gone or self._now() - since >= GIVES_UP_AFTER
@@ -132,6 +132,6 @@ class Lane:
         await self._repository.update(self.webhook.id, **fares)
         self.webhook = replace(self.webhook, **fares)  # stored, then seen
 
-    def _wait(self, outcome: Outcome) -> float:
+    def _wait(self, outcome: DeliveryOutcome) -> float:
         usual = self._waits[min(self._failures, len(self._waits)) - 1]
         return max(outcome.wished_seconds, usual * random.uniform(0.9, 1.1))  # noqa: S311 - only spreads the load

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_core.destinations import DestinationError, Destinations, DirectClient
 from agent_core.version import VERSION
-from server.db.webhooks import Webhook
+from server.db.webhooks import StoredWebhook
 from server.webhooks.signing import signed_headers
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SHORT_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of a request.
 
     Attributes:
@@ -43,7 +43,7 @@ class Sender:
         self._client = DirectClient(destinations, limit_seconds)
         self._limit_seconds = limit_seconds
 
-    async def send(self, webhook: Webhook, message_id: str, body: bytes) -> Outcome:
+    async def send(self, webhook: StoredWebhook, message_id: str, body: bytes) -> DeliveryOutcome:
         """Send the body once. A status of 2xx acknowledges it; redirects are not followed."""
         import httpx  # a fifth of a second that a server without webhooks need not spend
 
@@ -60,11 +60,11 @@ class Sender:
                 await _skip(answer)
                 return _outcome(answer.status_code, answer.headers.get("retry-after", ""))
         except DestinationError as error:
-            return Outcome(f"url: {error}" + "; the setting webhook_hosts allows more" * error.not_public)
+            return DeliveryOutcome(f"url: {error}" + "; the setting webhook_hosts allows more" * error.not_public)
         except TimeoutError:
-            return Outcome(f"the receiver did not answer within {self._limit_seconds:g} seconds")
+            return DeliveryOutcome(f"the receiver did not answer within {self._limit_seconds:g} seconds")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Outcome(f"the receiver cannot be reached: {str(error) or type(error).__name__}")
+            return DeliveryOutcome(f"the receiver cannot be reached: {str(error) or type(error).__name__}")
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -80,12 +80,16 @@ async def _skip(answer: httpx.Response) -> None:
             return
 
 
-def _outcome(status: int, retry_after: str) -> Outcome:
+def _outcome(status: int, retry_after: str) -> DeliveryOutcome:
     if 200 <= status < 300:
-        return Outcome()
+        return DeliveryOutcome()
     if status == HTTPStatus.GONE:
-        return Outcome("the receiver answered 410: it wants no more", is_gone=True)
+        return DeliveryOutcome("the receiver answered 410: it wants no more", is_gone=True)
     if 300 <= status < 400:
-        return Outcome(f"the receiver answered {status}: it has moved, and redirects are not followed; change the url")
+        return DeliveryOutcome(
+            f"the receiver answered {status}: it has moved, and redirects are not followed; change the url"
+        )
     wished = min(float(retry_after), MAX_WISHED_SECONDS) if retry_after.isdecimal() else 0.0
-    return Outcome(f"the receiver answered {status}; it acknowledges with a status of 2xx", wished_seconds=wished)
+    return DeliveryOutcome(
+        f"the receiver answered {status}; it acknowledges with a status of 2xx", wished_seconds=wished
+    )

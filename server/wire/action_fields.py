@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from server.wire.client_calls import ClientToolResultArgs
-from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskItem
+from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskFields
 
 Risk = Literal[-1, 0, 1, 2]
 Confirmation = Literal["confirmed", "rejected", "awaiting_confirmation"]
@@ -196,7 +196,7 @@ class TaskTrackingArgs(Fields):
     """`task_tracking`."""
 
     command: Literal["view", "plan"] = "view"
-    task_list: list[TaskItem] = Field(default_factory=list)
+    task_list: list[TaskFields] = Field(default_factory=list)
     thought: str = ""
 
 

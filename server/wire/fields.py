@@ -20,7 +20,7 @@ class NoFields(Fields):
     """A type without fields of its own."""
 
 
-class TaskItem(Fields):
+class TaskFields(Fields):
     """One task of a list."""
 
     id: str

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskItem
+from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskFields
 
 
 class RunMetadata(Fields):
@@ -118,7 +118,7 @@ class AgentStateChangedExtras(Fields):
         return fields
 
 
-class Knowledge(Fields):
+class KnowledgeFields(Fields):
     """One entry of ``microagent_knowledge``."""
 
     name: str
@@ -140,7 +140,7 @@ class RecallExtras(Fields):
     custom_secrets_descriptions: dict[str, str] = Field(default_factory=dict)
     conversation_instructions: str = ""
     working_dir: str = ""
-    microagent_knowledge: list[Knowledge] = Field(default_factory=list)
+    microagent_knowledge: list[KnowledgeFields] = Field(default_factory=list)
 
 
 class McpExtras(Fields):
@@ -160,7 +160,7 @@ class TaskTrackingExtras(Fields):
     """`task_tracking`."""
 
     command: str = ""
-    task_list: list[TaskItem] = Field(default_factory=list)
+    task_list: list[TaskFields] = Field(default_factory=list)
 
 
 OBSERVATIONS: Final[dict[str, type[Fields]]] = {

@@ -36,7 +36,7 @@ _LEFT_OUT: Final[dict[str, Any]] = {"message": "", "action": "null", "args": {"h
 """Stands for an event that the recording leaves out, so that all others keep their ids; it is in no export."""
 
 
-class Metrics(Fields):
+class MetricsFields(Fields):
     """What clients read of ``llm_metrics``."""
 
     accumulated_cost: float = 0.0
@@ -104,7 +104,7 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
     _object(record, "tool_call_metadata")
     if "llm_metrics" in record:
         metrics = _object(record, "llm_metrics")
-        record["llm_metrics"] = _mended(Metrics, metrics, name="llm_metrics", where="llm_metrics")[1]
+        record["llm_metrics"] = _mended(MetricsFields, metrics, name="llm_metrics", where="llm_metrics")[1]
     form = _action(record) if "action" in record else _observation(record)
     _check_rewind(record, event_id)
     message = record.setdefault("message", form.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent_core.controller.replay import Turns
+from agent_core.controller.replay import ReplayedTurns
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import ForeignEvent
 from agent_core.events.event import Event
@@ -66,7 +66,7 @@ async def read_trajectory(text: str) -> list[Message]:
         raise WireError(f"replay_json: {error}") from error
     except (ValueError, RecursionError) as error:
         raise WireError(f"replay_json: is no valid JSON ({error}); send an exported trajectory") from error
-    turns = Turns()
+    turns = ReplayedTurns()
     async for place, (item, counts) in breathing(enumerate(zip(items, counting(items), strict=True))):
         if "action" not in item or item.get("source") == "environment" or not counts:
             continue
@@ -97,7 +97,7 @@ def counting(items: list[dict[str, Any]]) -> list[bool]:
     return [branches.has(event_id) for event_id in ids]
 
 
-def _take(item: dict[str, Any], place: int, turns: Turns) -> None:
+def _take(item: dict[str, Any], place: int, turns: ReplayedTurns) -> None:
     name, args = item["action"], _args(item)
     if name in _WITHOUT_EFFECT or args.get("confirmation_state") in _UNDECIDED:
         return

@@ -142,7 +142,7 @@ class ChildSession(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DelegatedTask:
     """One task for one sub-agent.
 
     Attributes:
@@ -171,7 +171,7 @@ class ChildRun:
 
     def __init__(
         self,
-        order: Order,
+        order: DelegatedTask,
         session: ChildSession,
         *,
         confirm: Confirm,

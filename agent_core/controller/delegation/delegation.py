@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.account import Account
-from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, Order
+from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, DelegatedTask
 from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError, StreamClosedError
@@ -68,7 +68,7 @@ def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, Sp
         raise SubAgentError(f"the ids {', '.join(ids[: MAX_CHILDREN + 1])} are not different from one another")
 
 
-def told_of_stop(orders: Sequence[Order]) -> str:
+def told_of_stop(orders: Sequence[DelegatedTask]) -> str:
     """How an agent can have those go on whose work was stopped."""
     first = orders[0]
     if first.label.startswith("task:"):
@@ -165,7 +165,7 @@ class Household(Protocol):
         """
         ...
 
-    async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
+    async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
         """A fresh agent for an order, and its kind, if it is of one.
 
         Raises:
@@ -173,7 +173,7 @@ class Household(Protocol):
         """
         ...
 
-    def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
+    def session(self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
         """A session for this agent in a conversation of its own; nothing is opened yet."""
         ...
 
@@ -269,7 +269,7 @@ class Delegation:
         if not prompt.strip():
             raise SubAgentError("the prompt is empty; say what is to be done")
         kind = self._roster.tasks[task_id]
-        order = Order(task_id, f"task:{task_id}", kind, prompt, call.idempotency_key)
+        order = DelegatedTask(task_id, f"task:{task_id}", kind, prompt, call.idempotency_key)
         await self._household.agent(order)
         try:
             (report,) = await self._carry_out(call, [order])
@@ -280,7 +280,7 @@ class Delegation:
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         await self._admit(call)
         name = f"delegate-{call.action_id}"
-        order = Order(name, f"delegate:{agent}", agent, task, call.idempotency_key, is_class=True)
+        order = DelegatedTask(name, f"delegate:{agent}", agent, task, call.idempotency_key, is_class=True)
         await self._household.agent(order)
         try:
             (report,) = await self._carry_out(call, [order])
@@ -313,10 +313,10 @@ class Delegation:
                 f" {place}: nothing was begun. Read the results of the others first"
             )
 
-    def _order(self, call: ToolContext, agent_id: str, spawned: SpawnedAgent, task: str) -> Order:
-        return Order(spawned.name, f"delegate:{agent_id}", spawned.agent_type, task, call.idempotency_key)
+    def _order(self, call: ToolContext, agent_id: str, spawned: SpawnedAgent, task: str) -> DelegatedTask:
+        return DelegatedTask(spawned.name, f"delegate:{agent_id}", spawned.agent_type, task, call.idempotency_key)
 
-    async def _carry_out(self, call: ToolContext, orders: Sequence[Order]) -> list[TaskReport]:
+    async def _carry_out(self, call: ToolContext, orders: Sequence[DelegatedTask]) -> list[TaskReport]:
         """Have all orders carried out at the same time; cancelled, stop them, unless the session itself ends."""
         tasks = [
             asyncio.create_task(self._run(call, order), name=f"subagent:{self._stream.conversation_id}:{order.name}")
@@ -335,7 +335,7 @@ class Delegation:
             await asyncio.wait(tasks)
         return [task.result() for task in tasks]
 
-    async def _run(self, call: ToolContext, order: Order) -> TaskReport:
+    async def _run(self, call: ToolContext, order: DelegatedTask) -> TaskReport:
         try:
             agent, kind = await self._household.agent(order)
         except SubAgentError as error:
@@ -374,7 +374,9 @@ class Delegation:
         except TimeoutError:
             logger.warning("sub-agents of %s did not stop in time", self._stream.conversation_id)
 
-    async def _note(self, call: ToolContext, order: Order, purse: Purse, spent: UsageFigures, answers: int) -> None:
+    async def _note(
+        self, call: ToolContext, order: DelegatedTask, purse: Purse, spent: UsageFigures, answers: int
+    ) -> None:
         """Write what a sub-agent has cost into the log of the asking conversation."""
         known = self._counted.get(order.name)
         if known is None:

@@ -76,7 +76,7 @@ _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.\[\]-]+:(?!//)|(?:rsync|s3|g
 When = Literal["now", "later", "apart"]
 
 
-class Shell(Protocol):
+class ShellModel(Protocol):
     """What runs commands (in thought), for the rules that know programs which run others."""
 
     sinks: Sinks
@@ -99,7 +99,7 @@ class Shell(Protocol):
 
 
 @dataclass(slots=True)
-class Call:
+class ProgramCall:
     """A program, its arguments, and its input ("" when it gets none)."""
 
     name: str
@@ -125,7 +125,7 @@ class Call:
 class Rules:
     """The rules, each a method with the name of its kind, that returns what the program prints."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: ShellModel) -> None:
         self._shell = shell
         self._sinks = shell.sinks
 
@@ -136,24 +136,24 @@ class Rules:
         if program.risk is not SecurityRisk.UNKNOWN:
             said = f"{name} {reason}" if reason else f"runs {shown(name)}"
             self._sinks.note(program.risk, program.stops if reason else "program", said)
-        call = Call(name, arguments, stdin)
+        call = ProgramCall(name, arguments, stdin)
         for word in program.stop.intersection(arguments):
             self._sinks.high(program.stops, f"{name} {word} {programs.REASONS[program.stops]}")
         if any(_is_option(option, word) for option in program.ask for word in arguments):
             self._ask(call, "options with which it runs or writes something else")
         if program.ask or program.stop:
             self._ask_if_open(call, arguments)
-        rule: Callable[[Call], str] = getattr(self, program.kind)
+        rule: Callable[[ProgramCall], str] = getattr(self, program.kind)
         return rule(call)
 
-    def _ask(self, call: Call, what: str) -> None:
+    def _ask(self, call: ProgramCall, what: str) -> None:
         self._sinks.unknown("unknown-option", f"gives {call.name} {what}")
 
-    def _ask_if_open(self, call: Call, words: Sequence[str]) -> None:
+    def _ask_if_open(self, call: ProgramCall, words: Sequence[str]) -> None:
         if any(map(may_be_option, words)):
             self._ask(call, "words that are not known, and may be options")
 
-    def _parsed(self, call: Call, spec: str = "", *, stops: bool = False) -> Call:
+    def _parsed(self, call: ProgramCall, spec: str = "", *, stops: bool = False) -> ProgramCall:
         """The call with its options and operands; with `stops` the first operand ends the options."""
         short, *long = programs.OPTIONS.get(spec or call.name, "-").replace("--", "").split(" ")
         parse = getopt.getopt if stops else getopt.gnu_getopt
@@ -166,7 +166,7 @@ class Rules:
 
     # Programs that look, print, or work on what nobody can see
 
-    def looks(self, call: Call) -> str:
+    def looks(self, call: ProgramCall) -> str:
         text = self._sinks.read_all(call.plain)
         if call.name == "cat" and len(call.plain) == len(call.arguments):
             return text or call.stdin
@@ -174,29 +174,29 @@ class Rules:
             return "\n".join(f"{root}/{Mark.PIECE}" for root in call.plain[1:] or ["."])
         return derived(call.stdin + text)
 
-    def last_written(self, call: Call) -> str:
+    def last_written(self, call: ProgramCall) -> str:
         if len(call.plain) > (call.name != "hostname") or any(map(may_be_option, call.arguments)):
             self._ask(call, "files, the last of which it may write to")
         return Mark.DECODED if any("r" in word for word in call.arguments) else derived(call.stdin)
 
-    def echo(self, call: Call) -> str:
+    def echo(self, call: ProgramCall) -> str:
         text = " ".join(call.arguments)
         return derived(text) if "\\" in text or text.startswith("-") else text + "\n"
 
-    def printf(self, call: Call) -> str:
+    def printf(self, call: ProgramCall) -> str:
         if call.arguments[:1] == ["-v"] or any(word[:1] == "-" or may_be_option(word) for word in call.arguments[:1]):
-            self.names(Call("printf", [word.removeprefix("-v") for word in call.arguments[:2]], ""))
+            self.names(ProgramCall("printf", [word.removeprefix("-v") for word in call.arguments[:2]], ""))
         text = " ".join(call.arguments)
         found = re.fullmatch(r"(?:%s(?:\\n)? )?([^%\\]*)", text)
         return found[1] + "\n" * ("\\n" in text) if found and len(call.arguments) < 3 else derived(text)
 
-    def secrets(self, call: Call) -> str:
+    def secrets(self, call: ProgramCall) -> str:
         return Mark.SECRET
 
-    def decode(self, call: Call) -> str:
+    def decode(self, call: ProgramCall) -> str:
         return Mark.DECODED + derived(call.stdin + self._sinks.read_all(call.plain))
 
-    def opaque(self, call: Call) -> str:
+    def opaque(self, call: ProgramCall) -> str:
         """A program of which nothing is known may run any of its arguments, and the files that they name."""
         for position, word in enumerate(call.arguments):
             known = program_named(posixpath.basename(word))
@@ -209,7 +209,7 @@ class Rules:
             self._ask(call, "to run what this command has just written")
         return derived(call.stdin + "".join(call.arguments))
 
-    def container(self, call: Call) -> str:
+    def container(self, call: ProgramCall) -> str:
         for word in call.arguments:
             source = word.removeprefix("-v").removeprefix("--volume=")
             source = (
@@ -222,7 +222,7 @@ class Rules:
                 self._sinks.high("container", f"gives a container {shown(source)} of the host")
         return self.opaque(call)
 
-    def ask(self, call: Call) -> str:
+    def ask(self, call: ProgramCall) -> str:
         self._ask(call, "something to do that cannot be told")
         for word in call.arguments:
             self._shell.run_code(re.split("[=!]", word)[-1], call.stdin)
@@ -232,7 +232,7 @@ class Rules:
         """Run what the command itself has put into a file."""
         first = text.partition("\n")[0]
         if path.endswith(".py") or (first.startswith("#!") and "python" in first):
-            self._judge_code(Call("python", [], ""), text)
+            self._judge_code(ProgramCall("python", [], ""), text)
         elif first.startswith("#!") and not re.search(r"[/ ](?:ba|da|z|k)?sh\b", first):
             self._sinks.unknown("unknown-code", f"runs {shown(path)} as a program of another language")
         elif "." not in posixpath.basename(path) or path.endswith((".sh", ".bash")) or not is_known(text):
@@ -243,13 +243,13 @@ class Rules:
 
     # Commands of the shell itself
 
-    def cd(self, call: Call) -> str:
+    def cd(self, call: ProgramCall) -> str:
         operands = [word for word in call.arguments if word not in {"--", "-P", "-L"}]
         target = operands[0] if len(operands) == 1 else Mark.UNKNOWN if operands or call.name != "cd" else "~"
         self._shell.go_to(Mark.UNKNOWN if target[:1] in {"-", "+"} else target)
         return "" if call.name == "cd" and operands != ["-"] else derived("")
 
-    def declare(self, call: Call) -> str:
+    def declare(self, call: ProgramCall) -> str:
         for word in call.arguments:
             name, equals, value = word.partition("=")
             if equals:
@@ -258,7 +258,7 @@ class Rules:
                 self._sinks.unknown("unknown-variable", f"gives variables another meaning ({call.name})")
         return derived("") if call.arguments else Mark.SECRET
 
-    def names(self, call: Call) -> str:
+    def names(self, call: ProgramCall) -> str:
         for word in call.arguments:
             if may_be_option(word) or "[" in word or word[:2] == "-C":
                 self._sinks.unknown("unknown-variable", f"sets a variable whose name is not known ({call.name})")
@@ -266,7 +266,7 @@ class Rules:
                 self._shell.assign(word, Mark.UNKNOWN)
         return ""
 
-    def test(self, call: Call) -> str:
+    def test(self, call: ProgramCall) -> str:
         for before, word in pairwise(["", *call.arguments]):
             if (before in {"-v", "-R", "-p"} or word[:2] == "-p" or may_be_option(before)) and (
                 not is_known(word) or "[" in word
@@ -274,20 +274,20 @@ class Rules:
                 self._sinks.unknown("unknown-code", "asks for a variable whose name is not known")
         return ""
 
-    def trap(self, call: Call) -> str:
+    def trap(self, call: ProgramCall) -> str:
         words = [word for word in call.arguments if word not in {"--", "-", "-l", "-p"}]
         return derived(self._shell.run_code(words[0], Mark.UNKNOWN, when="later")) if words else ""
 
-    def eval(self, call: Call) -> str:
+    def eval(self, call: ProgramCall) -> str:
         return self._shell.run_code(" ".join(call.arguments), call.stdin, when="now")
 
-    def source(self, call: Call) -> str:
+    def source(self, call: ProgramCall) -> str:
         self._shell.assign(ANY_VARIABLE, Mark.UNKNOWN)
         return "".join(self._script(word, call) for word in call.arguments[:2] if word != "--")
 
     # Programs that run a text
 
-    def shell(self, call: Call) -> str:
+    def shell(self, call: ProgramCall) -> str:
         self._parsed(call, "shell", stops=True)
         rest = [word for word in call.operands if not word.startswith("+")]
         if call.has("-c"):
@@ -297,7 +297,7 @@ class Rules:
         self._sinks.note(SecurityRisk.MEDIUM if not call.stdin else SecurityRisk.LOW, "program", "opens another shell")
         return self._shell.run_code(call.stdin, call.stdin) if call.stdin else derived("")
 
-    def _script(self, path: str, call: Call) -> str:
+    def _script(self, path: str, call: ProgramCall) -> str:
         if resolve(path, "/") in {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"} or path == "-":
             return self._shell.run_code(call.stdin, call.stdin)
         self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs the script {shown(path)}")
@@ -306,7 +306,7 @@ class Rules:
             self._sinks.unknown("unknown-code", f"runs {shown(path)} as a program, whatever that is")
         return "".join([self._shell.run_code(text, Mark.UNKNOWN) for text in self._sinks.written(path)]) or derived("")
 
-    def python(self, call: Call) -> str:
+    def python(self, call: ProgramCall) -> str:
         self._parsed(call, "python", stops=True)
         self._judge_modules(call)
         file = "".join(call.operands[:1]) if not call.has("-c", "-m") else ""
@@ -317,14 +317,16 @@ class Rules:
             self._ask(call, "a script that is not known")
         if any(map(_RISKY_PYTHON.fullmatch, call.values("-m"))) or "code" in call.values("-m"):
             self._ask(call, "a module that runs a text")
-        return self.opaque(Call(call.name, [*call.values("-m"), *call.operands[call.has("-m") ^ 1 :]], call.stdin))
+        return self.opaque(
+            ProgramCall(call.name, [*call.values("-m"), *call.operands[call.has("-m") ^ 1 :]], call.stdin)
+        )
 
-    def _judge_modules(self, call: Call) -> None:
+    def _judge_modules(self, call: ProgramCall) -> None:
         for name, texts in [*self._sinks.files.items()]:
             for text in texts if name.endswith(".py") else []:
-                self._judge_code(Call("python", [], ""), text)  # it may be run, or taken for a module
+                self._judge_code(ProgramCall("python", [], ""), text)  # it may be run, or taken for a module
 
-    def language(self, call: Call) -> str:
+    def language(self, call: ProgramCall) -> str:
         codes = [text for word in call.plain[:1] for text in self._sinks.written(word)] or [call.stdin]
         codes += [
             word for before, word in pairwise(call.arguments) if re.fullmatch(r"-\w*[eErp]|--eval|--print", before)
@@ -336,7 +338,7 @@ class Rules:
             self._ask(call, "options with which it may run something else")
         return derived(call.stdin)
 
-    def _judge_code(self, call: Call, code: str) -> None:
+    def _judge_code(self, call: ProgramCall, code: str) -> None:
         """A program in another language: what it starts or deletes, and whether it may do so unseen."""
         self._sinks.code(code)
         text = unicodedata.normalize("NFKC", code[:_MAX_CODE])
@@ -357,7 +359,7 @@ class Rules:
                 "nested-program", f"runs a program in another language ({call.name}) that may do anything"
             )
 
-    def awk(self, call: Call) -> str:
+    def awk(self, call: ProgramCall) -> str:
         self._parsed(call, "awk", stops=True)
         scripts = [text for path in call.values("-f", "--file") for text in self._sinks.written(path)]
         for text in scripts or call.operands[:1]:
@@ -370,10 +372,10 @@ class Rules:
                 self._shell.run_code(found[1], "")
         return derived(call.stdin + self._sinks.read_all(call.operands[1:]))
 
-    def sed(self, call: Call) -> str:
+    def sed(self, call: ProgramCall) -> str:
         in_place = [word for word in call.arguments if re.match(r"-[nErsuz]*i|--in-place", word)]
         rest = [re.sub(r"\A-([nErsuz]*)i.*|\A--in-place.*", r"-\1n", word, flags=re.DOTALL) for word in call.arguments]
-        call = self._parsed(Call("sed", rest, call.stdin))
+        call = self._parsed(ProgramCall("sed", rest, call.stdin))
         scripts, files = call.values("-e", "--expression"), call.operands
         scripts += [text for path in call.values("-f", "--file") for text in self._sinks.written(path)]
         if call.has("-f", "--file"):
@@ -396,7 +398,7 @@ class Rules:
 
     # Programs that start others
 
-    def launch(self, call: Call) -> str:
+    def launch(self, call: ProgramCall) -> str:
         self._parsed(call, stops=True)
         if call.name == "command" and call.has("-v", "-V"):
             return derived("")
@@ -422,7 +424,7 @@ class Rules:
             )
         return self._shell.run(rest, call.stdin)
 
-    def xargs(self, call: Call) -> str:
+    def xargs(self, call: ProgramCall) -> str:
         self._parsed(call, stops=True)
         rest, stdin = call.operands, call.stdin
         if paths := call.values("-a", "--arg-file"):
@@ -436,7 +438,7 @@ class Rules:
                 return "".join([self._shell.run([word.replace(mark, one) for word in rest], "") for one in given[:8]])
         return self._shell.run([*(rest or ["echo"]), *given], "")
 
-    def find(self, call: Call) -> str:
+    def find(self, call: ProgramCall) -> str:
         words = call.arguments
         first = next((n for n, word in enumerate(words) if re.match(r"-(?![HLP]\Z)|[(!]", word)), len(words))
         roots = [word for word in words[:first] if word[:1] != "-"] or ["."]
@@ -465,14 +467,14 @@ class Rules:
 
     # Programs that write, delete, or open up
 
-    def write(self, call: Call) -> str:
+    def write(self, call: ProgramCall) -> str:
         is_appended = any(re.match(r"-\w*a|--append", word) for word in call.arguments)
         for path in call.plain if call.name != "mkdir" else []:
             text = {"tee": call.stdin, "touch": ""}.get(call.name, Mark.UNKNOWN)
             self._sinks.write(path, text, append=is_appended)
         return call.stdin if call.name == "tee" else derived("")
 
-    def copy(self, call: Call) -> str:
+    def copy(self, call: ProgramCall) -> str:
         plain, named = call.plain, [word.partition("=")[2] for word in call.arguments if re.match("--t.*=", word)]
         named += [word.partition("t")[2] for word in call.arguments if re.match(r"-\w*t.", word)]
         apart = [word for option, word in pairwise(call.arguments) if re.fullmatch(r"-\w*t|--t[\w-]*", option)]
@@ -492,7 +494,7 @@ class Rules:
                 self._sinks.high("system-file", f"moves {shown(path)} away, which is no part of the work")
         return derived("")
 
-    def dd(self, call: Call) -> str:
+    def dd(self, call: ProgramCall) -> str:
         parts = [word.partition("=") for word in call.arguments]
         printed = "".join([self._sinks.read(value) for key, _, value in parts if key == "if"]) or derived(call.stdin)
         self._ask_if_open(call, call.arguments)
@@ -500,7 +502,7 @@ class Rules:
             self._sinks.write(path, printed)
         return printed
 
-    def delete(self, call: Call) -> str:
+    def delete(self, call: ProgramCall) -> str:
         letters = "".join(word[1:] for word in call.arguments if re.match("-[^-]", word))
         longs = [word for word in call.arguments if re.match("--[a-z]", word)]
         is_forced = "f" in letters or any("--force".startswith(word) for word in longs) or call.name == "rimraf"
@@ -515,7 +517,7 @@ class Rules:
             self._sinks.delete(path, is_recursive=is_recursive)
         return derived("")
 
-    def permissions(self, call: Call) -> str:
+    def permissions(self, call: ProgramCall) -> str:
         words = [
             word
             for word in call.arguments
@@ -537,7 +539,7 @@ class Rules:
                 self._sinks.unknown("permissions", f"changes the permissions of what is not known ({shown(path)})")
         return derived("")
 
-    def kill(self, call: Call) -> str:
+    def kill(self, call: ProgramCall) -> str:
         words = call.arguments
         if any(may_be_option(word) or (word[:1] == "-" and not is_known(word)) for word in words):
             self._ask(call, "processes that are not known")
@@ -549,7 +551,7 @@ class Rules:
 
     # Programs that know versions, other machines and databases
 
-    def git(self, call: Call) -> str:
+    def git(self, call: ProgramCall) -> str:
         words = list(call.arguments)
         while words and words[0].startswith("-"):
             option = words.pop(0)
@@ -609,7 +611,7 @@ class Rules:
         if not is_calm or may_be_option(text):
             self._sinks.unknown("hooks", f"changes a setting with which git may run programs ({shown(name)})")
 
-    def fetch(self, call: Call) -> str:
+    def fetch(self, call: ProgramCall) -> str:
         """Asks or tells a server."""
         self._parsed(call, "curl" if call.name == "curl" else "wget")
         is_curl, urls = call.name == "curl", [*call.operands, *call.values("--url")]
@@ -633,7 +635,7 @@ class Rules:
             self._sinks.write(posixpath.join(folder, path), Mark.NETWORK)
         return Mark.NETWORK
 
-    def connect(self, call: Call) -> str:
+    def connect(self, call: ProgramCall) -> str:
         """Opens a connection, over which anything may go out."""
         is_netcat = call.name in {"nc", "ncat", "netcat", "telnet"}
         runs = any(re.match(r"(?i)(?:exec|system|shell)\b", word) for word in call.arguments)
@@ -645,7 +647,7 @@ class Rules:
         self._sinks.send(call.stdin, [word for word in call.operands if not word.isdigit()], is_file=True)
         return Mark.NETWORK
 
-    def ssh(self, call: Call) -> str:
+    def ssh(self, call: ProgramCall) -> str:
         self._parsed(call, "ssh", stops=True)
         calm = re.compile(r"(?i)(?:stricthostkeychecking|batchmode|connecttimeout|userknownhostsfile|loglevel)[= ]")
         if not all(map(calm.match, call.values("-o"))) or call.has("-F", "-E"):
@@ -656,7 +658,7 @@ class Rules:
             self._shell.run_code(code, "")
         return Mark.NETWORK
 
-    def remote(self, call: Call) -> str:
+    def remote(self, call: ProgramCall) -> str:
         """Copies files from or to another machine."""
         self._parsed(call) if call.name in {"scp", "rsync"} else None
         operands = call.operands or call.plain
@@ -672,7 +674,7 @@ class Rules:
             self._sinks.write(posixpath.join(operands[-1], posixpath.basename(path)).rstrip("/"), Mark.NETWORK)
         return Mark.NETWORK
 
-    def database(self, call: Call) -> str:
+    def database(self, call: ProgramCall) -> str:
         text = " ".join(call.arguments) + "\n" + call.stdin
         if _DROPS.search(text):
             self._sinks.high("database", f"{call.name} {programs.REASONS['database']}")
@@ -682,7 +684,7 @@ class Rules:
             self._shell.run_code(found[1], "")
         return derived("")
 
-    def pack(self, call: Call) -> str:
+    def pack(self, call: ProgramCall) -> str:
         words = call.arguments
         for before, word in pairwise(["", *words]):
             self._shell.run_code(word.partition("exec=")[2], "")

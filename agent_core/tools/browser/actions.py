@@ -12,7 +12,7 @@ from agent_core.events.schema import Action
 _INDEX = "Number of the element, as browser_get_state last showed it in brackets."
 
 
-class Call(NamedTuple):
+class BrowserCall(NamedTuple):
     """One call of the browser's program in the sandbox."""
 
     name: str
@@ -39,7 +39,7 @@ class BrowserAction(Action, ABC):
     """Any call of a browser tool."""
 
     @abstractmethod
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[BrowserCall]:
         """What the browser's program is to do, in order."""
 
     def look(self) -> Look:
@@ -53,8 +53,8 @@ class BrowserNavigateAction(BrowserAction):
     url: str = Field(min_length=1, description="Address to open; without a scheme https is meant, on this host http.")
     new_tab: bool = Field(default=False, description="Open it in a new tab, which becomes the active one.")
 
-    def calls(self) -> list[Call]:
-        return [Call("navigate", {"url": self.url, "new_tab": self.new_tab})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("navigate", {"url": self.url, "new_tab": self.new_tab})]
 
 
 class BrowserClickAction(BrowserAction):
@@ -63,8 +63,8 @@ class BrowserClickAction(BrowserAction):
     index: int = Field(ge=0, description=_INDEX)
     new_tab: bool = Field(default=False, description="Open the link in a new tab, which becomes the active one.")
 
-    def calls(self) -> list[Call]:
-        return [Call("click", {"id": self.index, "new_tab": self.new_tab})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("click", {"id": self.index, "new_tab": self.new_tab})]
 
 
 class BrowserTypeAction(BrowserAction):
@@ -76,8 +76,8 @@ class BrowserTypeAction(BrowserAction):
         " field of one line. For a list: the option to choose. For a file input: paths of files, one a line."
     )
 
-    def calls(self) -> list[Call]:
-        return [Call("type", {"id": self.index, "text": self.text})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("type", {"id": self.index, "text": self.text})]
 
 
 class BrowserGetStateAction(BrowserAction):
@@ -87,8 +87,8 @@ class BrowserGetStateAction(BrowserAction):
         default=False, description="Show a picture of the page too, with the numbers of its elements."
     )
 
-    def calls(self) -> list[Call]:
-        return [Call("look", {})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("look", {})]
 
     def look(self) -> Look:
         return Look(tree=True, screenshot=self.include_screenshot, marks=self.include_screenshot)
@@ -100,8 +100,8 @@ class BrowserGetContentAction(BrowserAction):
     extract_links: bool = Field(default=False, description="List the addresses of the page's links too.")
     start_from_char: int = Field(default=0, ge=0, description="Where to begin, to read on in a long page.")
 
-    def calls(self) -> list[Call]:
-        return [Call("content", {"links": self.extract_links, "start": self.start_from_char})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("content", {"links": self.extract_links, "start": self.start_from_char})]
 
 
 class BrowserScrollAction(BrowserAction):
@@ -109,22 +109,22 @@ class BrowserScrollAction(BrowserAction):
 
     direction: Literal["up", "down"] = Field(default="down", description="Which way; almost a window's height.")
 
-    def calls(self) -> list[Call]:
-        return [Call("scroll", {"direction": self.direction})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("scroll", {"direction": self.direction})]
 
 
 class BrowserGoBackAction(BrowserAction):
     """Go back in the tab's history."""
 
-    def calls(self) -> list[Call]:
-        return [Call("back", {})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("back", {})]
 
 
 class BrowserListTabsAction(BrowserAction):
     """List the tabs."""
 
-    def calls(self) -> list[Call]:
-        return [Call("tabs", {})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("tabs", {})]
 
 
 class BrowserSwitchTabAction(BrowserAction):
@@ -132,8 +132,8 @@ class BrowserSwitchTabAction(BrowserAction):
 
     tab_id: str = Field(min_length=1, description="Id of the tab, four characters, from browser_list_tabs.")
 
-    def calls(self) -> list[Call]:
-        return [Call("switch_tab", {"tab": self.tab_id})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("switch_tab", {"tab": self.tab_id})]
 
 
 class BrowserCloseTabAction(BrowserAction):
@@ -141,15 +141,15 @@ class BrowserCloseTabAction(BrowserAction):
 
     tab_id: str = Field(min_length=1, description="Id of the tab, four characters, from browser_list_tabs.")
 
-    def calls(self) -> list[Call]:
-        return [Call("close_tab", {"tab": self.tab_id})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("close_tab", {"tab": self.tab_id})]
 
 
 class BrowserGetStorageAction(BrowserAction):
     """Read cookies and local storage."""
 
-    def calls(self) -> list[Call]:
-        return [Call("get_storage", {})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("get_storage", {})]
 
 
 class BrowserSetStorageAction(BrowserAction):
@@ -159,19 +159,19 @@ class BrowserSetStorageAction(BrowserAction):
         description='What browser_get_storage gave: {"cookies": [...], "origins": [...]}. It replaces all there is.'
     )
 
-    def calls(self) -> list[Call]:
-        return [Call("set_storage", {"state": self.storage_state})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("set_storage", {"state": self.storage_state})]
 
 
 class BrowserStartRecordingAction(BrowserAction):
     """Begin to record."""
 
-    def calls(self) -> list[Call]:
-        return [Call("start_recording", {})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("start_recording", {})]
 
 
 class BrowserStopRecordingAction(BrowserAction):
     """End the recording."""
 
-    def calls(self) -> list[Call]:
-        return [Call("stop_recording", {})]
+    def calls(self) -> list[BrowserCall]:
+        return [BrowserCall("stop_recording", {})]

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError, validate_call
 
-from agent_core.tools.browser.actions import Call
+from agent_core.tools.browser.actions import BrowserCall
 
 MOST_CALLS: Final = 50
 MOST_CHARACTERS: Final = 200_000
@@ -25,7 +25,7 @@ Modifier = Literal["Alt", "Control", "ControlOrMeta", "Meta", "Shift"]
 Pixels = Annotated[float, Field(ge=-1_000_000, le=1_000_000)]
 
 
-def parse(code: str) -> list[Call]:
+def parse(code: str) -> list[BrowserCall]:
     """The calls that the lines stand for.
 
     Raises:
@@ -46,7 +46,7 @@ def parse(code: str) -> list[Call]:
     return [_read(statement) for statement in module.body]
 
 
-def _read(statement: ast.stmt) -> Call:
+def _read(statement: ast.stmt) -> BrowserCall:
     where = f"line {statement.lineno} of code"
     called = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(called, ast.Call) or not isinstance(called.func, ast.Name):
@@ -79,81 +79,81 @@ def _number(bid: Bid) -> int:
 
 
 @validate_call
-def _goto(url: Annotated[str, Field(min_length=1)]) -> Call:
-    return Call("navigate", {"url": url})
+def _goto(url: Annotated[str, Field(min_length=1)]) -> BrowserCall:
+    return BrowserCall("navigate", {"url": url})
 
 
 @validate_call
-def _go_back() -> Call:
-    return Call("back", {})
+def _go_back() -> BrowserCall:
+    return BrowserCall("back", {})
 
 
 @validate_call
-def _go_forward() -> Call:
-    return Call("forward", {})
+def _go_forward() -> BrowserCall:
+    return BrowserCall("forward", {})
 
 
 @validate_call
-def _noop(wait_ms: Annotated[float, Field(ge=0, le=_LONGEST_WAIT_MS)] = 1000) -> Call:
-    return Call("wait", {"ms": wait_ms})
+def _noop(wait_ms: Annotated[float, Field(ge=0, le=_LONGEST_WAIT_MS)] = 1000) -> BrowserCall:
+    return BrowserCall("wait", {"ms": wait_ms})
 
 
 @validate_call
-def _scroll(delta_x: Pixels, delta_y: Pixels) -> Call:
-    return Call("wheel", {"x": delta_x, "y": delta_y})
+def _scroll(delta_x: Pixels, delta_y: Pixels) -> BrowserCall:
+    return BrowserCall("wheel", {"x": delta_x, "y": delta_y})
 
 
 @validate_call
-def _fill(bid: Bid, value: str) -> Call:
-    return Call("fill", {"id": _number(bid), "text": value})
+def _fill(bid: Bid, value: str) -> BrowserCall:
+    return BrowserCall("fill", {"id": _number(bid), "text": value})
 
 
 @validate_call
-def _select_option(bid: Bid, options: str | list[str]) -> Call:
-    return Call("select", {"id": _number(bid), "options": [options] if isinstance(options, str) else options})
+def _select_option(bid: Bid, options: str | list[str]) -> BrowserCall:
+    return BrowserCall("select", {"id": _number(bid), "options": [options] if isinstance(options, str) else options})
 
 
 @validate_call
-def _click(bid: Bid, button: Button = "left", modifiers: list[Modifier] = []) -> Call:  # noqa: B006 - never changed
-    return Call("click", {"id": _number(bid), "button": button, "modifiers": modifiers})
+def _click(bid: Bid, button: Button = "left", modifiers: list[Modifier] = []) -> BrowserCall:  # noqa: B006 - never changed
+    return BrowserCall("click", {"id": _number(bid), "button": button, "modifiers": modifiers})
 
 
 @validate_call
-def _dblclick(bid: Bid, button: Button = "left", modifiers: list[Modifier] = []) -> Call:  # noqa: B006 - likewise
-    return Call("click", {"id": _number(bid), "button": button, "modifiers": modifiers, "times": 2})
+def _dblclick(bid: Bid, button: Button = "left", modifiers: list[Modifier] = []) -> BrowserCall:  # noqa: B006 - likewise
+    return BrowserCall("click", {"id": _number(bid), "button": button, "modifiers": modifiers, "times": 2})
 
 
 @validate_call
-def _hover(bid: Bid) -> Call:
-    return Call("hover", {"id": _number(bid)})
+def _hover(bid: Bid) -> BrowserCall:
+    return BrowserCall("hover", {"id": _number(bid)})
 
 
 @validate_call
-def _press(bid: Bid, key_comb: Annotated[str, Field(min_length=1, max_length=100)]) -> Call:
-    return Call("press", {"id": _number(bid), "keys": key_comb})
+def _press(bid: Bid, key_comb: Annotated[str, Field(min_length=1, max_length=100)]) -> BrowserCall:
+    return BrowserCall("press", {"id": _number(bid), "keys": key_comb})
 
 
 @validate_call
-def _focus(bid: Bid) -> Call:
-    return Call("focus", {"id": _number(bid)})
+def _focus(bid: Bid) -> BrowserCall:
+    return BrowserCall("focus", {"id": _number(bid)})
 
 
 @validate_call
-def _clear(bid: Bid) -> Call:
-    return Call("clear", {"id": _number(bid)})
+def _clear(bid: Bid) -> BrowserCall:
+    return BrowserCall("clear", {"id": _number(bid)})
 
 
 @validate_call
-def _drag_and_drop(from_bid: Bid, to_bid: Bid) -> Call:
-    return Call("drag", {"from": _number(from_bid), "to": _number(to_bid)})
+def _drag_and_drop(from_bid: Bid, to_bid: Bid) -> BrowserCall:
+    return BrowserCall("drag", {"from": _number(from_bid), "to": _number(to_bid)})
 
 
 @validate_call
-def _upload_file(bid: Bid, file: str | list[str]) -> Call:
-    return Call("upload", {"id": _number(bid), "files": [file] if isinstance(file, str) else file})
+def _upload_file(bid: Bid, file: str | list[str]) -> BrowserCall:
+    return BrowserCall("upload", {"id": _number(bid), "files": [file] if isinstance(file, str) else file})
 
 
-FUNCTIONS: Final[dict[str, Callable[..., Call]]] = {
+FUNCTIONS: Final[dict[str, Callable[..., BrowserCall]]] = {
     "goto": _goto,
     "go_back": _go_back,
     "go_forward": _go_forward,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from agent_core.tools.browser.actions import BrowserAction, Call, Look
+from agent_core.tools.browser.actions import BrowserAction, BrowserCall, Look
 from agent_core.tools.browser.code import parse
 from agent_core.tools.browser.executor import BrowserToolExecutor
 from agent_core.tools.browser.observation import BrowserObservation, observed
@@ -58,7 +58,7 @@ class BrowserCodeAction(BrowserAction):
         parse(code)
         return code
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[BrowserCall]:
         return parse(self.code)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agent_core.tools.browser.actions import BrowserAction, Call, Look
+from agent_core.tools.browser.actions import BrowserAction, BrowserCall, Look
 from agent_core.tools.browser.observation import BrowserObservation, observed, state_text
 from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolContext
@@ -78,7 +78,9 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         result = await self.ask(calls, look, context, key)
         return observed(result, state_text(result, look), action=as_code(calls), look=look)
 
-    async def ask(self, calls: Sequence[Call], look: Look, context: ToolContext, key: str | None) -> dict[str, Any]:
+    async def ask(
+        self, calls: Sequence[BrowserCall], look: Look, context: ToolContext, key: str | None
+    ) -> dict[str, Any]:
         """Have the browser's program do these calls, and return its answer (the runner's ``browser.run``)."""
         options = dict(self._options)
         if context.hard_timeout is not None:
@@ -89,7 +91,7 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         return reply.result
 
 
-def as_code(calls: Sequence[Call]) -> str:
+def as_code(calls: Sequence[BrowserCall]) -> str:
     """Calls as a person reads them: ``click(id=3)``."""
     return "\n".join(f"{call.name}({', '.join(map(_argument, call.args.items()))})" for call in calls)
 

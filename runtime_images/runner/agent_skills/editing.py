@@ -7,7 +7,7 @@ import tempfile
 from typing import Any, Dict, List, Optional
 
 from ..editor import Edit, Editor
-from ..history import History
+from ..history import EditHistory
 
 HISTORY = "DRYDOCK_EDIT_HISTORY"  # variable: the folder with the earlier versions of edited files
 
@@ -50,5 +50,5 @@ def file_editor(
 def _editor() -> Editor:
     folder = os.environ.get(HISTORY) or os.path.join(tempfile.gettempdir(), "edit-history")
     if folder not in _editors:
-        _editors[folder] = Editor(History(folder))
+        _editors[folder] = Editor(EditHistory(folder))
     return _editors[folder]

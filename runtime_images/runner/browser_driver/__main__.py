@@ -18,10 +18,10 @@ async def main(workspace: str) -> None:
     """Serve one runner."""
     out = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
-    tell = Teller(out)
+    tell = BrowserTeller(out)
     try:
         # Imported late: without the library the reason is to be told in words.
-        from .driver import Driver
+        from .driver import BrowserDriver
         from .launch import find_chromium, library_is_new_enough
     except ImportError as error:
         tell(
@@ -39,7 +39,7 @@ async def main(workspace: str) -> None:
         tell({"unavailable": "Chromium was not found"})
         return
     tell({"ready": True})
-    driver = Driver(tell, workspace, chromium)
+    driver = BrowserDriver(tell, workspace, chromium)
     try:
         await _serve(driver)
     finally:
@@ -57,7 +57,7 @@ async def _serve(driver: Any) -> None:
             driver.begin(message)
 
 
-class Teller:
+class BrowserTeller:
     """Writes lines for the runner, which always reads."""
 
     def __init__(self, descriptor: int) -> None:

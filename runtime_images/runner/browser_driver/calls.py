@@ -17,7 +17,7 @@ from .elements import Elements
 from .errors import ActionError, has_moved, in_words, is_gone
 from .launch import VIEWPORT
 from .places import Places
-from .session import Session
+from .session import BrowserSession
 from .settling import loaded, repeated, settle
 from .storage import Storage
 from .tab import Tab
@@ -97,10 +97,10 @@ _ATTEMPTS = 3
 Call = Callable[[dict[str, Any]], Awaitable[str]]
 
 
-class Calls:
+class TabCalls:
     """Carries out single calls on the active tab."""
 
-    def __init__(self, session: Session, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
+    def __init__(self, session: BrowserSession, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
         self._session = session
         self._tabs = tabs
         self._places = places

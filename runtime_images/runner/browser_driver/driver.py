@@ -10,11 +10,11 @@ from typing import Any
 
 from playwright.async_api import Error
 
-from .calls import Calls
+from .calls import TabCalls
 from .errors import ActionError, in_words, is_gone, sentence
 from .looking import Looker
 from .places import Places
-from .session import Session, SessionError
+from .session import BrowserSession, NoBrowserError
 from .tabs import Tabs
 
 _AFTER_TIMEOUT_SECONDS = 30.0
@@ -23,14 +23,14 @@ _TIMEOUTS_TO_RESET = 3
 Result = dict[str, Any]
 
 
-class Driver:
+class BrowserDriver:
     """One browser for one sandbox. Requests are served one at a time, in the order of their coming."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None], workspace: str, chromium: str) -> None:
         self._tell = tell
         self._places = Places(workspace)
         self._chromium = chromium
-        self._session: Session | None = None
+        self._session: BrowserSession | None = None
         self._turn = asyncio.Lock()
         self._tasks: dict[Any, asyncio.Task[None]] = {}
         self._timeouts = 0
@@ -68,7 +68,7 @@ class Driver:
             except asyncio.CancelledError:
                 await self._drop_hung()
                 result = {"status": "interrupted"}
-            except SessionError as error:
+            except NoBrowserError as error:
                 result = {"status": "unavailable", "error": f"{error}."}
             except Error as error:
                 result = await self._ended(error)
@@ -104,16 +104,16 @@ class Driver:
     async def _started(self, message: dict[str, Any]) -> Tabs:
         """The tabs of the browser, which has a limit of its own for its start."""
         if self._session is None:
-            self._session = Session(self._chromium, self._places, float(message["start_seconds"]))
+            self._session = BrowserSession(self._chromium, self._places, float(message["start_seconds"]))
         return await self._session.tabs()
 
     async def _do(self, message: dict[str, Any], tabs: Tabs) -> Result:
         session = self._session
         if session is None:
-            raise SessionError("Chromium does not run")
+            raise NoBrowserError("Chromium does not run")
         await session.allow(tuple(message.get("allowed_domains") or ()))
         navigation_seconds = float(message["navigation_seconds"])
-        calls = Calls(session, tabs, self._places, navigation_seconds)
+        calls = TabCalls(session, tabs, self._places, navigation_seconds)
         said: list[str] = []
         error, status = "", "completed"
         for call in message["calls"]:
@@ -145,7 +145,7 @@ class Driver:
         session = self._session
         if session is None or not session.is_running:
             return False
-        with contextlib.suppress(Error, SessionError):
+        with contextlib.suppress(Error, NoBrowserError):
             tabs = await session.tabs()
             await (await tabs.active()).stop_loading()
             return await tabs.drop_hung()

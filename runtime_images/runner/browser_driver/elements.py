@@ -15,7 +15,7 @@ from .places import Places
 from .settling import repeated
 from .tab import Tab
 from .tabs import Tabs
-from .tree import Numbers, Tree, read_tree
+from .tree import AccessibilityTree, Numbers, read_tree
 
 _LIMIT_MS = 10_000.0
 _TAKES_FOLDER = "e => e.webkitdirectory"
@@ -81,7 +81,7 @@ async def in_new_document(tab: Tab, number: int) -> Locator | None:
     return None
 
 
-async def _tree(tab: Tab, numbers: Numbers) -> Tree:
+async def _tree(tab: Tab, numbers: Numbers) -> AccessibilityTree:
     await tab.page.wait_for_load_state("domcontentloaded", timeout=_LOOK_MS)
     return read_tree(await tab.page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), numbers)
 

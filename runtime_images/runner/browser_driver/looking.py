@@ -16,11 +16,11 @@ from .errors import ActionError, has_moved, in_words, sentence
 from .launch import VIEWPORT
 from .marks import QUALITY, draw_marks
 from .places import Places
-from .session import Session
+from .session import BrowserSession
 from .settling import UNANSWERED, repeated
 from .tab import Tab
 from .tabs import Tabs
-from .tree import Box, Tree, read_tree
+from .tree import AccessibilityTree, Box, read_tree
 
 # The tree has numbers for what has a role or a pointing hand. A shape in a drawing (SVG) that listens for clicks has
 # neither: such shapes are given the role of an image and the hand; words within a line that of a button,
@@ -102,7 +102,7 @@ class _Document(NamedTuple):
 class Looker:
     """Looks at the active tab."""
 
-    def __init__(self, session: Session, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
+    def __init__(self, session: BrowserSession, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
         self._session = session
         self._tabs = tabs
         self._places = places
@@ -118,7 +118,7 @@ class Looker:
         seen: Seen = {"tabs": listed, "active": self._tabs.active_index, "url": page.url, "notices": []}
         if not is_there:
             return {**seen, "notices": [UNANSWERED]}
-        tree = Tree()
+        tree = AccessibilityTree()
         if "tree" in wanted or "marks" in wanted:
             try:
                 tree = await self._tree(tab)
@@ -142,7 +142,7 @@ class Looker:
             await self._picture(page, tree if "marks" in wanted else None, seen)
         return seen
 
-    async def _tree(self, tab: Tab) -> Tree:
+    async def _tree(self, tab: Tab) -> AccessibilityTree:
         """The page's tree; a page that is about to be another one is waited for, and held when it never stays."""
         deadline, began = time.monotonic() + _EMPTY_SECONDS, tab.moves
         while tab.moves - began < _RESTLESS_MOVES:
@@ -163,12 +163,12 @@ class Looker:
         self._tabs.note("The page went on to another again and again; it was stopped where it was.")
         return tree
 
-    def _tell_kind(self, tree: Tree, document: _Document) -> None:
+    def _tell_kind(self, tree: AccessibilityTree, document: _Document) -> None:
         """Say what a page without anything to name is, if it is none of words."""
         if not tree.nodes and document.kind not in _WRITTEN:
             self._tabs.note(f"The page is a file of the type {document.kind}: only a screenshot shows what is in it.")
 
-    async def _picture(self, page: Page, tree: Tree | None, seen: Seen) -> None:
+    async def _picture(self, page: Page, tree: AccessibilityTree | None, seen: Seen) -> None:
         try:
             picture = await page.screenshot(type="jpeg", quality=QUALITY, timeout=_PICTURE_MS)
             seen["screenshot"] = _data_url(picture)
@@ -197,7 +197,7 @@ async def _document(page: Page) -> _Document:
     return _Document(*await asyncio.wait_for(repeated(lambda: page.evaluate(_FACTS)), _COUNT_SECONDS))
 
 
-async def _tree_now(tab: Tab, document: _Document) -> Tree:
+async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
     """The tree of the document, such as it is.
 
     Raises:
@@ -212,7 +212,7 @@ async def _tree_now(tab: Tab, document: _Document) -> Tree:
             more = f"{number} {what}, more than the {most} of which a tree is made"
             raise ActionError(f"the page has {more}; its text can be read")
     if not count:
-        return Tree()  # the library would wait for some
+        return AccessibilityTree()  # the library would wait for some
     await show_clickable(page)
     if document.has_body:
         snapshot = await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS)

@@ -22,12 +22,12 @@ _STAY = """addEventListener('click', event => {
 and behind which the page takes no more clicks."""
 
 
-class SessionError(Exception):
+class NoBrowserError(Exception):
     """There is no browser to work with; the message says why."""
 
 
-class Session:
-    """Chromium with one context; `tabs` raises `SessionError` where it cannot be started."""
+class BrowserSession:
+    """Chromium with one context; `tabs` raises `NoBrowserError` where it cannot be started."""
 
     def __init__(self, chromium: str, places: Places, start_seconds: float) -> None:
         self._chromium = chromium
@@ -66,10 +66,10 @@ class Session:
             tabs = await asyncio.wait_for(self._start(), self._start_seconds)
         except asyncio.TimeoutError:
             await self.end()
-            raise SessionError(f"Chromium did not start within {self._start_seconds:.0f} s") from None
+            raise NoBrowserError(f"Chromium did not start within {self._start_seconds:.0f} s") from None
         except Exception as error:  # the library raises plain ones while it starts
             await self.end()
-            raise SessionError(f"Chromium did not start: {_first_line(error)}") from error
+            raise NoBrowserError(f"Chromium did not start: {_first_line(error)}") from error
         if had_run:
             tabs.note("The browser had ended and was started anew: its pages, cookies and logins are gone.")
         return tabs
@@ -78,13 +78,13 @@ class Session:
     def context(self) -> BrowserContext:
         """The context with the tabs; only after `tabs`."""
         if self._context is None:
-            raise SessionError("Chromium does not run")
+            raise NoBrowserError("Chromium does not run")
         return self._context
 
     async def sketch(self) -> BrowserContext:
         """A context of our own, out of the reach of sites."""
         if self._browser is None:
-            raise SessionError("Chromium does not run")
+            raise NoBrowserError("Chromium does not run")
         if self._sketch is None:
             self._sketch = await self._browser.new_context(viewport=VIEWPORT, java_script_enabled=False, offline=True)
         return self._sketch
@@ -108,7 +108,7 @@ class Session:
             await asyncio.wait_for(self._route(self._context, domains), _ANSWER_SECONDS)
         except asyncio.TimeoutError:
             await self.end()
-            raise SessionError("Chromium did not react any more; it is started anew with the next call") from None
+            raise NoBrowserError("Chromium did not react any more; it is started anew with the next call") from None
 
     async def _route(self, context: BrowserContext, domains: tuple[str, ...]) -> None:
         if self._allowed:

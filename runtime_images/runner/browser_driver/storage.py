@@ -8,7 +8,7 @@ from typing import Any
 from playwright.async_api import Error
 
 from .errors import ActionError, in_words
-from .session import Session
+from .session import BrowserSession
 from .tab import Tab
 from .tabs import Tabs
 
@@ -27,7 +27,7 @@ State = dict[str, Any]
 class Storage:
     """Reads and replaces all of it, in the form that the library has for it, with ``sessionStorage`` besides."""
 
-    def __init__(self, session: Session, tabs: Tabs) -> None:
+    def __init__(self, session: BrowserSession, tabs: Tabs) -> None:
         self._session = session
         self._tabs = tabs
 

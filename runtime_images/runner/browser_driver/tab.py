@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from playwright.async_api import Error, Frame, Page, Request
 
-from .tree import Numbers, Tree
+from .tree import AccessibilityTree, Numbers
 
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
@@ -40,7 +40,7 @@ class Tab:
     is_slow: bool = False
     moves: int = 0
     moved_at: deque[float] = field(default_factory=lambda: deque(maxlen=_RESTLESS_MOVES))
-    seen: Tree = field(default_factory=Tree)
+    seen: AccessibilityTree = field(default_factory=AccessibilityTree)
     seen_url: str = ""
     dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
 
@@ -95,9 +95,9 @@ class Tab:
     def forget(self) -> None:
         """No number means anything until the next look."""
         self.numbers.forget()
-        self.seen, self.seen_url = Tree(), ""
+        self.seen, self.seen_url = AccessibilityTree(), ""
 
-    def saw(self, tree: Tree) -> None:
+    def saw(self, tree: AccessibilityTree) -> None:
         """The tree that its page was last shown by."""
         self.seen, self.seen_url = tree, self.page.url
 

@@ -79,7 +79,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Tree:
+class AccessibilityTree:
     """A page's accessibility tree."""
 
     nodes: tuple[Node, ...] = field(default_factory=tuple)
@@ -158,7 +158,7 @@ class Numbers:
         return f"{self._documents[place]}e{element}" if 0 <= place < len(self._documents) else ""
 
 
-def read_tree(snapshot: str, numbers: Numbers) -> Tree:
+def read_tree(snapshot: str, numbers: Numbers) -> AccessibilityTree:
     """Read the library's snapshot for models, with boxes; what cannot be read stays as text."""
     numbers.begin(snapshot)
     nodes: list[Node] = []
@@ -176,7 +176,7 @@ def read_tree(snapshot: str, numbers: Numbers) -> Tree:
         if node.role == "iframe" and node.box is not None:
             frames.append((depth, node.box))
         nodes.append(node)
-    return Tree(tuple(nodes))
+    return AccessibilityTree(tuple(nodes))
 
 
 def _read_line(depth: int, text: str, numbers: Numbers) -> Node:

@@ -17,13 +17,16 @@ def main(workspace: str, library: str, folder: str) -> None:
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
     tell = Teller(out)
     try:
-        from .driver import Driver, KernelError  # imported late: without the library the reason is to be told in words
+        from .driver import (  # imported late: without the library the reason is to be told in words
+            KernelDriver,
+            KernelError,
+        )
     except ImportError as error:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         tell({"unavailable": f"jupyter_client cannot be loaded by Python {version} at {sys.executable} ({error})"})
         return
     try:
-        driver = Driver(tell, workspace, library, folder)
+        driver = KernelDriver(tell, workspace, library, folder)
     except KernelError as error:
         tell({"unavailable": str(error)})
         return

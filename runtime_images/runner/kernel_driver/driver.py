@@ -25,7 +25,7 @@ class KernelError(Exception):
     """There can be no kernel here; the message says why."""
 
 
-class Driver:
+class KernelDriver:
     """One kernel, and what the runner wants of it."""
 
     def __init__(self, tell: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:

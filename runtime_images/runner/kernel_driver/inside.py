@@ -285,7 +285,7 @@ _lent: Dict[str, Tuple[str, Optional[str]]] = {}
 """The variables of the cell that runs, and what they were before."""
 
 
-class Kernel(kernelapp.IPKernelApp):  # type: ignore[misc] # the library has no types
+class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # the library has no types
     """ipykernel's program, with room for many messages on their way, and without a port."""
 
     def init_iopub(self, context: Any) -> None:
@@ -315,7 +315,7 @@ def main() -> None:
     """Run the kernel until it is told to end."""
     _go_first()
     _let_pip_install()
-    app = Kernel.instance(config=_config())
+    app = KernelApp.instance(config=_config())
     app.initialize(sys.argv[1:])
     shell: Any = app.shell
     streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, BoundedStream)]

@@ -26,16 +26,16 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler
+from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest
 from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, say
 from drydock_client import DrydockClient
 from server.acp.command import serve_editor
-from server.acp.stdio import Lines
+from server.acp.stdio import StdioTransport
 from server.app import create_app
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.serving import serving
 
@@ -128,18 +128,18 @@ class Desk:
             return await work
 
 
-async def _shell(call: FakeCall) -> FakeAnswer:
+async def _shell(call: FakeRequest) -> FakeAnswer:
     command = call.args.get("command", "")
     facts = {"omitted": 0, "working_dir": "/workspace", "pid": -1, "python": None, "username": "agent", "notice": ""}
     status = 1 if command == "false" else 0
     return {"status": "completed", "exit_code": status, "output": f"ran {command}\n", "hostname": "fake", **facts}
 
 
-async def _nothing(call: FakeCall) -> FakeAnswer:
+async def _nothing(call: FakeRequest) -> FakeAnswer:
     return {}
 
 
-async def _no_files(call: FakeCall) -> FakeAnswer:
+async def _no_files(call: FakeRequest) -> FakeAnswer:
     return {"packed": None, "eof": True, "entries": 0}, b""
 
 
@@ -173,7 +173,7 @@ async def connection_to(desk: Desk, key: str | None = TOKEN) -> AsyncIterator[No
     """The same in this process, over a pair of sockets: it is there at once."""
     here, there = socket.socketpair()
     with here, there:
-        agents = Lines(*await asyncio.open_connection(sock=there))
+        agents = StdioTransport(*await asyncio.open_connection(sock=there))
         serving = asyncio.create_task(serve_editor(DrydockClient(desk.url, key), agents))
         reader, writer = await asyncio.open_connection(sock=here)
         editor: Any = desk.editor
@@ -194,8 +194,8 @@ async def server_at(settings: Settings, behaviour: FakeBehaviour = WORKING, port
     handlers |= {"workspace.pack": _no_files, "workspace.unpack": _no_files}
     provider = FakeProvider(handlers=handlers, behaviour=behaviour)
 
-    async def choose() -> Choice:
-        return Choice(provider, "fake sandboxes for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "fake sandboxes for tests")
 
     app = create_app(settings, choose=choose)
     async with serving(app, port=port) as found:

@@ -16,13 +16,13 @@ from openai import AsyncOpenAI
 from openai._models import FinalRequestOptions
 
 from agent_core.events.control import AgentState
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.app import Application, create_app
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.serving import serving
 
@@ -35,17 +35,17 @@ def image(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-async def shell(call: FakeCall) -> FakeAnswer:
+async def shell(call: FakeRequest) -> FakeAnswer:
     command = call.args.get("command", "")
     facts = {"omitted": 0, "working_dir": "/workspace", "pid": -1, "python": None, "username": "agent", "notice": ""}
     return {"status": "completed", "exit_code": 0, "output": f"ran {command}\n", "hostname": "fake", **facts}
 
 
-async def nothing(call: FakeCall) -> FakeAnswer:
+async def nothing(call: FakeRequest) -> FakeAnswer:
     return {}
 
 
-async def no_files(call: FakeCall) -> FakeAnswer:
+async def no_files(call: FakeRequest) -> FakeAnswer:
     return {"packed": None, "eof": True, "entries": 0}, b""
 
 
@@ -82,8 +82,8 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
     files = {"workspace.pack": no_files, "workspace.unpack": no_files}
     provider = FakeProvider(handlers={"shell.run": shell, "shell.kill": nothing, "workspace.facts": nothing, **files})
 
-    async def choose() -> Choice:
-        return Choice(provider, "fake sandboxes for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "fake sandboxes for tests")
 
     async with ModelServer(answered) as model, contextlib.AsyncExitStack() as stack:
         values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}

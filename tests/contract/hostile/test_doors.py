@@ -24,7 +24,7 @@ from agent_core.testing.lying_runner import LyingRunner, honest
 from agent_core.tools.terminal import MAX_OUTPUT_CHARS, TerminalAction, TerminalObservation
 from server.app import Application, create_app
 from server.routes.conversation_files import MAX_SHOWN_BYTES
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.contract.hostile.answers import EXCHANGES
 from tests.contract.hostile.conftest import eventually, lying_sandbox
@@ -95,8 +95,8 @@ class Site:
 async def site(folder: Path, answers: Answers) -> AsyncIterator[Site]:
     runner = lying(answers)
 
-    async def choose() -> Choice:
-        return Choice(LyingProvider(runner), "for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(LyingProvider(runner), "for tests")
 
     app = create_app(Settings(data_dir=folder / "data", requests_per_second=0), choose=choose)
     async with (

@@ -18,13 +18,13 @@ import pytest_asyncio
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, say
 from server.app import Application, create_app
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.serving import serving
 
@@ -56,11 +56,11 @@ class Behind:
         self.answer = lambda request: next(left)
 
 
-async def nothing(call: FakeCall) -> FakeAnswer:
+async def nothing(call: FakeRequest) -> FakeAnswer:
     return {}
 
 
-async def no_files(call: FakeCall) -> FakeAnswer:
+async def no_files(call: FakeRequest) -> FakeAnswer:
     return {"packed": None, "eof": True, "entries": 0}, b""
 
 
@@ -70,7 +70,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Behi
     made: Behind
     data_dir = tmp_path_factory.mktemp("door")
 
-    async def shell(call: FakeCall) -> FakeAnswer:
+    async def shell(call: FakeRequest) -> FakeAnswer:
         command = str(call.args.get("command", ""))
         if command.startswith("hold"):
             await made.release.wait()
@@ -84,8 +84,8 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Behi
     handlers = {"shell.run": shell, "shell.kill": nothing, "workspace.facts": nothing}
     provider = FakeProvider(handlers={**handlers, "workspace.pack": no_files, "workspace.unpack": no_files})
 
-    async def choose() -> Choice:
-        return Choice(provider, "fake sandboxes for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "fake sandboxes for tests")
 
     async with ModelServer(answered) as model, contextlib.AsyncExitStack() as stack:
         values: dict[str, Any] = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x"}

@@ -14,7 +14,7 @@ from agent_core.testing.model_turns import call, finish, say
 from drydock_client import DrydockClient
 from server.cli import main
 from server.mcp_doors.command import Transcripts
-from server.mcp_doors.conversations import Conversations, DoorError
+from server.mcp_doors.conversations import DoorConversations, DoorError
 from tests.contract.mcp_door.conftest import LIMIT, ROOT, Behind, data_of, program, refusal_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -238,12 +238,15 @@ async def test_what_cannot_be_done_is_told_with_its_place_and_fix(behind: Behind
 
 async def test_a_server_that_is_away_or_wants_another_key_is_an_error_of_each_call(behind: Behind) -> None:
     async with DrydockClient("http://127.0.0.1:9", timeout=2) as client:
-        for asked in (Conversations(client).page(20, None, None), Transcripts(Conversations(client)).page(None)):
+        for asked in (
+            DoorConversations(client).page(20, None, None),
+            Transcripts(DoorConversations(client)).page(None),
+        ):
             with pytest.raises(DoorError, match=r"127\.0\.0\.1:9.*`drydock serve`.*--url"):
                 await asked
     async with DrydockClient(behind.url) as client:
         with pytest.raises(DoorError, match="access token with --key-file or DRYDOCK_API_KEY"):
-            await Conversations(client).page(20, None, None)
+            await DoorConversations(client).page(20, None, None)
 
 
 @pytest.mark.parametrize(

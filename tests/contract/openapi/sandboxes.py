@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler, FakeRunnerError, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest, FakeRunnerError, command_result
 
 TEXT = b"Ahoy\n"
 _FILE = {"kind": "file", "link": False, "modified": 1.5, "hidden": False}
@@ -53,17 +53,17 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _answering(answer: Mapping[str, Any]) -> FakeHandler:
-    async def handle(call: FakeCall) -> FakeAnswer:
+    async def handle(call: FakeRequest) -> FakeAnswer:
         return answer
 
     return handle
 
 
-async def _shell(call: FakeCall) -> FakeAnswer:
+async def _shell(call: FakeRequest) -> FakeAnswer:
     return command_result("done")
 
 
-async def _open(call: FakeCall) -> FakeAnswer:
+async def _open(call: FakeRequest) -> FakeAnswer:
     path = str(call.args["path"])
     if path.startswith("/etc"):
         raise FakeRunnerError("forbidden", f"{path} leads out of the workspace")
@@ -80,12 +80,12 @@ async def _open(call: FakeCall) -> FakeAnswer:
     }
 
 
-async def _next(call: FakeCall) -> FakeAnswer:
+async def _next(call: FakeRequest) -> FakeAnswer:
     start = int(call.args.get("offset", 0))
     return {"eof": True}, TEXT[start:]
 
 
-async def _pack(call: FakeCall) -> FakeAnswer:
+async def _pack(call: FakeRequest) -> FakeAnswer:
     return {"packed": None, "eof": True, "entries": 0}, b""
 
 

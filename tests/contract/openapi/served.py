@@ -19,7 +19,7 @@ from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from server.app import create_app
 from server.chat.forms import MODEL
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.contract.openapi.sandboxes import HANDLERS
 from tests.contract.rest.played.github import PlayedGitHub
@@ -138,8 +138,8 @@ def serving(folder: Path) -> Iterator[Served]:
 async def _server(folder: Path) -> AsyncIterator[Served]:
     provider = FakeProvider(handlers=dict(HANDLERS))
 
-    async def choose() -> Choice:
-        return Choice(provider, "fake sandboxes for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "fake sandboxes for tests")
 
     async with ModelServer(lambda request: say("Hello.")) as model, PlayedGitHub() as git:
         values: dict[str, Any] = {

@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from agent_core.runtime.sandbox import SandboxProvider
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import Application, create_app
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 
 WAIT_SECONDS = 10.0
@@ -67,16 +67,16 @@ class Server:
         await self.until(ready)
 
 
-async def shell(call: FakeCall) -> FakeAnswer:
+async def shell(call: FakeRequest) -> FakeAnswer:
     """Every command succeeds and says what it was."""
     return command_result(f"ran {call.args.get('command', '')}")
 
 
-async def kill(call: FakeCall) -> FakeAnswer:
+async def kill(call: FakeRequest) -> FakeAnswer:
     return {}
 
 
-async def facts(call: FakeCall) -> FakeAnswer:
+async def facts(call: FakeRequest) -> FakeAnswer:
     return {
         "working_dir": "/workspace",
         "user": "agent",
@@ -96,8 +96,8 @@ async def serving(data_dir: Path, provider: SandboxProvider | None = None, **val
     """A server with these settings."""
     chosen = provider or FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
 
-    async def choose() -> Choice:
-        return Choice(chosen, "fake sandboxes for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(chosen, "fake sandboxes for tests")
 
     settings = Settings.model_validate({"data_dir": data_dir, "requests_per_second": 0, **values})
     app = create_app(settings, choose=choose)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
@@ -24,7 +24,7 @@ class Sandboxes(FakeProvider):
         self.ran: list[str] = []
         super().__init__(handlers={"shell.run": self._shell, "workspace.facts": facts, "shell.kill": kill})
 
-    async def _shell(self, call: FakeCall) -> FakeAnswer:
+    async def _shell(self, call: FakeRequest) -> FakeAnswer:
         self.ran.append(str(call.args.get("command")))
         return command_result("done\n")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
@@ -57,7 +57,7 @@ def readable(data_dir: Path) -> list[tuple[str, str, str]]:
     ]
 
 
-async def telling(call: FakeCall) -> FakeAnswer:
+async def telling(call: FakeRequest) -> FakeAnswer:
     """A shell whose commands print every secret in every form, and enough to be kept as a file of its own."""
     answer = await shell(call)
     assert isinstance(answer, dict)

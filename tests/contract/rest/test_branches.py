@@ -10,7 +10,7 @@ import pytest
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
@@ -65,10 +65,10 @@ async def test_a_conversation_is_taken_back_and_the_log_says_so(server: Server) 
 
 
 async def test_what_became_of_the_files_is_told_behind_it(make_server: MakeServer) -> None:
-    async def kept(call: FakeCall) -> FakeAnswer:
+    async def kept(call: FakeRequest) -> FakeAnswer:
         return {}
 
-    async def restored(call: FakeCall) -> FakeAnswer:
+    async def restored(call: FakeRequest) -> FakeAnswer:
         return {"restored": call.args["names"][0]}
 
     handlers = {"shell.run": shell, "workspace.facts": facts, "shell.kill": kill}
@@ -140,17 +140,17 @@ async def test_a_fork_begins_like_its_source_and_goes_on_by_itself(server: Serve
     assert await server.events(conversation_id) == before
 
 
-def packing(parts: list[bytes], received: list[FakeCall]) -> FakeProvider:
+def packing(parts: list[bytes], received: list[FakeRequest]) -> FakeProvider:
     """Sandboxes whose files come in these parts, and that note what they are given."""
 
-    async def pack(call: FakeCall) -> FakeAnswer:
+    async def pack(call: FakeRequest) -> FakeAnswer:
         received.append(call)
         place = sum(map(len, parts[: len([one for one in received if one.op == "workspace.pack"]) - 1]))
         assert call.args["offset"] == place
         number = len([one for one in received if one.op == "workspace.pack"])
         return {"packed": None, "eof": number == len(parts)}, parts[number - 1]
 
-    async def unpack(call: FakeCall) -> FakeAnswer:
+    async def unpack(call: FakeRequest) -> FakeAnswer:
         received.append(call)
         return {"entries": 1}
 
@@ -159,7 +159,7 @@ def packing(parts: list[bytes], received: list[FakeCall]) -> FakeProvider:
 
 
 async def test_a_fork_gets_the_files_at_its_first_start(make_server: MakeServer, tmp_path: Path) -> None:
-    received: list[FakeCall] = []
+    received: list[FakeRequest] = []
     async with make_server(packing([b"one", b"two"], received)) as server:
         conversation_id, before = await worked(server)
         place = message_id(before)
@@ -178,12 +178,12 @@ async def test_a_fork_gets_the_files_at_its_first_start(make_server: MakeServer,
 
 
 async def test_a_fork_is_seen_by_nobody_before_it_is_whole(make_server: MakeServer) -> None:
-    received: list[FakeCall] = []
+    received: list[FakeRequest] = []
     known: list[set[str]] = []
     provider = packing([b"one"], received)
     pack = provider.handlers["workspace.pack"]
 
-    async def looking(call: FakeCall) -> FakeAnswer:
+    async def looking(call: FakeRequest) -> FakeAnswer:
         known.append(await server.app.services.database.conversations.ids())
         return await pack(call)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from tests.contract.rest.conftest import MakeServer, Server
 
 
@@ -257,7 +257,7 @@ async def test_the_trajectory_has_all_but_hidden_events(server: Server, conversa
     assert "echo secretly" not in text
 
 
-async def no_repository(call: FakeCall) -> FakeAnswer:
+async def no_repository(call: FakeRequest) -> FakeAnswer:
     return {"error": "Not a git repository", "code": "no_repository"}
 
 
@@ -285,7 +285,7 @@ async def test_no_page_of_the_workspace_is_named_where_a_browser_could_not_open_
 
 
 async def test_changes_in_the_workspaces_repository_are_listed(server: Server, conversation_id: str) -> None:
-    async def status(call: FakeCall) -> FakeAnswer:
+    async def status(call: FakeRequest) -> FakeAnswer:
         assert call.args == {"directory": "", "since": "commit"}
         changes = [{"status": "M", "path": "a.py"}, {"status": "A", "path": "b.py"}]
         return {"repositories": [{"path": "", "changes": changes}], "errors": []}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import BROKEN, FakeProvider
 from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, Server, facts, kill
 
@@ -44,7 +44,7 @@ async def test_a_fork_of_a_conversation_at_work_has_what_was_in_the_log_and_does
 ) -> None:
     working, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(call: FakeCall) -> FakeAnswer:
+    async def slow(call: FakeRequest) -> FakeAnswer:
         working.set()
         await go_on.wait()
         raise AssertionError("the conversation is stopped before that")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 from tests.listening import listening
@@ -107,10 +107,12 @@ async def test_a_token_that_its_provider_refuses_is_not_stored_and_one_that_it_c
     assert (await add(server, gitlab={"token": TOKEN, "host": host})).status_code == 200  # nobody is there any more
 
 
-async def asked_for(make_server: MakeServer, body: dict[str, Any], **settings: Any) -> tuple[list[FakeCall], list[str]]:
+async def asked_for(
+    make_server: MakeServer, body: dict[str, Any], **settings: Any
+) -> tuple[list[FakeRequest], list[str]]:
     """What the sandbox of a conversation was asked of git, and the errors in its log."""
 
-    async def done(call: FakeCall) -> FakeAnswer:
+    async def done(call: FakeRequest) -> FakeAnswer:
         return {"cloned": True}
 
     handlers = {"shell.run": shell, "workspace.facts": facts, "shell.kill": kill, "git.clone": done}

@@ -14,7 +14,7 @@ import pytest
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import create_app
 from server.http_protocol import BoundedHttpProtocol
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.serving import serving
 
@@ -85,8 +85,8 @@ async def is_well(port: int) -> bool:
 
 @asynccontextmanager
 async def served(folder: Path, protocol: type[BoundedHttpProtocol]) -> AsyncIterator[int]:
-    async def choose() -> Choice:
-        return Choice(FakeProvider(), "fake sandboxes for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(FakeProvider(), "fake sandboxes for tests")
 
     app = create_app(Settings(data_dir=folder, requests_per_second=0), choose=choose)
     async with serving(app, http=protocol) as port:

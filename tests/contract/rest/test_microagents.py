@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import SLOW, FakeProvider
 from server.db.user_settings import StoredSettings
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
@@ -14,7 +14,7 @@ triggers: [boat, ship]
 Boats float."""
 
 
-async def facts_with_skills(call: FakeCall) -> FakeAnswer:
+async def facts_with_skills(call: FakeRequest) -> FakeAnswer:
     files = [
         {"path": "/workspace/.openhands/microagents/boats.md", "content": BOATS},
         {"path": "/workspace/.openhands/microagents/repo.md", "content": "Build with make."},

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunnerError
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunnerError
 from tests.contract.rest.conftest import MakeServer, Server
 
 FOUND: list[Any] = [
@@ -19,7 +19,7 @@ FOUND: list[Any] = [
 ]
 
 
-async def listing(call: FakeCall) -> FakeAnswer:
+async def listing(call: FakeRequest) -> FakeAnswer:
     return {"ports": FOUND}
 
 
@@ -84,7 +84,7 @@ async def test_without_a_sandbox_there_are_none_and_a_failure_is_told(server: Se
     conversation_id = await running(server)
     (sandbox,) = server.provider.sandboxes.values()
 
-    async def fail(call: FakeCall) -> FakeAnswer:
+    async def fail(call: FakeRequest) -> FakeAnswer:
         raise FakeRunnerError("internal", "the table is gone")
 
     sandbox.runner.handlers["ports.list"] = fail

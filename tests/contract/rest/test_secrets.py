@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 from tests.unit.db.another_program import another_program
@@ -233,7 +233,7 @@ async def values(server: Server, user_id: str = "") -> dict[str, str]:
     return {name: one.secret.get_secret_value() for name, one in found.items()}
 
 
-async def revealing(call: FakeCall) -> FakeAnswer:
+async def revealing(call: FakeRequest) -> FakeAnswer:
     """A shell whose commands print what they were given, in all the ways in which a secret shows."""
     given = call.args.get("env", {})
     lines = []

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.errors import ConversationNotFoundError
@@ -19,7 +19,7 @@ async def test_a_poll_that_its_conversations_end_cuts_short_finds_that_it_does_n
 ) -> None:
     asked = {op: asyncio.Event() for op in ("git.status", "ports.list", "folder.list", "transfer.write")}
 
-    async def hang(call: FakeCall) -> FakeAnswer:
+    async def hang(call: FakeRequest) -> FakeAnswer:
         asked[call.op].set()
         await asyncio.Event().wait()
         raise AssertionError("unreachable")

@@ -28,7 +28,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
-from server.db.webhooks import Webhook
+from server.db.webhooks import StoredWebhook
 from server.webhooks import lane
 from server.webhooks.dispatcher import Webhooks
 from server.webhooks.sender import Sender
@@ -58,8 +58,8 @@ async def conversation(database: Database, name: str, user_id: str = "") -> Even
     return await EventStream.open(name, database.events)
 
 
-async def hook(webhooks: Webhooks, receiver: Receiver, **fields: Any) -> Webhook:
-    made = Webhook(**{"id": "wh", "user_id": "", "url": receiver.url, "secret": new_secret(), **fields})
+async def hook(webhooks: Webhooks, receiver: Receiver, **fields: Any) -> StoredWebhook:
+    made = StoredWebhook(**{"id": "wh", "user_id": "", "url": receiver.url, "secret": new_secret(), **fields})
     await webhooks.create(made)
     return made
 
@@ -203,7 +203,7 @@ async def test_a_receiver_that_asks_for_a_pause_gets_it_but_for_an_hour_at_most(
 ) -> None:
     asked = iter(["60", "7200", "soon"])
     receiver.answer = lambda number: Response(status_code=503, headers={"retry-after": next(asked)})
-    made = Webhook(id="wh", user_id="", url=receiver.url, secret=new_secret())
+    made = StoredWebhook(id="wh", user_id="", url=receiver.url, secret=new_secret())
     sender = Sender(Destinations(hosts=(), loopback=True), limit_seconds=5)
     async with open_database(tmp_path) as database:
         one = lane.Lane(made, database.webhooks, database.events, sender, waits=WAITS)
@@ -356,7 +356,7 @@ async def test_a_name_with_several_addresses_is_told_at_the_first_that_answers(
 async def test_what_only_the_server_can_reach_is_not_sent_to(tmp_path: Path) -> None:
     async with sending(tmp_path, waits=(60.0,), loopback=False) as (database, webhooks):
         for number, (url, _) in enumerate(NOWHERE):
-            await webhooks.create(Webhook(id=f"{number}", user_id="", url=url, secret=new_secret()))
+            await webhooks.create(StoredWebhook(id=f"{number}", user_id="", url=url, secret=new_secret()))
         await (await conversation(database, "one")).add_event(says("hello"))
         async with asyncio.timeout(10):
             while not all(one.problem for one in webhooks.of_user("")):  # noqa: ASYNC110 - the sending changes them
@@ -391,7 +391,7 @@ async def test_a_host_that_the_settings_allow_is_sent_to(tmp_path: Path, receive
 async def test_secrets_are_encrypted_and_survive(tmp_path: Path) -> None:
     secret = new_secret()
     async with sending(tmp_path) as (database, webhooks):
-        await webhooks.create(Webhook(id="wh", user_id="", url="http://127.0.0.1:9/", secret=secret))
+        await webhooks.create(StoredWebhook(id="wh", user_id="", url="http://127.0.0.1:9/", secret=secret))
         (row,) = await database.engines.fetch("SELECT secret FROM webhooks")
         assert secret.get_secret_value() not in row[0]
     async with sending(tmp_path) as (_, webhooks):

@@ -18,7 +18,7 @@ from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.spec import SandboxAccess
 from server.app import Application, create_app
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 
 WAIT_SECONDS = 60.0
@@ -88,8 +88,8 @@ async def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("workspace")
     provider = provider_named(request.param, folder)
 
-    async def choose() -> Choice:
-        return Choice(provider, "for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "for tests")
 
     settings = Settings(data_dir=folder / "data", requests_per_second=0, max_upload_bytes=24 * 1024 * 1024)
     app = create_app(settings, choose=choose)

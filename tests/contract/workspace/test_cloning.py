@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from agent_core.testing.sandbox_kit import eventually
 from server.app import Application, create_app
-from server.session.sandboxes import Choice
+from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.contract.workspace.conftest import WAIT_SECONDS, Workspace, provider_named
 from tests.contract.workspace.git_server import TOKEN, GitServer
@@ -72,8 +72,8 @@ async def cloning(
     folder = tmp_path_factory.mktemp("cloning")
     provider = provider_named(request.param, folder)
 
-    async def choose() -> Choice:
-        return Choice(provider, "for tests")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "for tests")
 
     settings = Settings(
         data_dir=folder / "data",

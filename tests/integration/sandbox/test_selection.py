@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.selection import Choice, SandboxWish, choose_provider
+from agent_core.runtime.selection import ProviderChoice, SandboxWish, choose_provider
 
 NO_ENGINE = "unix:///nowhere/engine.sock"
 
@@ -38,7 +38,7 @@ def bwrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     place.cleanup()
 
 
-async def choose(wish: SandboxWish, data_dir: Path, **options: Any) -> Choice:
+async def choose(wish: SandboxWish, data_dir: Path, **options: Any) -> ProviderChoice:
     chosen = await choose_provider(wish, data_dir=str(data_dir), **options)
     await chosen.provider.close()
     return chosen

@@ -12,9 +12,9 @@ from drydock_client import DrydockClient, Uploaded
 from drydock_client.workspace import FilesApi
 from server.acp import copies
 from server.acp.copies import Copies, CopyError
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.folders import Folders, OutsideError
-from server.acp.stdio import Lines
+from server.acp.stdio import StdioTransport
 from tests.unit.acp.test_lines import lines_of
 
 
@@ -52,8 +52,8 @@ def workspace() -> KeptFiles:
 async def copying(project: Path, workspace: KeptFiles) -> Copies:
     client = DrydockClient()
     client.files = workspace
-    lines: Lines = lines_of(b"")[0]
-    return Copies(client, Editor(Connection(nothing, lines, listening=False)), "id", Folders([str(project)]))
+    lines: StdioTransport = lines_of(b"")[0]
+    return Copies(client, EditorClient(Connection(nothing, lines, listening=False)), "id", Folders([str(project)]))
 
 
 async def test_a_folder_goes_whole_but_for_links_that_lead_out(copying: Copies, workspace: KeptFiles) -> None:

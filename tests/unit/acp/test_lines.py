@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from server.acp import stdio
-from server.acp.stdio import Lines
+from server.acp.stdio import StdioTransport
 
 
 class Sink:
@@ -30,12 +30,12 @@ class Sink:
         """Nothing is open."""
 
 
-def lines_of(data: bytes, limit: int = 1000) -> tuple[Lines, Sink]:
+def lines_of(data: bytes, limit: int = 1000) -> tuple[StdioTransport, Sink]:
     reader = asyncio.StreamReader(limit=limit)
     reader.feed_data(data)
     reader.feed_eof()
     sink = Sink()
-    return Lines(reader, sink), sink
+    return StdioTransport(reader, sink), sink
 
 
 async def test_messages_come_as_they_are_and_blank_lines_do_not() -> None:
@@ -85,7 +85,7 @@ async def test_who_cannot_be_answered_is_not_listened_to_any_more() -> None:
             raise BrokenPipeError
 
     reader = asyncio.StreamReader()
-    lines = Lines(reader, Broken())
+    lines = StdioTransport(reader, Broken())
     listening = asyncio.create_task(lines.receive())
     await asyncio.sleep(0)
     with pytest.raises(BrokenPipeError):

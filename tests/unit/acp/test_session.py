@@ -13,12 +13,12 @@ from drydock_client.following import Following, LineMaker
 from drydock_client.line import Line
 from server.acp.commands import Commands
 from server.acp.copies import Copies
-from server.acp.editor import Editor
+from server.acp.editor import EditorClient
 from server.acp.editor_files import EditorFiles
 from server.acp.folders import Folders
 from server.acp.permissions import Permissions
-from server.acp.prompts import Message
-from server.acp.session import Session
+from server.acp.prompts import PromptMessage
+from server.acp.session import EditorSession
 from tests.unit.acp.test_lines import Sink, lines_of
 
 Frames = list[tuple[str, dict[str, Any]]]
@@ -86,12 +86,12 @@ async def nothing(*_: object) -> None:
     """Nobody asks here, and no mode changes."""
 
 
-def session_of(client: DrydockClient) -> tuple[Session, Sink]:
+def session_of(client: DrydockClient) -> tuple[EditorSession, Sink]:
     lines, sink = lines_of(b"")
-    editor = Editor(Connection(nothing, lines, listening=False))
+    editor = EditorClient(Connection(nothing, lines, listening=False))
     folders = Folders(["/"])
     copies = Copies(client, editor, "c1", folders)
-    session = Session(
+    session = EditorSession(
         "c1",
         client,
         editor,
@@ -122,7 +122,7 @@ async def test_a_log_that_was_reset_is_shown_from_its_beginning_with_a_word_abou
 async def test_a_prompt_that_is_cancelled_while_it_is_sent_is_cancelled_behind_it_as_well() -> None:
     client = PlayedClient([])
     session, _ = session_of(client)
-    prompt = asyncio.create_task(session.prompt(Message("Hi", [])))
+    prompt = asyncio.create_task(session.prompt(PromptMessage("Hi", [])))
     await asyncio.sleep(0)
     await session.cancel()
     client.may_send.set()
@@ -142,7 +142,7 @@ def waits(ident: int) -> tuple[str, dict[str, Any]]:
 async def test_what_the_agent_asks_in_a_cancelled_turn_is_refused_for_no_pause_is_an_answer() -> None:
     client = PlayedClient([waits(7)])
     session, _ = session_of(client)
-    prompt = asyncio.create_task(session.prompt(Message("Hi", [])))
+    prompt = asyncio.create_task(session.prompt(PromptMessage("Hi", [])))
     await asyncio.sleep(0)
     await session.cancel()
     async with asyncio.timeout(30):

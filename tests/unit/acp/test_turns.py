@@ -9,7 +9,7 @@ from acp.exceptions import RequestError
 
 from drydock_client import Action, State
 from drydock_client.events import Live, read_event, read_frame
-from server.acp.session import Turn
+from server.acp.session import EditorTurn
 
 
 def state(ident: int | None, name: str, reason: str = "", detail: str = "") -> State:
@@ -23,7 +23,7 @@ def action(ident: int, name: str = "message", source: str = "user") -> Action:
     return found
 
 
-async def outcome(turn: Turn) -> str | None:
+async def outcome(turn: EditorTurn) -> str | None:
     """How it ended; None: not yet."""
     try:
         async with asyncio.timeout(0):
@@ -34,7 +34,7 @@ async def outcome(turn: Turn) -> str | None:
 
 async def test_rest_from_before_the_message_does_not_end_it_whenever_that_is_seen() -> None:
     for sent_first in (True, False):
-        turn = Turn("finished")
+        turn = EditorTurn("finished")
         items: list[Live] = [state(4, "finished"), action(5), state(6, "awaiting_user_input")]
         if sent_first:
             turn.sent(5)
@@ -48,7 +48,7 @@ async def test_rest_from_before_the_message_does_not_end_it_whenever_that_is_see
 
 
 async def test_a_whole_turn_that_was_seen_before_the_message_was_confirmed_counts() -> None:
-    turn = Turn("awaiting_user_input")
+    turn = EditorTurn("awaiting_user_input")
     for item in (action(5), state(6, "running"), state(7, "awaiting_user_input")):
         turn.take(item)
     assert await outcome(turn) is None
@@ -57,14 +57,14 @@ async def test_a_whole_turn_that_was_seen_before_the_message_was_confirmed_count
 
 
 async def test_a_state_that_is_told_on_connecting_is_none_of_this_turn() -> None:
-    turn = Turn("paused")
+    turn = EditorTurn("paused")
     turn.sent(5)
     turn.take(state(None, "paused"))
     assert await outcome(turn) is None
 
 
 async def test_a_message_that_a_hook_refuses_ends_the_turn() -> None:
-    turn = Turn("awaiting_user_input")
+    turn = EditorTurn("awaiting_user_input")
     turn.sent(5)
     for item in (action(5), state(6, "finished")):
         turn.take(item)
@@ -89,7 +89,7 @@ async def test_a_message_that_a_hook_refuses_ends_the_turn() -> None:
     ],
 )
 async def test_each_state_has_its_reason(name: str, reason: str, expected: str | None) -> None:
-    turn = Turn("awaiting_user_input")
+    turn = EditorTurn("awaiting_user_input")
     turn.sent(5)
     for item in (action(5), state(6, "running"), state(7, name, reason)):
         turn.take(item)
@@ -97,7 +97,7 @@ async def test_each_state_has_its_reason(name: str, reason: str, expected: str |
 
 
 async def test_other_errors_are_errors_in_words() -> None:
-    turn = Turn()
+    turn = EditorTurn()
     turn.sent(5)
     for item in (action(5), state(6, "error", "STATUS$ERROR_LLM_AUTHENTICATION", "The key is wrong.")):
         turn.take(item)
@@ -107,14 +107,14 @@ async def test_other_errors_are_errors_in_words() -> None:
 
 
 async def test_a_session_that_cannot_be_started_ends_it_before_the_message_is_confirmed() -> None:
-    turn = Turn()
+    turn = EditorTurn()
     turn.take(read_frame("oh_event", {"error": True, "message": "Failed to create agent session: no engine"}))
     with pytest.raises(RequestError, match="no engine"):
         await turn.ended()
 
 
 async def test_a_cancelled_turn_is_cancelled_however_it_ends() -> None:
-    turns = [Turn(), Turn()]
+    turns = [EditorTurn(), EditorTurn()]
     for turn in turns:
         turn.is_cancelled = True
     turns[0].end("end_turn")

@@ -15,13 +15,13 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore, NewEvent, StoredEvent
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeBehaviour, FakeSandbox
 
 FACTS = {"working_dir": "/workspace", "user": "agent", "os": "Linux", "python": "3.12.1", "git": None}
@@ -73,7 +73,7 @@ class StageModel:
     def __init__(self) -> None:
         self.gate = Gate()
         self.prompts: list[list[dict[str, Any]]] = []
-        self.requests: list[ChatRequest] = []
+        self.requests: list[CompletionRequest] = []
         self.asking = 0
         self.most_at_once = 0
         self.finish_reason = "stop"
@@ -81,7 +81,7 @@ class StageModel:
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         self.prompts.append(list(request.messages))
         self.requests.append(request)
         self.asking += 1
@@ -173,7 +173,7 @@ class Stage:
     async def log(self) -> list[AnyEvent]:
         return [event async for event in self.session.stream.history()]
 
-    async def _run(self, call: FakeCall) -> FakeAnswer:
+    async def _run(self, call: FakeRequest) -> FakeAnswer:
         await self.shell.pass_through()
         return {
             "status": "completed",
@@ -189,19 +189,19 @@ class Stage:
         }
 
 
-async def _facts(call: FakeCall) -> FakeAnswer:
+async def _facts(call: FakeRequest) -> FakeAnswer:
     del call
     await asyncio.sleep(0)
     return FACTS
 
 
-async def _kept(call: FakeCall) -> FakeAnswer:
+async def _kept(call: FakeRequest) -> FakeAnswer:
     del call
     await asyncio.sleep(0)
     return {}
 
 
-async def _restored(call: FakeCall) -> FakeAnswer:
+async def _restored(call: FakeRequest) -> FakeAnswer:
     await asyncio.sleep(0)
     return {"restored": next(iter(call.args["names"]), None)}
 

@@ -20,7 +20,7 @@ from agent_core.events.control import (
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
 from agent_core.memory.condensers.presets import USAGE_ID, condenser_llm
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
@@ -40,7 +40,7 @@ class Beside:
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         yield Chunk(text=self.text, has_choice=True, finish_reason="stop", cost=1.0, usage={"prompt_tokens": 7})
 
 
@@ -51,7 +51,7 @@ def beside(usage_id: str, text: str = "the gist of it") -> LLM:
 class NoRoom(StageModel):
     """A model for which every prompt is too long."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         if request.messages:
             raise LLMContextWindowError("too long")
         yield Chunk(text="There is nothing to be said.", has_choice=True)

@@ -12,7 +12,7 @@ from agent_core.security.secrets import StaticSecret
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
 
@@ -30,7 +30,7 @@ CONTEXT = AgentContext(
 class Shop(Stage):
     """A stage whose commands print what they are given."""
 
-    async def _run(self, call: FakeCall) -> FakeAnswer:
+    async def _run(self, call: FakeRequest) -> FakeAnswer:
         self.given = dict(call.args.get("env", {}))
         answer = await super()._run(call)
         assert isinstance(answer, dict)

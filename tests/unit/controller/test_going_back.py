@@ -27,7 +27,7 @@ from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Gate, Stage
 
 LIMIT_SECONDS = 10.0
@@ -243,7 +243,7 @@ async def test_an_answer_that_was_thought_of_before_a_rewind_does_not_come_twice
         await one_call_and_a_question(stage)
         asking, known = asyncio.Event(), asyncio.Event()
 
-        async def slow_facts(call: FakeCall) -> FakeAnswer:
+        async def slow_facts(call: FakeRequest) -> FakeAnswer:
             asking.set()
             await known.wait()
             return {"working_dir": "/workspace"}

@@ -16,7 +16,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.runtime.hook_calls import MAX_FIELD_CHARS, STOP_PREFIX
 from agent_core.security.hooks import HookConfig, HookEvent
 from agent_core.session.parts import MAX_CALLS, home_hooks
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED, calls
@@ -37,7 +37,7 @@ def printing(stage: Stage, output: str) -> None:
     """Have all commands print this."""
     shell = stage.sandbox.runner.handlers["shell.run"]
 
-    async def run(call: FakeCall) -> FakeAnswer:
+    async def run(call: FakeRequest) -> FakeAnswer:
         answer = await shell(call)
         is_hook = str(call.args["session"]).startswith("hook-")
         return answer if is_hook or isinstance(answer, tuple) else {**answer, "output": output}
@@ -103,7 +103,7 @@ async def test_a_message_stays_blocked_when_the_log_cannot_take_the_word_of_the_
     async with hooked(hooks("UserPromptSubmit", "exit 2"), says=False) as stage:
         shell, asked = stage.sandbox.runner.handlers["shell.run"], 0
 
-        async def run(call: FakeCall) -> FakeAnswer:
+        async def run(call: FakeRequest) -> FakeAnswer:
             nonlocal asked
             asked += 1
             stage.store.failures = 1 if asked == 1 else 0

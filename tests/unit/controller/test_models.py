@@ -11,7 +11,7 @@ from agent_core.errors import LLMUnavailableError
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import ImageContent, Message, TextContent
-from agent_core.llm.exchange import ChatRequest
+from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
@@ -57,7 +57,7 @@ async def test_a_router_chooses_for_each_step_and_each_model_is_counted_apart_al
 class Down(StageModel):
     """A provider that is not there."""
 
-    async def stream(self, request: ChatRequest) -> Any:
+    async def stream(self, request: CompletionRequest) -> Any:
         self.requests.append(request)
         if self.requests:
             raise LLMUnavailableError("nobody is there")

@@ -9,7 +9,7 @@ import pytest
 from agent_core.errors import LLMContextWindowError, LLMError, LLMMalformedHistoryError
 from agent_core.events.control import AgentState, Condensation, CondensationRequest, ConversationError
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.exchange import ChatRequest
+from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser, NoOpCondenser
 from agent_core.memory.condensers.presets import get_default_condenser
@@ -29,7 +29,7 @@ class Short(StageModel):
         self.error = error
         self.refused = 0
 
-    async def stream(self, request: ChatRequest) -> Any:
+    async def stream(self, request: CompletionRequest) -> Any:
         if len(request.messages) > self.longest:
             self.refused += 1
             raise self.error("too long")

@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.store import InMemoryEventStore, NewEvent
 from agent_core.session.forking import fork_log
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_going_back import answer, at, until
 
@@ -52,13 +52,13 @@ class Workspace:
     files: dict[str, str] = field(default_factory=dict)
     kept: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    async def snapshot(self, call: FakeCall) -> FakeAnswer:
+    async def snapshot(self, call: FakeRequest) -> FakeAnswer:
         await self.killer.point()
         self.kept[call.args["name"]] = dict(self.files)
         await self.killer.point()
         return {}
 
-    async def restore(self, call: FakeCall) -> FakeAnswer:
+    async def restore(self, call: FakeRequest) -> FakeAnswer:
         await self.killer.point()
         name = next((name for name in call.args["names"] if name in self.kept), None)
         self.kept[call.args["keep"]] = dict(self.files)

@@ -13,7 +13,7 @@ from typing import Any
 from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, ObservationEvent, UserRejectObservation
 from agent_core.security.hooks import HookConfig
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunnerError
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunnerError
 from agent_core.tools.terminal import TerminalAction
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
@@ -53,7 +53,7 @@ async def hooked(
         stage = Stage(settings={"hooks": HookConfig.from_json(json.dumps(config)), **settings})
         shell = stage.sandbox.runner.handlers["shell.run"]
 
-        async def run(call: FakeCall) -> FakeAnswer:
+        async def run(call: FakeRequest) -> FakeAnswer:
             if not str(call.args["session"]).startswith("hook-"):
                 return await shell(call)
             if HANG in call.args["command"]:
@@ -69,19 +69,19 @@ async def hooked(
             output, _ = await process.communicate()
             return {"status": "completed", "exit_code": process.returncode, "output": output.decode()}
 
-        async def write(call: FakeCall) -> FakeAnswer:
+        async def write(call: FakeRequest) -> FakeAnswer:
             path = Path(call.args["path"])
             stack.callback(path.unlink, missing_ok=True)
             store(path, call.blob or b"")
             return {}
 
-        async def read(call: FakeCall) -> FakeAnswer:
+        async def read(call: FakeRequest) -> FakeAnswer:
             if not project:
                 raise FakeRunnerError("not_found", "no such file")
             assert call.args["path"] == "/workspace/.openhands/hooks.json"
             return {}, project.encode()
 
-        async def kill(call: FakeCall) -> FakeAnswer:
+        async def kill(call: FakeRequest) -> FakeAnswer:
             return {}
 
         handlers = {"shell.run": run, "file.write": write, "file.read": read, "shell.kill": kill}

@@ -12,7 +12,7 @@ from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.runtime import runtime
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunnerError, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunnerError, command_result
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
@@ -31,7 +31,7 @@ class Terminal:
         self.most_at_once = self._typing = 0
         self.hold: asyncio.Event | None = None
 
-    async def __call__(self, call: FakeCall) -> FakeAnswer:
+    async def __call__(self, call: FakeRequest) -> FakeAnswer:
         given = call.args
         command = str(given["command"])
         if given["is_input"]:
@@ -173,7 +173,7 @@ async def test_what_else_a_user_wants_is_done_beside_a_long_command_and_before_t
 ) -> None:
     opened = asyncio.Event()
 
-    async def edit(call: FakeCall) -> FakeAnswer:
+    async def edit(call: FakeRequest) -> FakeAnswer:
         await opened.wait()
         raise FakeRunnerError("not_found", "there is no such file")
 

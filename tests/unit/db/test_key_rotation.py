@@ -17,7 +17,7 @@ from server.db.errors import InstanceRunningError
 from server.db.key_rotation import Rotation
 from server.db.key_rotation import rotate_key as rotate
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.db.webhooks import Webhook
+from server.db.webhooks import StoredWebhook
 from server.mcp_config import McpConfig
 from server.rotate_key import rotate_key
 from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
@@ -39,7 +39,7 @@ async def fill(data_dir: Path) -> bytes:
         await database.settings.save(SETTINGS)
         await database.settings.save(SETTINGS, ANN)
         await database.user_secrets.create("API_KEY", "five", "of the shop", ANN)
-        webhook = Webhook(id="w1", user_id=ANN, url="https://example.com", secret=SecretStr("whsec_six"))
+        webhook = StoredWebhook(id="w1", user_id=ANN, url="https://example.com", secret=SecretStr("whsec_six"))
         await database.webhooks.create(webhook)
         for conversation_id in ("c1", "c2"):
             options = {OWN_SERVERS: sealed_servers(database.secrets, conversation_id, SERVERS), "other": "v1"}

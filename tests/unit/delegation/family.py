@@ -23,7 +23,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
 from agent_core.testing.fake_sandbox import FakeSandbox
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
@@ -154,7 +154,7 @@ class Family:
     def requests_of(self, first: str) -> list[ModelRequest]:
         return [request for request in self.server.requests if first_message(request) == first]
 
-    async def _run(self, call: FakeCall) -> FakeAnswer:
+    async def _run(self, call: FakeRequest) -> FakeAnswer:
         session, command = str(call.args["session"]), str(call.args["command"])
         self.commands.append((session, command))
         self.on_command(command)
@@ -166,11 +166,11 @@ class Family:
                 raise
         return command_result(f"ran {command}\n")
 
-    async def _kill(self, call: FakeCall) -> FakeAnswer:
+    async def _kill(self, call: FakeRequest) -> FakeAnswer:
         self.killed.append(str(call.args["session"]))
         return {"killed": True}
 
-    async def _facts(self, call: FakeCall) -> FakeAnswer:
+    async def _facts(self, call: FakeRequest) -> FakeAnswer:
         return {"working_dir": "/workspace", "user": "agent", "os": "Linux", "python": "3", "git": None, **self.facts}
 
 

@@ -12,7 +12,7 @@ from agent_core.runtime.docker_filter import seccomp_profile
 from agent_core.runtime.naming import bridge_name
 from agent_core.runtime.network_border import BRIDGES
 from deploy.engine_proxy import bodies
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 from deploy.engine_proxy.rules import read_json
 
 
@@ -51,11 +51,11 @@ BEYOND_A_SIZE: list[Any] = [
 @pytest.mark.parametrize("options", BEYOND_A_SIZE)
 def test_drivers_are_told_a_size_and_nothing_else(options: Any) -> None:
     bodies.volume({"Name": "drydock-v", "DriverOpts": {"size": "1048576"}}, "body")
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.volume({"Name": "drydock-v", "DriverOpts": options}, "body")
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.container(container(Mounts=[mount_with({"Options": options})]), "body")
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.container(container(StorageOpt=options), "body")
 
 
@@ -147,7 +147,7 @@ def test_a_hardened_container_passes(host_config: dict[str, Any]) -> None:
     ],
 )
 def test_a_container_with_more_rights_is_refused(host_config: dict[str, Any], named: str) -> None:
-    with pytest.raises(RefusedError, match=named):
+    with pytest.raises(ForbiddenCallError, match=named):
         bodies.container(container(**host_config), "body")
 
 
@@ -171,13 +171,13 @@ def test_a_container_with_more_rights_is_refused(host_config: dict[str, Any], na
     ],
 )
 def test_rights_cannot_be_had_beside_the_host_config(extra: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.container({**container(), **extra}, "body")
 
 
 def test_an_exec_gets_no_privileges() -> None:
     bodies.exec_in_container({"Cmd": ["sh"], "AttachStdin": True, "Privileged": False}, "body")
-    with pytest.raises(RefusedError, match="Privileged"):
+    with pytest.raises(ForbiddenCallError, match="Privileged"):
         bodies.exec_in_container({"Cmd": ["sh"], "Privileged": True}, "body")
 
 
@@ -193,7 +193,7 @@ def test_an_exec_gets_no_privileges() -> None:
 )
 def test_a_volume_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
     bodies.volume({"Name": "drydock-v", "Driver": "local", "DriverOpts": None, "Labels": {"a": "b"}}, "body")
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.volume(body, "body")
 
 
@@ -217,7 +217,7 @@ def test_a_network_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
     bodies.network({"Name": "drydock-n", "Driver": "bridge", "Internal": True, "IPAM": None}, "body")
     named = {"com.docker.network.bridge.name": bridge_name(BRIDGES, "drydock-n")}
     bodies.network({"Name": "drydock-n", "Options": named}, "body")
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.network(body, "body")
 
 
@@ -235,7 +235,7 @@ def test_only_a_sandbox_is_connected_to_a_network_and_without_options(body: dict
     bodies.connect({"Container": "drydock-a", "EndpointConfig": {}}, "body")
     bodies.connect({"Container": "ab" * 32}, "body")
     bodies.disconnect({"Container": "drydock-a", "Force": True}, "body")
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         bodies.connect(body, "body")
 
 
@@ -255,13 +255,13 @@ def test_only_a_sandbox_is_connected_to_a_network_and_without_options(body: dict
     ],
 )
 def test_a_body_with_two_readings_is_refused(text: bytes) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         read_json(text)
 
 
 def test_an_escaped_key_is_read_as_what_it_means() -> None:
     value = read_json(b'{"Image": "x", "HostConfig": {"CapDrop": ["ALL"], "\\u0050rivileged": true}}')
-    with pytest.raises(RefusedError, match="Privileged"):
+    with pytest.raises(ForbiddenCallError, match="Privileged"):
         bodies.container(value, "body")
 
 
@@ -276,7 +276,7 @@ JSON = st.recursive(
 def test_no_value_of_another_type_breaks_the_rules(host_config: dict[str, Any]) -> None:
     try:
         bodies.container(container(**host_config), "body")
-    except RefusedError:
+    except ForbiddenCallError:
         return
     for key in ("Privileged", "CapAdd", "PidMode", "Devices", "Binds", "Mounts"):
         assert not host_config.get(key)

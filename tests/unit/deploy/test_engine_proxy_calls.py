@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.engine_proxy.calls import find_call
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 
 EXEC = "0f" * 32
 CONTAINER = "ab" * 32
@@ -98,7 +98,7 @@ def test_a_call_that_sandboxes_need_passes(method: str, target: str) -> None:
     ],
 )
 def test_any_other_call_is_refused(method: str, target: str) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         find_call(method, target)
 
 
@@ -123,13 +123,13 @@ def test_any_other_call_is_refused(method: str, target: str) -> None:
     ],
 )
 def test_things_of_others_are_out_of_reach(target: str) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         find_call("GET", target)
 
 
 @pytest.mark.parametrize("name", ["postgres", "drydock_x", "", "drydock-a/b", "drydock-ä"])
 def test_a_container_is_made_only_under_a_name_of_ours(name: str) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         find_call("POST", f"/v1.41/containers/create?name={name}")
 
 
@@ -144,7 +144,7 @@ def test_a_container_is_made_only_under_a_name_of_ours(name: str) -> None:
     ],
 )
 def test_a_name_cannot_be_given_in_two_ways(query: str) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         find_call("POST", f"/v1.41/containers/create{query}")
 
 
@@ -164,7 +164,7 @@ def test_path_and_query_are_written_anew() -> None:
 def test_whatever_is_asked_for_the_engine_sees_only_plain_paths_of_ours(text: str) -> None:
     try:
         call = find_call("DELETE", f"/v1.41/containers/{text}")
-    except RefusedError:
+    except ForbiddenCallError:
         return
     assert call.own.startswith("drydock-") or re.fullmatch("[0-9a-f]{12,64}", call.own)
     assert call.target(CONTAINER).partition("?")[0] == f"/v1.41/containers/{CONTAINER}"
@@ -174,6 +174,6 @@ def test_whatever_is_asked_for_the_engine_sees_only_plain_paths_of_ours(text: st
 def test_whatever_filters_are_given_the_engine_sees_plain_ones(text: bytes) -> None:
     try:
         call = find_call("GET", "/v1.41/volumes?filters=" + quote(text))
-    except RefusedError:
+    except ForbiddenCallError:
         return
     assert all(isinstance(value, str) for values in call.filters.values() for value in values)

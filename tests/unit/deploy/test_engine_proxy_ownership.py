@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from deploy.engine_proxy.__main__ import main
-from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.errors import ForbiddenCallError
 from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from tests.listening import listening_at
@@ -370,7 +370,7 @@ async def test_the_first_instance_that_asks_is_served_and_no_other_ever_again(
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 129, "a\nb"])
 def test_what_cannot_be_an_instance_is_not_served(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ForbiddenCallError):
         ServedInstance(tmp_path / "instance").learn(name)
     (tmp_path / "instance").write_text(name)
     with pytest.raises(ValueError, match="remove it"):

@@ -10,9 +10,9 @@ from typing import Any
 from agent_core import LLM, Agent, Conversation, Tool
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.runtime.sandbox import SandboxSpec
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest, command_result
 from agent_core.testing.fake_sandbox import FakeSandbox
 
 Said = tuple[str, Sequence[tuple[str, str]]]
@@ -30,14 +30,14 @@ class Script:
 
     def __init__(self, *answers: Said | Exception) -> None:
         self.answers = list(answers)
-        self.requests: list[ChatRequest] = []
+        self.requests: list[CompletionRequest] = []
         self.asked = threading.Event()
         self.gate: threading.Event | None = None
 
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         self.requests.append(request)
         self.asked.set()
         if not self.answers:
@@ -81,18 +81,18 @@ class Sandbox(FakeSandbox):
         self.held.set()
         self.answer: Callable[[str], str] = lambda command: f"ran {command}\n"
 
-    async def _run(self, call: FakeCall) -> FakeAnswer:
+    async def _run(self, call: FakeRequest) -> FakeAnswer:
         self.ran.append(call.args["command"])
         await asyncio.to_thread(self.held.wait, 20)
         self.env.update(call.args.get("env") or {})
         return command_result(self.answer(call.args["command"]), self.exit_code)
 
 
-async def nothing(call: FakeCall) -> FakeAnswer:
+async def nothing(call: FakeRequest) -> FakeAnswer:
     return {}
 
 
-async def _facts(call: FakeCall) -> FakeAnswer:
+async def _facts(call: FakeRequest) -> FakeAnswer:
     return {"working_dir": "/workspace", "user": "agent", "os": "Linux", "python": "3.12.1", "git": None}
 
 

@@ -17,7 +17,7 @@ from agent_core.events.store import InMemoryEventStore, NewEvent
 from agent_core.runtime.sandbox import Progress
 from agent_core.security.confirmation import AlwaysConfirm, NeverConfirm
 from agent_core.security.hooks import HookConfig
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
 from agent_core.tools.terminal import TerminalAction
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, nothing, run
 
@@ -104,7 +104,7 @@ def test_a_message_that_is_stored_while_a_run_ends_is_told_of_and_answered(monke
 def test_a_conversation_may_be_taken_back_while_its_run_ends() -> None:
     meanwhile, script = Meanwhile(), Script(DONE, DONE)
 
-    async def snapshot(_call: FakeCall) -> FakeAnswer:
+    async def snapshot(_call: FakeRequest) -> FakeAnswer:
         if meanwhile.has_begun:
             await asyncio.to_thread(meanwhile.hold)
         return {}
@@ -124,7 +124,7 @@ def test_a_conversation_may_be_taken_back_while_its_run_ends() -> None:
 def test_a_tool_that_a_program_calls_while_a_run_ends_is_carried_out() -> None:
     meanwhile = Meanwhile()
 
-    async def held(call: FakeCall) -> FakeAnswer:
+    async def held(call: FakeRequest) -> FakeAnswer:
         await asyncio.to_thread(meanwhile.hold)
         return command_result(call.args["command"])
 

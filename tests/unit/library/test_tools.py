@@ -17,7 +17,7 @@ from agent_core.events.schema import Action, Observation, parameters_of, reduced
 from agent_core.tools import registry
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.execution import Call, ToolExecutor, present_call
+from agent_core.tools.execution import ThreadCall, ToolExecutor, present_call
 from agent_core.tools.file_editor import FileEditorTool
 from agent_core.tools.registry import (
     is_tool_usable,
@@ -284,7 +284,7 @@ async def test_an_asynchronous_tool_that_another_calls_works_in_the_loop_of_thei
 
 async def test_what_a_call_had_its_loop_do_ends_with_it_and_nothing_is_begun_after_it() -> None:
     context: Any = "the conversation"
-    call, ended = Call(context, asyncio.get_running_loop()), asyncio.Event()
+    call, ended = ThreadCall(context, asyncio.get_running_loop()), asyncio.Event()
 
     async def work(context: Any) -> None:
         try:
@@ -384,7 +384,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
 
     def executor(action: CountAction, conversation: Any = None) -> Observation:
         call = present_call()
-        assert isinstance(call, Call)
+        assert isinstance(call, ThreadCall)
         return Observation.from_text(call.do(ask))
 
     loop_thread = threading.current_thread()

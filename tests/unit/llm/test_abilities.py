@@ -13,7 +13,7 @@ from agent_core.errors import LLMBadRequestError
 from agent_core.events.messages import Message, MessageToolCall
 from agent_core.llm.abilities import MIN_WINDOW, SHORT_WINDOWS
 from agent_core.llm.addresses import endpoint_of
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.failures import hide_keys
 from agent_core.llm.llm import LLM
 
@@ -24,7 +24,7 @@ class Yes:
     async def prepare(self, endpoint: Endpoint) -> None:
         pass
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         yield Chunk(text="yes", has_choice=True, finish_reason="stop")
 
 

@@ -13,12 +13,12 @@ from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.deltas import INTERVAL, DeltaSink
-from agent_core.llm.exchange import CallContext, ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import CallContext, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.features import matches
 from agent_core.llm.llm import LLM
 from agent_core.llm.model_table import model_entry
 from agent_core.llm.prices import cost_of
-from agent_core.llm.routes import Route, route_of
+from agent_core.llm.routes import ModelRoute, route_of
 
 PROVIDERS = frozenset({"anthropic", "openai", "azure", "gemini"})
 
@@ -29,7 +29,7 @@ class Echo:
     async def prepare(self, endpoint: Endpoint) -> None:
         pass
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         yield Chunk(text=request.messages[-1]["content"], has_choice=True)
         yield Chunk(finish_reason="stop", has_choice=True)
 
@@ -69,7 +69,7 @@ class Words(Echo):
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         assert "on_token" not in request.parameters
         for word in ("one ", "two"):
             yield Chunk(text=word, has_choice=True)
@@ -191,24 +191,24 @@ def test_a_price_takes_the_cache_into_account() -> None:
 @pytest.mark.parametrize(
     ("model", "base_url", "expected"),
     [
-        ("openai/x", "http://h/v1/", Route("compatible", "x", "http://h/v1")),
-        ("openai/openai/gpt-oss", "http://h/v1", Route("compatible", "openai/gpt-oss", "http://h/v1")),
-        ("hosted_vllm/org/x", "http://h/v1", Route("compatible", "org/x", "http://h/v1")),
-        ("litellm_proxy/x", "http://h", Route("compatible", "x", "http://h")),
-        ("x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
-        ("meta-llama/x", "http://h/v1", Route("compatible", "meta-llama/x", "http://h/v1")),
-        ("ollama/x:8b", None, Route("compatible", "x:8b", "http://localhost:11434/v1")),
-        ("ollama_chat/x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
-        ("lm_studio/x", None, Route("compatible", "x", "http://localhost:1234/v1")),
-        ("openhands/x", None, Route("compatible", "x", "https://llm-proxy.app.all-hands.dev")),
-        ("openhands/x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
-        ("openai/gpt-4o", None, Route("openai", "gpt-4o", None)),
-        ("anthropic/claude", None, Route("provider", "anthropic/claude", None)),
-        ("anthropic/claude", "http://h", Route("provider", "anthropic/claude", "http://h")),
-        ("gpt-4o", None, Route("provider", "gpt-4o", None)),
+        ("openai/x", "http://h/v1/", ModelRoute("compatible", "x", "http://h/v1")),
+        ("openai/openai/gpt-oss", "http://h/v1", ModelRoute("compatible", "openai/gpt-oss", "http://h/v1")),
+        ("hosted_vllm/org/x", "http://h/v1", ModelRoute("compatible", "org/x", "http://h/v1")),
+        ("litellm_proxy/x", "http://h", ModelRoute("compatible", "x", "http://h")),
+        ("x", "http://h/v1", ModelRoute("compatible", "x", "http://h/v1")),
+        ("meta-llama/x", "http://h/v1", ModelRoute("compatible", "meta-llama/x", "http://h/v1")),
+        ("ollama/x:8b", None, ModelRoute("compatible", "x:8b", "http://localhost:11434/v1")),
+        ("ollama_chat/x", "http://h/v1", ModelRoute("compatible", "x", "http://h/v1")),
+        ("lm_studio/x", None, ModelRoute("compatible", "x", "http://localhost:1234/v1")),
+        ("openhands/x", None, ModelRoute("compatible", "x", "https://llm-proxy.app.all-hands.dev")),
+        ("openhands/x", "http://h/v1", ModelRoute("compatible", "x", "http://h/v1")),
+        ("openai/gpt-4o", None, ModelRoute("openai", "gpt-4o", None)),
+        ("anthropic/claude", None, ModelRoute("provider", "anthropic/claude", None)),
+        ("anthropic/claude", "http://h", ModelRoute("provider", "anthropic/claude", "http://h")),
+        ("gpt-4o", None, ModelRoute("provider", "gpt-4o", None)),
     ],
 )
-def test_a_model_is_reached_the_shortest_way(model: str, base_url: str | None, expected: Route) -> None:
+def test_a_model_is_reached_the_shortest_way(model: str, base_url: str | None, expected: ModelRoute) -> None:
     assert route_of(Endpoint(model, base_url), PROVIDERS) == expected
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent_core.errors import LLMUnavailableError
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
 from agent_core.events.messages import Message
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM, LLMResponse, RetryNotice
 from agent_core.llm.metrics import RECENT_CALLS, ConversationStats, Metrics
 from agent_core.llm.registry import LLMRegistry
@@ -31,7 +31,7 @@ class Priced:
     async def prepare(self, endpoint: Endpoint) -> None:
         pass
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         yield Chunk(text="x", has_choice=True, finish_reason="stop", cost=0.25)
 
 

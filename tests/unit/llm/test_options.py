@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from agent_core.events.messages import Message
 from agent_core.llm.config import EXPOSE_SECRETS
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.tools.think import ThinkTool
 
@@ -22,17 +22,17 @@ class Heard:
     """A transport that keeps the request."""
 
     def __init__(self) -> None:
-        self.request: ChatRequest
+        self.request: CompletionRequest
 
     async def prepare(self, endpoint: Endpoint) -> None:
         pass
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         self.request = request
         yield Chunk(text="yes", has_choice=True, finish_reason="stop", cost=0.5)
 
 
-async def sent(options: dict[str, Any], **given: Any) -> ChatRequest:
+async def sent(options: dict[str, Any], **given: Any) -> CompletionRequest:
     heard = Heard()
     await LLM.model_validate(options).using(heard).acompletion(HELLO, **given)
     return heard.request

@@ -76,7 +76,7 @@ class Refusing:
 async def test_a_pipe_that_refuses_to_be_written_to_means_that_the_program_is_gone() -> None:
     gone = await host_program.HostPrograms().start(McpServer(command="true"))
     writer, gone._input = gone._input, cast("asyncio.StreamWriter", Refusing())
-    outgoing = program.Outgoing(gone)
+    outgoing = program.ProgramInput(gone)
     with pytest.raises(BrokenResourceError):
         await outgoing.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")))
     writer.close()

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_images.runner.loop import Loop
-from runtime_images.runner.output import LiveFeed, Transcript, cut_middle
+from runtime_images.runner.output import BoundedText, LiveFeed, cut_middle
 
 
 @given(st.lists(st.text(max_size=30), max_size=40), st.integers(0, 200))
 def test_a_transcript_cuts_as_the_whole_text_would_be_cut(pieces: list[str], limit: int) -> None:
-    transcript = Transcript(limit)
+    transcript = BoundedText(limit)
     for piece in pieces:
         transcript.append(piece)
     assert transcript.take() == cut_middle("".join(pieces), limit)
@@ -33,7 +33,7 @@ def test_a_cut_text_fits_and_says_what_it_leaves_out(text: str, limit: int) -> N
 
 
 def test_a_transcript_takes_bounded_memory() -> None:
-    transcript = Transcript(100)
+    transcript = BoundedText(100)
     for n in range(100_000):
         transcript.append(str(n))
     held = sum(len(part) for part in [*transcript._head, *transcript._tail])

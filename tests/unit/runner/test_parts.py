@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from runtime_images.runner import processes
 from runtime_images.runner.driver import Report, ReportReader, quote
-from runtime_images.runner.history import History
+from runtime_images.runner.history import EditHistory
 from runtime_images.runner.loop import Loop
 from runtime_images.runner.session import key, typed
-from runtime_images.runner.shell_state import State, StatePipe, StateReader
-from runtime_images.runner.workers import BusyError, Job, Workers
+from runtime_images.runner.shell_state import ShellState, StatePipe, StateReader
+from runtime_images.runner.workers import Job, TooMuchWorkError, Workers
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_states_are_found_among_noise_however_divided(cuts: list[int]) -> None:
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     found = [reader.feed(data[start:end], ("real",)) for start, end in pairwise(edges)]
     states = [state for state in found if state is not None]
-    assert states == [State("real", b"declare -- a=1\n", b"extglob", b"noglob:errexit")]
+    assert states == [ShellState("real", b"declare -- a=1\n", b"extglob", b"noglob:errexit")]
     assert b"shopt -s extglob" in states[0].script()
     assert b"set -o noglob" in states[0].script()
     assert b"set -o errexit" not in states[0].script()
@@ -90,7 +90,7 @@ def test_a_state_over_the_limit_is_left_out_and_the_next_is_found() -> None:
     for _ in range(50):
         assert reader.feed(b"x" * 100_000, ("real",)) is None
     assert reader.feed(whole[13:], ("real",)) is None
-    assert reader.feed(whole, ("real",)) == State("real", b"declarations", b"", b"")
+    assert reader.feed(whole, ("real",)) == ShellState("real", b"declarations", b"", b"")
 
 
 def test_a_state_that_is_still_on_its_way_when_its_shell_dies_is_waited_for() -> None:
@@ -109,23 +109,23 @@ def test_a_state_that_is_still_on_its_way_when_its_shell_dies_is_waited_for() ->
 
 def test_history_falls_back_to_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    history = History(str(tmp_path / "file"))
+    history = EditHistory(str(tmp_path / "file"))
     history.push("/a", b"one")
     history.push("/a", b"two")
     assert [history.pop("/a"), history.pop("/a"), history.pop("/a")] == [b"two", b"one", None]
 
 
 def test_history_outlives_its_object(tmp_path: Path) -> None:
-    History(str(tmp_path)).push("/a", b"one")
-    assert History(str(tmp_path)).pop("/b") is None
-    assert History(str(tmp_path)).pop("/a") == b"one"
+    EditHistory(str(tmp_path)).push("/a", b"one")
+    assert EditHistory(str(tmp_path)).pop("/b") is None
+    assert EditHistory(str(tmp_path)).pop("/a") == b"one"
 
 
 def test_versions_of_files_edited_long_ago_make_room_for_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runtime_images.runner.history.DISK_LIMIT", 1000)
-    kept = History(str(tmp_path))
+    kept = EditHistory(str(tmp_path))
     for number in range(10):
         kept.push(f"/{number}", bytes(150))
         folder = max(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime_ns)
@@ -184,7 +184,7 @@ def test_the_work_that_waits_is_bounded() -> None:
 
     for _ in range(256):
         workers.submit(job())
-    with pytest.raises(BusyError):
+    with pytest.raises(TooMuchWorkError):
         workers.submit(job())
     gate.set()
     workers.close()
@@ -206,7 +206,7 @@ def test_a_callback_that_fails_does_not_end_the_loop(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("shell", [-1, 0, 1])
 def test_without_a_shell_no_process_belongs_to_a_terminal(shell: int) -> None:
     everything_since = 0
-    assert processes.belonging(processes.Scope(shell, "no-such-mark", everything_since)) == []
+    assert processes.belonging(processes.TerminalProcesses(shell, "no-such-mark", everything_since)) == []
 
 
 def test_nothing_older_than_a_terminal_belongs_to_it() -> None:
@@ -214,12 +214,12 @@ def test_nothing_older_than_a_terminal_belongs_to_it() -> None:
     assert shell.stdout is not None
     child = int(shell.stdout.readline())
     try:
-        own = processes.belonging(processes.Scope(shell.pid, "none", 0))
+        own = processes.belonging(processes.TerminalProcesses(shell.pid, "none", 0))
         assert [process.pid for process in own] == [child]
         later = processes.now_in_ticks() + 100
-        assert processes.belonging(processes.Scope(shell.pid, "none", later)) == []
+        assert processes.belonging(processes.TerminalProcesses(shell.pid, "none", later)) == []
     finally:
-        processes.kill_all(processes.Scope(shell.pid, "none", 0))
+        processes.kill_all(processes.TerminalProcesses(shell.pid, "none", 0))
         shell.wait()
         shell.stdout.close()
 

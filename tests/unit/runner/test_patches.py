@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_images.runner.editor import Edit, Editor
-from runtime_images.runner.history import History
+from runtime_images.runner.history import EditHistory
 from runtime_images.runner.patch_text import PatchError, parse
 from runtime_images.runner.patcher import Patcher
 
@@ -27,7 +27,7 @@ def work(tmp_path: Path) -> Path:
 
 def patch(work: Path, *lines: str) -> dict[str, Any]:
     text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
-    return Patcher(str(work), History(f"{work}/../state")).run(text)
+    return Patcher(str(work), EditHistory(f"{work}/../state")).run(text)
 
 
 def done(result: dict[str, Any], *summary: str, fuzz: int = 0) -> None:
@@ -288,7 +288,7 @@ def test_an_absolute_path_inside_the_workspace_is_one_of_it(work: Path) -> None:
 def test_the_editor_can_undo_the_change_of_a_file(work: Path) -> None:
     (work / "a").write_text("x\n")
     done(patch(work, "*** Update File: a", "@@", "-x", "+y"), "M a")
-    result = Editor(History(f"{work}/../state")).run(Edit("undo_edit", f"{work}/a", str(work)))
+    result = Editor(EditHistory(f"{work}/../state")).run(Edit("undo_edit", f"{work}/a", str(work)))
     assert result["is_error"] is False
     assert (work / "a").read_text() == "x\n"
 
@@ -309,14 +309,14 @@ LINES = st.lists(st.sampled_from(["a", "b", " a", "a ", ""]), max_size=8)
 
 @given(LINES, st.data())
 def test_a_hunk_made_from_a_file_is_applied_where_it_says(lines: list[str], data: st.DataObject) -> None:
-    from runtime_images.runner.patch_text import Hunk, Line
+    from runtime_images.runner.patch_text import Hunk, HunkLine
     from runtime_images.runner.places import changes
 
     start = data.draw(st.integers(0, len(lines)))
     end = data.draw(st.integers(start, len(lines)))
     signs = [data.draw(st.sampled_from(" -")) for _ in range(start, end)]
-    hunk_lines = [Line(sign, text) for sign, text in zip(signs, lines[start:end], strict=True)]
-    hunk = Hunk([], [*hunk_lines, Line("+", "new")], False, 1)
+    hunk_lines = [HunkLine(sign, text) for sign, text in zip(signs, lines[start:end], strict=True)]
+    hunk = Hunk([], [*hunk_lines, HunkLine("+", "new")], False, 1)
     (found, doubt) = changes("f", lines, [hunk])
     assert doubt == 0
     result = list(lines)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_images.runner import globs, ripgrep, search
-from runtime_images.runner.ignores import Rules
+from runtime_images.runner.ignores import IgnoreRules
 from runtime_images.runner.walk import Walk
 
 pytestmark = pytest.mark.ripgrep
@@ -260,7 +260,7 @@ NAMES = st.text(alphabet="ab.-[]!*\\{},/", max_size=12)
 @given(NAMES, NAMES)
 def test_every_pattern_can_be_tried_on_every_path(pattern: str, path: str) -> None:
     globs.compiled(pattern).fullmatch(path)
-    Rules([pattern]).ignores(path, is_directory=True)
+    IgnoreRules([pattern]).ignores(path, is_directory=True)
 
 
 PARTS = st.sampled_from(["a", "b", "*", "?", "a*", "*b", "**", "[ab]", "[!a]", "[a-c]b", "\\*", "\\!a", "a ", "#"])
@@ -286,7 +286,7 @@ def test_ignore_files_mean_what_git_makes_of_them(lines: list[str], paths: list[
         capture_output=True,
         text=True,
     ).stdout.split("\0")
-    rules = Rules(lines)
+    rules = IgnoreRules(lines)
     for path in paths:
         parts = path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts))]

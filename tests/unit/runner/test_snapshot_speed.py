@@ -11,7 +11,7 @@ import pytest
 from runtime_images.runner import snapshots
 from runtime_images.runner.editor import Editor
 from runtime_images.runner.files import Files
-from runtime_images.runner.history import History
+from runtime_images.runner.history import EditHistory
 from runtime_images.runner.loop import Loop
 from runtime_images.runner.patcher import Patcher
 from runtime_images.runner.ranges import Ranges
@@ -46,7 +46,7 @@ def test_time_that_others_had_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[], None], is_slow: bool
 ) -> None:
     monkeypatch.setattr(snapshots, "QUICK_SECONDS", 0.02)
-    history = History(str(tmp_path / "history"))
+    history = EditHistory(str(tmp_path / "history"))
     loop = Loop()
     try:
         parts = Editor(history), Patcher(str(tmp_path), history), WholeFiles(history), Ranges(history)

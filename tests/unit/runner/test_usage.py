@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from runtime_images.runner import serve
-from runtime_images.runner.usage import Usage, measure
+from runtime_images.runner.usage import TreeUsage, measure
 
 BLOCK = 64 * 1024
 
@@ -17,7 +17,7 @@ def written(path: Path, size: int = BLOCK) -> Path:
     return path
 
 
-def empty(folder: Path) -> Usage:
+def empty(folder: Path) -> TreeUsage:
     return measure([str(folder)])
 
 
@@ -78,14 +78,14 @@ def test_what_is_too_deep_or_too_much_is_more_than_allowed(tmp_path: Path) -> No
 
 
 def test_limits_are_of_bytes_of_entries_or_of_nothing() -> None:
-    assert Usage(11, 5).exceeds(10, 0)
-    assert Usage(11, 5).exceeds(0, 4)
-    assert not Usage(10, 5).exceeds(10, 5)
-    assert not Usage(11, 5).exceeds(0, 0)
+    assert TreeUsage(11, 5).exceeds(10, 0)
+    assert TreeUsage(11, 5).exceeds(0, 4)
+    assert not TreeUsage(10, 5).exceeds(10, 5)
+    assert not TreeUsage(11, 5).exceeds(0, 0)
 
 
 def test_a_folder_that_is_not_there_takes_nothing(tmp_path: Path) -> None:
-    assert measure([str(tmp_path / "none")]) == Usage(0, 0)
+    assert measure([str(tmp_path / "none")]) == TreeUsage(0, 0)
 
 
 def test_a_new_home_has_what_the_old_one_has_and_can_be_changed(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime_images.runner.output import Transcript
+from runtime_images.runner.output import BoundedText
 from runtime_images.runner.whole_outputs import Kept, WholeOutputs
 
 
 def test_an_output_over_the_limit_of_a_file_has_its_beginning_there_and_the_notice_says_so(tmp_path: Path) -> None:
-    transcript = Transcript(400, WholeOutputs(str(tmp_path), "terminal", limit=2000, folder_limit=10_000))
+    transcript = BoundedText(400, WholeOutputs(str(tmp_path), "terminal", limit=2000, folder_limit=10_000))
     for _ in range(100):
         transcript.append("line of text\n" * 10)
     text = transcript.take().text
@@ -34,14 +34,14 @@ def test_the_oldest_files_make_room(tmp_path: Path) -> None:
 
 
 def test_what_nobody_takes_leaves_no_file(tmp_path: Path) -> None:
-    transcript = Transcript(10, WholeOutputs(str(tmp_path), "terminal"))
+    transcript = BoundedText(10, WholeOutputs(str(tmp_path), "terminal"))
     transcript.append("more than ten characters")
     transcript.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_piece_within_the_limit_leaves_no_file(tmp_path: Path) -> None:
-    transcript = Transcript(100, WholeOutputs(str(tmp_path / "none"), "terminal"))
+    transcript = BoundedText(100, WholeOutputs(str(tmp_path / "none"), "terminal"))
     transcript.append("short")
     assert transcript.take() == ("short", 0)
     assert not (tmp_path / "none").exists()

@@ -16,24 +16,24 @@ from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel import ChannelLimits, RunnerChannel
 from agent_core.runtime.lost_streams import ChannelClosedError
 from agent_core.runtime.sandbox import Attachment
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunner, FakeRunnerError
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunner, FakeRunnerError
 from runtime_images.runner import wire
 
 
-async def echo(call: FakeCall) -> FakeAnswer:
+async def echo(call: FakeRequest) -> FakeAnswer:
     return {"args": dict(call.args)}
 
 
-async def forever(call: FakeCall) -> FakeAnswer:
+async def forever(call: FakeRequest) -> FakeAnswer:
     await asyncio.Event().wait()
     return {}
 
 
-async def refuse(call: FakeCall) -> FakeAnswer:
+async def refuse(call: FakeRequest) -> FakeAnswer:
     raise FakeRunnerError(call.args["code"], call.args["message"])
 
 
-async def talk(call: FakeCall) -> FakeAnswer:
+async def talk(call: FakeRequest) -> FakeAnswer:
     for word in call.args["words"]:
         call.output(word)
     return {"blob back": True}, call.blob or b""
@@ -199,7 +199,7 @@ async def test_a_silent_runner_that_owes_an_answer_is_found_dead() -> None:
 
 
 async def test_a_runner_that_works_long_without_a_word_is_not_found_dead() -> None:
-    async def slow(call: FakeCall) -> FakeAnswer:
+    async def slow(call: FakeRequest) -> FakeAnswer:
         await asyncio.sleep(0.6)
         return {}
 

@@ -15,7 +15,7 @@ from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel import ChannelLimits
 from agent_core.runtime.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec, SandboxStatus
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import BROKEN, LOSSY, NEVER_READY, SLOW, FakeBehaviour, FakeSandbox
 
 QUICK = ConnectionLimits(
@@ -29,13 +29,13 @@ class Gate:
     def __init__(self) -> None:
         self.open = asyncio.Event()
 
-    async def __call__(self, call: FakeCall) -> FakeAnswer:
+    async def __call__(self, call: FakeRequest) -> FakeAnswer:
         call.output("begun")
         await self.open.wait()
         return {"status": "completed", "output": "done"}
 
 
-async def echo(call: FakeCall) -> FakeAnswer:
+async def echo(call: FakeRequest) -> FakeAnswer:
     return {"args": dict(call.args)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent_core.errors import ToolError
 from agent_core.runtime import action_runner
-from agent_core.runtime.action_runner import ResourceLocks, Turn
+from agent_core.runtime.action_runner import ResourceLocks, ResourceTurn
 from agent_core.tools.spec import DeclaredResources
 
 NOTHING = DeclaredResources(declared=True)
@@ -83,7 +83,7 @@ async def test_calls_that_touch_the_same_come_in_the_order_in_which_they_asked_w
     ]
     done: list[int] = []
 
-    async def call(number: int, turn: Turn) -> None:
+    async def call(number: int, turn: ResourceTurn) -> None:
         await asyncio.sleep(0.001 * (len(touched) - number))  # what comes before: a hook, say
         async with turn:
             await asyncio.sleep(0)

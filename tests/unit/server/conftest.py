@@ -32,7 +32,7 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.session.agents import UserSecrets
 from server.session.announcements import Announcements
-from server.session.sandboxes import Choice, Sandboxes
+from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import TitleWriter
 from server.settings import Settings
 
@@ -190,8 +190,8 @@ def make_house(tmp_path: Path) -> MakeHouse:
     async def make(provider: FakeProvider | None = None, **values: Any) -> AsyncIterator[House]:
         chosen = provider or FakeProvider()
 
-        async def choose() -> Choice:
-            return Choice(chosen, "fake")
+        async def choose() -> SandboxSelection:
+            return SandboxSelection(chosen, "fake")
 
         settings = Settings.model_validate({"data_dir": tmp_path / "data", "cull_interval_seconds": 0.01, **values})
         titles = Titles()

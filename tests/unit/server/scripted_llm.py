@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from pydantic import SecretStr
 
 from agent_core.errors import LLMError
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
 
 
@@ -17,12 +17,12 @@ class Model:
     def __init__(self, text: str = "", error: LLMError | None = None) -> None:
         self.text = text
         self.error = error
-        self.requests: list[ChatRequest] = []
+        self.requests: list[CompletionRequest] = []
 
     async def prepare(self, endpoint: Endpoint) -> None:
         return
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         self.requests.append(request)
         if self.error is not None:
             raise self.error

@@ -12,7 +12,7 @@ import pytest
 from drydock_client import Conversation, DrydockClient, Event, EventPage, NotFoundError, UnreachableError
 from drydock_client.events import read_event
 from server.mcp_doors import conversations as conversations_module
-from server.mcp_doors.conversations import Conversations, DoorError
+from server.mcp_doors.conversations import DoorConversations, DoorError
 from server.mcp_doors.standing import PAGE, Standing, standing_of
 
 
@@ -153,7 +153,7 @@ async def test_a_wait_survives_a_server_that_is_away_for_a_while(monkeypatch: py
             client.add("finish", "Done.")
             client.add("finished")
 
-    found = await Conversations(real(client)).wait("c", 20, tell)
+    found = await DoorConversations(real(client)).wait("c", 20, tell)
     assert (found.at_rest, found.answer) == (True, "Done.")
     assert told[0] == "run: make", "what is under way is told first"
     assert client.failures == []
@@ -170,7 +170,7 @@ async def test_a_message_that_nobody_takes_up_is_not_waited_for_without_end(monk
         if len(told) == 3:
             client.add("awaiting_user_input")
 
-    found = await Conversations(real(client)).wait("c", 20, tell)
+    found = await DoorConversations(real(client)).wait("c", 20, tell)
     assert (found.at_rest, found.state) == (True, "awaiting_user_input")
     assert len(told) == 3, "a start is waited for, however long it takes"
 
@@ -181,10 +181,10 @@ async def test_a_conversation_that_rests_is_not_started_by_a_wait() -> None:
     async def tell(message: str) -> None:
         raise AssertionError(message)
 
-    assert (await Conversations(real(client)).wait("c", 20, tell)).at_rest
+    assert (await DoorConversations(real(client)).wait("c", 20, tell)).at_rest
     assert client.followed == []
     with pytest.raises(DoorError, match="Conversation d not found"):
-        await Conversations(real(client)).wait("d", 20, tell)
+        await DoorConversations(real(client)).wait("d", 20, tell)
 
 
 async def test_one_entry_is_given_even_where_it_fills_the_room_and_none_is_lost() -> None:
@@ -192,7 +192,7 @@ async def test_one_entry_is_given_even_where_it_fills_the_room_and_none_is_lost(
     read: list[int] = []
     after, has_more = -1, True
     while has_more:
-        page = await Conversations(real(client)).read("c", after=after, limit=10, max_chars=500, entry_chars=4000)
+        page = await DoorConversations(real(client)).read("c", after=after, limit=10, max_chars=500, entry_chars=4000)
         assert sum(len(one.text) for one in page.entries) <= 500
         read += [one.id for one in page.entries]
         after, has_more = page.next_after, page.has_more

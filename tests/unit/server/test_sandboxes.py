@@ -12,7 +12,7 @@ from agent_core.runtime.sandbox import Sandbox, SandboxStatus
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.db.conversations import ConversationRecord
 from server.session.agents import DeferredSandbox
-from server.session.sandboxes import Choice, Sandboxes
+from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.settings import Settings
 
 RECORD = ConversationRecord(id="a", sandbox={"provider": "fake", "name": "a"})
@@ -22,7 +22,7 @@ async def no_ids() -> list[str]:
     return []
 
 
-def make(choose: Callable[[], Awaitable[Choice]], tmp_path: Path, **settings: Any) -> Sandboxes:
+def make(choose: Callable[[], Awaitable[SandboxSelection]], tmp_path: Path, **settings: Any) -> Sandboxes:
     return Sandboxes(Settings(data_dir=tmp_path, **settings), instance_id="i", choose=choose, known_ids=no_ids)
 
 
@@ -33,20 +33,20 @@ def provider() -> FakeProvider:
 
 @pytest.fixture
 async def sandboxes(provider: FakeProvider, tmp_path: Path) -> AsyncIterator[Sandboxes]:
-    async def choose() -> Choice:
-        return Choice(provider, "it is there")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(provider, "it is there")
 
     async with make(choose, tmp_path) as entered:
         yield entered
 
 
 async def test_what_cannot_be_had_is_told_and_tried_again_when_it_is_needed_again(tmp_path: Path) -> None:
-    answers: list[Choice | SandboxError] = [
+    answers: list[SandboxSelection | SandboxError] = [
         SandboxError("no engine answers.", fix="Start it."),
-        Choice(FakeProvider(), "started by now"),
+        SandboxSelection(FakeProvider(), "started by now"),
     ]
 
-    async def choose() -> Choice:
+    async def choose() -> SandboxSelection:
         answer = answers.pop(0)
         if isinstance(answer, SandboxError):
             raise answer
@@ -62,7 +62,7 @@ async def test_what_cannot_be_had_is_told_and_tried_again_when_it_is_needed_agai
 
 
 async def test_without_any_provider_a_sandbox_is_an_error_in_words(tmp_path: Path) -> None:
-    async def choose() -> Choice:
+    async def choose() -> SandboxSelection:
         raise SandboxError("no engine answers.")
 
     async with make(choose, tmp_path) as sandboxes:
@@ -73,7 +73,7 @@ async def test_without_any_provider_a_sandbox_is_an_error_in_words(tmp_path: Pat
 
 
 async def test_leaving_while_it_still_looks_ends_the_search(tmp_path: Path) -> None:
-    async def choose() -> Choice:
+    async def choose() -> SandboxSelection:
         await asyncio.sleep(60)
         raise AssertionError
 
@@ -111,8 +111,8 @@ async def test_agents_get_a_browser_where_their_sandbox_may_have_one(
     fake = FakeProvider()
     fake.name = provider
 
-    async def choose() -> Choice:
-        return Choice(fake, "chosen")
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(fake, "chosen")
 
     record = ConversationRecord(id="a", options={"sandbox_image": image} if image else {})
     async with make(choose, tmp_path, enable_browsing=wish) as sandboxes:
@@ -124,7 +124,7 @@ async def test_where_a_local_sandbox_was_asked_for_nobody_waits_for_the_choice(
 ) -> None:
     monkeypatch.setattr("server.session.sandboxes.host_has_browser", lambda: True)
 
-    async def never() -> Choice:
+    async def never() -> SandboxSelection:
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -14,7 +14,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
-from server.sockets.feed import MAX_HELD, Replay, state_before
+from server.sockets.feed import MAX_HELD, HistoryReplay, state_before
 from server.wire.envelope import to_wire
 
 ASKING = "awaiting_user_confirmation"
@@ -50,7 +50,7 @@ def histories(draw: st.DrawFn) -> list[AnyEvent]:
 
 
 def replayed(events: list[AnyEvent], earlier: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    replay = Replay()
+    replay = HistoryReplay()
     frames = [frame for event in events for frame in replay.take(event)]
     return frames + replay.finish(None if replay.has_state else earlier)
 
@@ -109,7 +109,7 @@ def test_a_question_that_nobody_answers_does_not_hold_a_history_back() -> None:
         asking(0),
         *(MessageEvent(id=i, source="user", llm_message=Message.user("hi")) for i in range(1, 3 * MAX_HELD)),
     ]
-    replay = Replay()
+    replay = HistoryReplay()
     counts = [len(replay.take(event)) for event in events]
     assert counts == [0] * (MAX_HELD - 1) + [MAX_HELD] + [1] * (2 * MAX_HELD)
 

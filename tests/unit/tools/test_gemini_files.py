@@ -21,7 +21,7 @@ from agent_core.tools.presets import get_gemini_tools
 from agent_core.tools.registry import resolve_tools
 from runtime_images.runner.arguments import BadRequestError, whole_file
 from runtime_images.runner.editor import Edit, Editor
-from runtime_images.runner.history import History
+from runtime_images.runner.history import EditHistory
 from runtime_images.runner.whole_files import WholeFiles
 
 TOOLS = resolve_tools(get_gemini_tools())
@@ -35,7 +35,7 @@ class Workplace(AnsweringSandbox):
 
     def answer(self, asked: Asked) -> dict[str, Any]:
         assert asked.op == "file.whole"
-        return WholeFiles(History(self.state)).run(whole_file(asked.args, self.working_dir))
+        return WholeFiles(EditHistory(self.state)).run(whole_file(asked.args, self.working_dir))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_a_file_is_written_whole_and_read_by_lines(work: Path) -> None:
 
 def test_what_was_overwritten_can_be_had_back_with_the_editor(work: Path) -> None:
     (work / "a").write_text("old\n")
-    history = History(f"{work}-state")
+    history = EditHistory(f"{work}-state")
     WholeFiles(history).run(whole_file({"command": "write", "path": "a", "content": "new\n"}, str(work)))
     Editor(history).run(Edit("undo_edit", f"{work}/a", str(work)))
     assert (work / "a").read_text() == "old\n"

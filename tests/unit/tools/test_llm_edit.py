@@ -29,7 +29,7 @@ from agent_core.tools.llm_edit import (
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 from runtime_images.runner import arguments, lint
-from runtime_images.runner.history import History
+from runtime_images.runner.history import EditHistory
 from runtime_images.runner.ranges import Ranges
 
 WHOLE = "one\ntwo\nthree\nfour\nfive\n"
@@ -53,7 +53,7 @@ class Workplace(AnsweringSandbox):
         span = arguments.span(asked.args, self.working_dir)
         if span.command == "replace":
             self.meanwhile()
-        result = Ranges(History(self.state)).run(span)
+        result = Ranges(EditHistory(self.state)).run(span)
         if asked.key is not None:
             self.journal[asked.key] = json.loads(json.dumps(result))
         return result

@@ -16,7 +16,7 @@ from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.testing.fake_runner import FakeAnswer
-from agent_core.testing.fake_runner import FakeCall as RunnerCall
+from agent_core.testing.fake_runner import FakeRequest as RunnerCall
 from agent_core.tools.plan_editor import (
     BLANK_PLAN,
     PLAN_PARTS,
@@ -30,7 +30,7 @@ from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from runtime_images.runner.arguments import edit as checked_edit
 from runtime_images.runner.editor import Editor
-from runtime_images.runner.history import History
+from runtime_images.runner.history import EditHistory
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import until
 from tests.unit.controller.test_confirmation_flow import FINISHED
@@ -45,7 +45,7 @@ class Workplace(AnsweringSandbox):
     state: str = field(default="", kw_only=True)
 
     def answer(self, asked: Asked) -> dict[str, Any]:
-        return Editor(History(self.state)).run(checked_edit(asked.args, self.working_dir))
+        return Editor(EditHistory(self.state)).run(checked_edit(asked.args, self.working_dir))
 
 
 @pytest.fixture

@@ -1,0 +1,40 @@
+"""One name, one thing: a reader who looks for a class finds one."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+from tests.architecture.test_imports import ROOT, sources
+
+PRODUCT = ("agent_core", "deploy", "drydock_client", "migrations", "runtime_images", "server")
+
+PUBLISHED_TWICE = {"Memory", "Repository", "Trajectory"}
+"""A part of the agent whose name `docs/library.md` publishes, and a reply whose name the server's OpenAPI publishes."""
+
+
+def homes_of_public_classes() -> dict[str, set[str]]:
+    homes: dict[str, set[str]] = defaultdict(set)
+    for path in sources(*PRODUCT):
+        module = str(path.relative_to(ROOT))
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                assert module not in homes[node.name], f"{module} defines {node.name} twice"
+                homes[node.name].add(module)
+    return homes
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    """The client may name a reply or an event as the server does: it is the same thing, read by another program."""
+    shared = {
+        name: sorted(modules)
+        for name, modules in homes_of_public_classes().items()
+        if len({module for module in modules if not module.startswith("drydock_client/")}) > 1
+        or sum(module.startswith("drydock_client/") for module in modules) > 1
+    }
+    assert shared.keys() == PUBLISHED_TWICE, {name: at for name, at in shared.items() if name not in PUBLISHED_TWICE}
+
+
+def test_no_folder_has_a_module_and_a_package_of_one_name() -> None:
+    twice = [str(path.relative_to(ROOT)) for path in sources(*PRODUCT) if path.with_suffix("").is_dir()]
+    assert not twice, twice
