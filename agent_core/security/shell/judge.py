@@ -10,12 +10,11 @@ from functools import lru_cache
 from typing import Final
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell import syntax
-from agent_core.security.shell.parser import parse
+from agent_core.security.shell import parser
+from agent_core.security.shell.parser import Budget, TooComplexError, parse
 from agent_core.security.shell.programs import CALM_VARIABLES, CHANGES_PROGRAMS, PROGRAMS, RUN_AS_CODE, program_named
 from agent_core.security.shell.rules import ANY_VARIABLE, Rules, When
 from agent_core.security.shell.sinks import MARKS, Finding, Mark, Sinks, derived, is_known, resolve, shown
-from agent_core.security.shell.syntax import Budget, TooComplexError
 
 MAX_COMMAND: Final = 1_000_000
 MAX_REMEMBERED: Final = 4_000
@@ -195,7 +194,7 @@ class Walker:
             self.sinks.unknown("syntax", f"could not be read as a shell script: {problem}")
         return self._script(script, stdin)
 
-    def _script(self, script: syntax.Script, stdin: str, *, is_certain: bool = True) -> str:
+    def _script(self, script: parser.Script, stdin: str, *, is_certain: bool = True) -> str:
         printed: list[str] = []
         for pipeline in script:
             is_certain = is_certain and not pipeline.joined
@@ -208,24 +207,24 @@ class Walker:
         text = "".join(printed)
         return text if is_certain and len(printed) < 2 else derived(text) + text
 
-    def _pipeline(self, pipeline: syntax.Pipeline, stdin: str) -> str:
+    def _pipeline(self, pipeline: parser.Pipeline, stdin: str) -> str:
         in_subshell = len(pipeline.commands) > 1 or pipeline.background
         for command in pipeline.commands:
             folders, left = self.sinks.folders, self._left
-            name = self._plain(command.words[0]) if isinstance(command, syntax.Simple) and command.words else ""
+            name = self._plain(command.words[0]) if not command.kind and command.words else ""
             if in_subshell and name in self._functions and self._active:
                 risk = SecurityRisk.HIGH if name in self._active else SecurityRisk.UNKNOWN
                 self.sinks.note(risk, "fork-bomb", "a function starts itself again and again in the background")
             stdin = self._command(command, stdin)
-            if in_subshell or (isinstance(command, syntax.Compound) and command.kind in {"subshell", "coproc"}):
+            if in_subshell or command.kind == "(":
                 self.sinks.folders, self._left = folders, left
         return stdin
 
-    def _command(self, command: syntax.Command, stdin: str) -> str:
+    def _command(self, command: parser.ShellCommand, stdin: str) -> str:
         with self._budget:
             for redirect in command.redirects:
                 stdin = self._input(redirect, stdin)
-            if isinstance(command, syntax.Compound):
+            if command.kind:
                 printed = self._compound(command, stdin)
             else:
                 printed = self._simple(command, stdin)
@@ -236,7 +235,7 @@ class Walker:
                 printed = self._output(redirect, printed)
             return printed
 
-    def _input(self, redirect: syntax.Redirect, stdin: str) -> str:
+    def _input(self, redirect: parser.Redirect, stdin: str) -> str:
         if redirect.operator not in {"<", "<>", "<&", "<<", "<<-", "<<<"}:
             return stdin
         text = "".join(self._fields(redirect.target, splits=False))
@@ -246,7 +245,7 @@ class Walker:
             text = "" if text == "-" else Mark.UNKNOWN
         return text + "\n" * (redirect.operator == "<<<") if redirect.descriptor in {"", "0"} else stdin or Mark.UNKNOWN
 
-    def _output(self, redirect: syntax.Redirect, printed: str) -> str:
+    def _output(self, redirect: parser.Redirect, printed: str) -> str:
         operator, descriptor = redirect.operator, redirect.descriptor
         if operator in {"<", "<&", "<<", "<<-", "<<<"}:
             return printed
@@ -263,25 +262,24 @@ class Walker:
 
     # Commands
 
-    def _compound(self, command: syntax.Compound, stdin: str) -> str:
+    def _compound(self, command: parser.ShellCommand, stdin: str) -> str:
         if command.kind == "for" and command.name:
             return self._for(command, stdin)
-        if command.kind == "test":
+        if command.kind == "[[":
             return self._test(command.words)
-        if command.kind == "arithmetic":
+        if command.kind == "((":
             self._arithmetic(command.words[0])
         elif command.kind == "function":
             return self._function(command)
-        for word in command.words if command.kind != "arithmetic" else ():
+        for word in command.words if command.kind != "((" else ():
             self._fields(word)
-        stdin = Mark.UNKNOWN if command.kind == "coproc" else stdin
-        is_loop, is_certain = command.kind in {"loop", "for"}, command.kind in {"group", "subshell"}
+        is_loop, is_certain = command.kind in {"while", "until", "for"}, command.kind in {"{", "("}
         self._loops += is_loop
         printed = [self._script(script, stdin, is_certain=is_certain) for script in command.scripts]
         self._loops -= is_loop
         return "".join(printed)
 
-    def _for(self, command: syntax.Compound, stdin: str) -> str:
+    def _for(self, command: parser.ShellCommand, stdin: str) -> str:
         """A loop over words; where they are literal its body is looked at with each."""
         name, words = command.name, [field for word in command.words for field in self._fields(word)]
         is_literal = 0 < len(words) <= 20 and not {name, ANY_VARIABLE} & self._assigned and all(map(is_known, words))
@@ -295,7 +293,7 @@ class Walker:
         self._bound[name] = Mark.UNKNOWN
         return printed
 
-    def _function(self, command: syntax.Compound) -> str:
+    def _function(self, command: parser.ShellCommand) -> str:
         self._functions.add(command.name)
         folders, left, bound, self._bound = self.sinks.folders, self._left, self._bound, {}
         if program_named(command.name):
@@ -307,7 +305,7 @@ class Walker:
         self.sinks.folders, self._left, self._bound = folders, left, bound
         return printed and derived(printed) + printed
 
-    def _test(self, words: Sequence[syntax.Word]) -> str:
+    def _test(self, words: Sequence[parser.Word]) -> str:
         texts = ["".join(self._fields(word)) for word in words]
         for position, text in enumerate(texts):
             if text in {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}:
@@ -315,7 +313,7 @@ class Walker:
                     self._arithmetic(word)
         return self._rules.apply("test", texts, "")
 
-    def _simple(self, command: syntax.Simple, stdin: str) -> str:
+    def _simple(self, command: parser.ShellCommand, stdin: str) -> str:
         for assignment in command.assignments:
             self._arithmetic(assignment.subscript)
             is_number = len(assignment.values) == 1 and self._is_number(assignment.values[0])
@@ -333,14 +331,14 @@ class Walker:
 
     # Words
 
-    def _plain(self, word: syntax.Word) -> str:
-        return "".join(part.text if isinstance(part, syntax.Text) else Mark.UNKNOWN for part in word)
+    def _plain(self, word: parser.Word) -> str:
+        return "".join(part.text if isinstance(part, parser.Text) else Mark.UNKNOWN for part in word)
 
-    def _fields(self, word: syntax.Word, *, splits: bool = True) -> list[str]:
+    def _fields(self, word: parser.Word, *, splits: bool = True) -> list[str]:
         """The words that a word expands to; what is not literal in them stands as marks."""
         raw, may_vanish = "", True
         for part in word:
-            if isinstance(part, syntax.Text):
+            if isinstance(part, parser.Text):
                 raw += part.text.translate(_QUOTED_BRACES) if part.quoted else part.text
                 may_vanish = may_vanish and not (part.quoted or part.text)
             else:
@@ -358,12 +356,12 @@ class Walker:
             raws = [Mark.MANY]
         return [(_RANGE.sub(Mark.PIECE, one) if splits else one).translate(_BRACES) for one in raws]
 
-    def _value(self, part: syntax.Part, *, is_first: bool, splits: bool) -> str:
+    def _value(self, part: parser.Part, *, is_first: bool, splits: bool) -> str:
         match part:
-            case syntax.Arithmetic():
+            case parser.Arithmetic():
                 self._arithmetic(part.expression)
                 return Mark.UNKNOWN if is_first else Mark.PIECE
-            case syntax.Substitution():
+            case parser.Substitution():
                 folders, left = self.sinks.folders, self._left
                 printed = self._script(part.script, Mark.UNKNOWN if part.way == ">" else "")
                 self.sinks.folders, self._left = folders, left
@@ -372,12 +370,12 @@ class Walker:
                 name = f"printed-{hash(printed)}"
                 self.sinks.files[name] = [Mark.UNKNOWN if part.way == ">" else printed]
                 return "/dev/fd/" + name
-            case syntax.Parameter():
+            case parser.Parameter():
                 return self._parameter(part, Mark.UNKNOWN if part.quoted or not splits else Mark.MANY)
             case _:
                 return ""
 
-    def _parameter(self, part: syntax.Parameter, unknown: str) -> str:
+    def _parameter(self, part: parser.Parameter, unknown: str) -> str:
         operator, name = part.operator, part.name
         is_whole = self._plain(part.subscript) in {"@", "*"}
         if not is_whole:
@@ -404,39 +402,39 @@ class Walker:
 
     # Numbers
 
-    def _arithmetic(self, expression: syntax.Word) -> None:
+    def _arithmetic(self, expression: parser.Word) -> None:
         """An expression; the values of its variables, and what stands in its subscripts, are expanded once more."""
         text = self._plain(expression)
         is_calm = bool(_CALM_ARITHMETIC.fullmatch(text.replace(Mark.UNKNOWN, "0")))
         for part in expression:
             self._fields((part,), splits=False)
-            is_calm = is_calm and (isinstance(part, syntax.Text) or self._is_number((part,)))
+            is_calm = is_calm and (isinstance(part, parser.Text) or self._is_number((part,)))
         names = re.findall(r"[A-Za-z_]\w*", text, re.ASCII)
         if not is_calm or ANY_VARIABLE in self._assigned or not all(self._numbers.get(name, True) for name in names):
             self.sinks.unknown("unknown-code", "computes with what may run commands")
 
-    def _is_number(self, word: syntax.Word) -> bool:
+    def _is_number(self, word: parser.Word) -> bool:
         """Whether a word is a number in any case."""
         for part in word:
             match part:
-                case syntax.Text():
+                case parser.Text():
                     is_number = bool(_NUMBER.fullmatch(part.text))
-                case syntax.Parameter():
+                case parser.Parameter():
                     is_plain = (
                         not part.operator and not part.subscript and not part.name.isdigit() and part.name not in "@*-"
                     )
                     is_number = part.operator == "length" or (is_plain and self._numbers.get(part.name, True))
-                case syntax.Substitution():
+                case parser.Substitution():
                     is_number = self._prints_number(part.script)
                 case _:
-                    is_number = isinstance(part, syntax.Arithmetic)
+                    is_number = isinstance(part, parser.Arithmetic)
             if not is_number:
                 return False
         return True
 
-    def _prints_number(self, script: syntax.Script) -> bool:
+    def _prints_number(self, script: parser.Script) -> bool:
         last = script[-1].commands[-1] if len(script) == 1 else None
-        if not isinstance(last, syntax.Simple) or last.assignments or self._functions:
+        if last is None or last.kind or last.assignments or self._functions:
             return False
         line = " ".join(map(self._plain, last.words))
         return bool(re.fullmatch(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?", line))

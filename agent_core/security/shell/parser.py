@@ -1,28 +1,23 @@
-"""A parser of bash: text to simple commands, pipelines, redirections and substitutions.
+"""A parser of bash: from text to commands, pipelines, redirections and expansions.
 
-Written by hand rather than taken from an editor's grammar: a guard has to refuse what it does not understand (an editor
-guesses on), and hostile text must not cost more than a fixed number of steps.
+Whatever it does not understand it refuses, and hostile text costs no more than a fixed number of steps.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Final
-
-from agent_core.security.shell import syntax
-from agent_core.security.shell.syntax import Budget, ShellSyntaxError, TooComplexError
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 _PLAIN: Final = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
 _PLAIN_QUOTED: Final = re.compile(r'[^\\"`$]+')
+_PLAIN_IN_DOCUMENT: Final = re.compile(r"[^\\`$]+")
 _PLAIN_IN_BRACES: Final = re.compile(r"[^\\'\"`$}]+")
 _PLAIN_IN_QUOTED_BRACES: Final = re.compile(r"[^\\\"`$}]+")
 _PLAIN_IN_ARITHMETIC: Final = re.compile(r"[^()\[\]$`'\"\\]+")
 _BACKQUOTED: Final = re.compile(r"((?:[^`\\]++|\\.)*+)`", re.DOTALL)
 _ANSI_C: Final = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
-_ESCAPE: Final = re.compile(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
-)
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _LETTERS: Final = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _NAME: Final = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]", re.ASCII)
 _BRACED: Final = re.compile(r"([!#]?(?=[^}]))([A-Za-z_]\w*|\d+|[@*#?$!-])", re.ASCII)
@@ -33,26 +28,139 @@ _REDIRECT: Final = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\[[^\n=]*?\])?\+?=", re.ASCII)
 _DECLARERS: Final = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _RESERVED: Final = re.compile(
-    r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|function|time|coproc|in|\{|\}|!|\[\[)"
+    r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|function|time|in|\{|\}|!|\[\[)"
     r"(?=[ \t\n;&|()<>]|\Z)"
 )
-_TIME_OPTION: Final = re.compile(r"-p(?=[ \t\n])")
 _STRAY: Final = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}", "in"})
+_FOLLOWING: Final = {
+    **{"{": {"}"}, "while": {"do"}, "until": {"do"}, "do": {"done"}},
+    **{"if": {"then"}, "elif": {"then"}, "then": {"elif", "else", "fi"}, "else": {"fi"}},
+}
+"""The reserved words that end the script behind a reserved word."""
 _CASE_ENDS: Final = (";;&", ";;", ";&")
 _CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*+\\\Z")
 _END_OF_TEXT: Final = ""
 
 
-def parse(text: str, budget: Budget) -> tuple[syntax.Script, str]:
+class ShellSyntaxError(ValueError):
+    """This is no complete shell script, or one with a form that is not read here."""
+
+
+class TooComplexError(ShellSyntaxError):
+    """Reading on would take more time or depth than a command may have."""
+
+
+class Budget:
+    """What a command may cost, its nested scripts included: steps in all, and depth at any time."""
+
+    def __init__(self, steps: int = 12_000, depth: int = 30) -> None:
+        self.steps = steps
+        self.depth = depth
+
+    def spend(self, steps: int = 1) -> None:
+        """Use up some steps.
+
+        Raises:
+            TooComplexError: there are none left.
+        """
+        self.steps -= steps
+        if self.steps < 0:
+            raise TooComplexError("the command is too long to be judged")
+
+    def __enter__(self) -> None:
+        self.spend()
+        if self.depth <= 0:
+            raise TooComplexError("the command is nested too deeply to be judged")
+        self.depth -= 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth += 1
+
+
+class Text(NamedTuple):
+    """Characters that stand for themselves; unquoted ones may still be patterns, braces or a tilde."""
+
+    text: str
+    quoted: bool = False
+
+
+class Parameter(NamedTuple):
+    """``$name`` or ``${name[subscript]<operator><argument>}``; ``!`` and ``#`` in front count as operators."""
+
+    name: str
+    quoted: bool = False
+    operator: str = ""
+    argument: Word = ()
+    subscript: Word = ()
+
+
+class Substitution(NamedTuple):
+    """``$(script)``, or the same in backquotes; with a `way` it is ``<(script)`` or ``>(script)``."""
+
+    script: Script
+    quoted: bool = False
+    way: str = ""
+
+
+class Arithmetic(NamedTuple):
+    """``$((expression))``."""
+
+    expression: Word
+
+
+Part = Text | Parameter | Substitution | Arithmetic
+Word = tuple[Part, ...]
+
+
+@dataclass(slots=True)
+class Redirect:
+    """A redirection. For here-documents and here-strings `target` is the text itself."""
+
+    operator: str
+    target: Word = ()
+    descriptor: str = ""
+
+
+class Assignment(NamedTuple):
+    """``name=value``; with several values, or none, an array."""
+
+    name: str
+    values: tuple[Word, ...]
+    subscript: Word = ()
+
+
+class ShellCommand(NamedTuple):
+    """A command: its arguments; or (`kind` is its first word) a compound one with what it looks at and runs."""
+
+    kind: str = ""
+    words: tuple[Word, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    scripts: tuple[Script, ...] = ()
+    name: str = ""
+
+
+class Pipeline(NamedTuple):
+    """Commands joined by pipes. `joined` is the ``&&`` or ``||`` that it follows."""
+
+    commands: tuple[ShellCommand, ...]
+    joined: str = ""
+    background: bool = False
+    negated: bool = False
+
+
+Script = tuple[Pipeline, ...]
+
+
+def parse(text: str, budget: Budget) -> tuple[Script, str]:
     """The script, and what was wrong with it ("" for nothing).
 
     bash runs the lines before a syntax error, so what could be read before it is returned too; a text that is too
     much for the budget is wrong in this sense.
     """
-    parser = Parser(text, budget)
-    pipelines: list[syntax.Pipeline] = []
+    pipelines: list[Pipeline] = []
     try:
-        parser.pipelines_until(frozenset({_END_OF_TEXT}), pipelines)
+        Parser(text, budget).pipelines_until({_END_OF_TEXT}, pipelines)
     except ShellSyntaxError as error:
         return tuple(pipelines), str(error)
     return tuple(pipelines), ""
@@ -62,22 +170,28 @@ def decode_ansi_c(text: str) -> str:
     """What ``$'text'`` stands for; as in bash, a NUL ends it."""
 
     def decoded(found: re.Match[str]) -> str:
-        hexadecimal = found[1] or found[2] or found[3]
-        if hexadecimal or found[4]:
-            number = int(hexadecimal, 16) if hexadecimal else int(found[4], 8) & 0xFF
-            return chr(number) if number <= 0x10FFFF and not 0xD800 <= number < 0xE000 else "\ufffd"
-        return chr(ord(found[5]) & 0x1F) if found[5] else _LETTERS.get(found[6], "\\" + found[6])
+        if found[3] and found[3] in "uUc":
+            raise ShellSyntaxError("this escape is not read")
+        number = int(found[1], 16) if found[1] else int(found[2] or "0", 8) & 0xFF
+        return _LETTERS.get(found[3], "\\" + found[3]) if found[3] else chr(number)
 
     return _ESCAPE.sub(decoded, text).split("\0", 1)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """A here-document whose text is still to come; nothing is expanded in a literal one."""
+def plain(word: Word) -> str:
+    """The text of a word without expansions.
 
-    redirect: syntax.Redirect
-    delimiter: str
-    is_literal: bool
+    Raises:
+        ShellSyntaxError: it is empty, or has some.
+    """
+    if not word or not all(isinstance(part, Text) for part in word):
+        raise ShellSyntaxError("a name is missing")
+    return "".join(part.text for part in word if isinstance(part, Text))
+
+
+def is_unquoted(word: Word) -> bool:
+    """Whether a word is text without any quotes."""
+    return all(isinstance(part, Text) and not part.quoted for part in word)
 
 
 class Parser:
@@ -87,16 +201,16 @@ class Parser:
         self._text = text
         self._position = 0
         self._budget = budget
-        self._documents: list[_Document] = []
+        self._documents: list[tuple[Redirect, str, bool]] = []
+        """The here-documents whose text is still to come, with their delimiters, and whether they are literal."""
 
     def _at(self, token: str) -> bool:
         return self._text.startswith(token, self._position)
 
     def _take(self, token: str) -> bool:
-        if self._at(token):
-            self._position += len(token)
-            return True
-        return False
+        found = self._at(token)
+        self._position += len(token) * found
+        return found
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """What of `pattern` comes next; it is taken."""
@@ -104,25 +218,62 @@ class Parser:
             self._position = found.end()
         return found
 
+    def _take_or_refuse(self, token: str) -> None:
+        if not self._take(token):
+            raise ShellSyntaxError(f"{token} is missing")
+
     # Words
 
-    def _word(self) -> syntax.Word:
+    def _word(self) -> Word:
         """The word that starts here; empty when none does."""
-        parts: list[syntax.Part] = []
+        parts: list[Part] = []
         while self._position < len(self._text):
             self._budget.spend()
-            if plain := self._match(_PLAIN):
-                parts.append(syntax.Text(plain.group()))
+            if found := self._match(_PLAIN):
+                parts.append(Text(found.group()))
             elif self._at("<(") or self._at(">("):
                 self._position += 2
                 way = self._text[self._position - 2]
                 with self._budget:
-                    parts.append(syntax.Substitution(self._until_parenthesis(), way=way))
+                    parts.append(Substitution(self._until_parenthesis(), way=way))
             elif not self._special(parts, in_quotes=False):
                 break
         return tuple(parts)
 
-    def _special(self, parts: list[syntax.Part], *, in_quotes: bool, escaped: str = '$`"\\') -> bool:
+    def _parts(
+        self,
+        ordinary: re.Pattern[str],
+        opening: str = "",
+        closing: str = "",
+        *,
+        quoted: bool = True,
+        literal: bool = True,
+    ) -> Word:
+        """Text and expansions up to the `closing` character that was not opened here, which is taken.
+
+        Without one it is all of the text, as in a here-document. With
+        `literal` quotes and escapes are those between double quotes.
+        """
+        parts: list[Part] = []
+        depth = 0
+        while self._position < len(self._text):
+            self._budget.spend()
+            if found := self._match(ordinary):
+                parts.append(Text(found.group(), quoted))
+                continue
+            character = self._text[self._position]
+            if character == closing and depth == 0:
+                self._position += 1
+                return tuple(parts)
+            depth += (character == opening) - (character == closing)
+            if not self._special(parts, in_quotes=literal, escaped='$`"\\' if closing else "$`\\"):
+                parts.append(Text(character, quoted))
+                self._position += 1
+        if closing:
+            raise ShellSyntaxError(f"{closing} is missing")
+        return tuple(parts)
+
+    def _special(self, parts: list[Part], *, in_quotes: bool, escaped: str = "") -> bool:
         """Read a quote, escape or expansion; False when there is none here."""
         match self._text[self._position]:
             case "\\":
@@ -130,50 +281,25 @@ class Parser:
                 self._position += 2
                 if following != "\n":
                     kept = "\\" if not following or (in_quotes and following not in escaped) else ""
-                    parts.append(syntax.Text(kept + following, quoted=True))
+                    parts.append(Text(kept + following, quoted=True))
             case "'" if not in_quotes:
                 end = self._text.find("'", self._position + 1)
                 if end < 0:
                     raise ShellSyntaxError("a single quote is not closed")
-                parts.append(syntax.Text(self._text[self._position + 1 : end], quoted=True))
+                parts.append(Text(self._text[self._position + 1 : end], quoted=True))
                 self._position = end + 1
             case '"':
                 self._position += 1
-                parts.extend(self._quoted())
+                parts += (Text("", quoted=True), *self._parts(_PLAIN_QUOTED, closing='"'))
             case "`":
                 parts.append(self._backquoted(in_quotes))
             case "$":
-                parts.extend(self._dollar(in_quotes))
+                parts += self._dollar(in_quotes)
             case _:
                 return False
         return True
 
-    def _quoted(self) -> list[syntax.Part]:
-        parts: list[syntax.Part] = [syntax.Text("", quoted=True)]
-        while not self._take('"'):
-            self._budget.spend()
-            if self._position >= len(self._text):
-                raise ShellSyntaxError("a double quote is not closed")
-            if plain := self._match(_PLAIN_QUOTED):
-                parts.append(syntax.Text(plain.group(), quoted=True))
-            else:
-                self._special(parts, in_quotes=True)
-        return parts
-
-    def expanded_text(self) -> syntax.Word:
-        """All of the text as a here-document's: only ``$``, backquotes and backslashes are special."""
-        parts: list[syntax.Part] = []
-        while self._position < len(self._text):
-            self._budget.spend()
-            if plain := self._match(_PLAIN_QUOTED):
-                parts.append(syntax.Text(plain.group(), quoted=True))
-            elif self._take('"'):
-                parts.append(syntax.Text('"', quoted=True))
-            else:
-                self._special(parts, in_quotes=True, escaped="$`\\")
-        return tuple(parts)
-
-    def _backquoted(self, quoted: bool) -> syntax.Substitution:
+    def _backquoted(self, quoted: bool) -> Substitution:
         self._position += 1
         found = self._match(_BACKQUOTED)
         if found is None:
@@ -181,100 +307,60 @@ class Parser:
         self._budget.spend(len(found.group()) // 100)
         inside = re.sub(r"\\([`$\\\"])" if quoted else r"\\([`$\\])", r"\1", found[1])
         with self._budget:
-            return syntax.Substitution(Parser(inside, self._budget)._script(frozenset({_END_OF_TEXT})), quoted)
+            return Substitution(Parser(inside, self._budget)._script({_END_OF_TEXT}), quoted)
 
-    def _dollar(self, quoted: bool) -> list[syntax.Part]:
+    def _dollar(self, quoted: bool) -> Word:
         self._position += 1
-        if self._at("\\\n"):
-            raise ShellSyntaxError("a line ends right behind a $")
-        if self._at("("):
-            with self._budget:
+        with self._budget:
+            if self._at("("):
                 if (inside := self._arithmetic()) is not None:
-                    return [syntax.Arithmetic(inside)]
+                    return (Arithmetic(inside),)
                 self._position += 1
                 script = self._until_parenthesis()
                 if self._documents:
                     raise ShellSyntaxError("a here-document is not closed where its substitution is")
-                return [syntax.Substitution(script, quoted)]
-        if self._take("{"):
-            with self._budget:
-                return [self._braced(quoted)]
-        if self._take("["):
-            with self._budget:
-                return [syntax.Arithmetic(self._balanced("[", "]"))]
+                return (Substitution(script, quoted),)
+            if self._take("{"):
+                return (self._braced(quoted),)
+            if self._take("["):
+                return (Arithmetic(self._parts(_PLAIN_IN_ARITHMETIC, "[", "]", literal=False)),)
         if not quoted and self._take("'"):
             found = self._match(_ANSI_C)
             if found is None:
                 raise ShellSyntaxError("a single quote is not closed")
-            return [syntax.Text(decode_ansi_c(found[1]), quoted=True)]
-        if not quoted and self._take('"'):
-            return self._quoted()
+            return (Text(decode_ansi_c(found[1]), quoted=True),)
+        if not quoted and self._at('"'):
+            return ()
         name = self._match(_NAME)
-        if name and self._at("\\\n"):
+        if self._at("\\\n"):
             raise ShellSyntaxError("a line ends in the name of a variable")
-        return [syntax.Parameter(name.group(), quoted)] if name else [syntax.Text("$", quoted)]
+        return (Parameter(name.group(), quoted) if name else Text("$", quoted),)
 
-    def _arithmetic(self) -> syntax.Word | None:
+    def _arithmetic(self) -> Word | None:
         """The expression in the double parentheses that start here; None, and nothing taken, when there are none."""
         before = self._position
         if self._take("(("):
             try:
-                inside = self._balanced("(", ")")
-                if self._take(")"):
-                    return inside
+                inside = self._parts(_PLAIN_IN_ARITHMETIC, "(", ")", literal=False)
+                self._take_or_refuse(")")
             except TooComplexError:
                 raise
             except ShellSyntaxError:
-                pass  # perhaps a subshell in a subshell: read again as that, it fails again if it is neither
-        self._position = before
+                self._position = before  # perhaps a subshell in a subshell: it fails again if it is neither
+            else:
+                return inside
         return None
 
-    def _balanced(self, opening: str, closing: str) -> syntax.Word:
-        """The text up to the closing character that was not opened in it, which is taken."""
-        parts: list[syntax.Part] = []
-        depth = 0
-        while self._position < len(self._text):
-            self._budget.spend()
-            if found := self._match(_PLAIN_IN_ARITHMETIC):
-                parts.append(syntax.Text(found.group(), quoted=True))
-            elif (character := self._text[self._position]) in "()[]":
-                depth += (character == opening) - (character == closing)
-                self._position += 1
-                if depth < 0:
-                    return tuple(parts)
-                parts.append(syntax.Text(character, quoted=True))
-            else:
-                self._special(parts, in_quotes=False)
-        raise ShellSyntaxError(f"{opening} is not closed")
-
-    def _braced(self, quoted: bool) -> syntax.Parameter:
+    def _braced(self, quoted: bool) -> Parameter:
         found = self._match(_BRACED)
-        if found is None:
-            raise ShellSyntaxError("this form of ${…} is not read")
-        subscript = self._balanced("[", "]") if self._take("[") else ()
+        subscript = self._parts(_PLAIN_IN_ARITHMETIC, "[", "]", literal=False) if self._take("[") else ()
         operator = self._match(_OPERATOR)
-        if operator is None:
+        if found is None or operator is None:
             raise ShellSyntaxError("this form of ${…} is not read")
-        plain = _PLAIN_IN_QUOTED_BRACES if quoted else _PLAIN_IN_BRACES
-        argument: list[syntax.Part] = []
-        while not self._take("}"):
-            self._budget.spend()
-            if self._position >= len(self._text):
-                raise ShellSyntaxError("${ is not closed")
-            if text := self._match(plain):
-                argument.append(syntax.Text(text.group(), quoted))
-            else:
-                self._special(argument, in_quotes=quoted and not self._at('"'))
+        ordinary = _PLAIN_IN_QUOTED_BRACES if quoted else _PLAIN_IN_BRACES
+        argument = self._parts(ordinary, closing="}", quoted=quoted, literal=quoted)
         prefix = "length" if found[1] == "#" else found[1]
-        return syntax.Parameter(found[2], quoted, prefix + operator.group(), tuple(argument), subscript)
-
-    def _plain(self, word: syntax.Word) -> str:
-        if not word or not all(isinstance(part, syntax.Text) for part in word):
-            raise ShellSyntaxError("a name is missing")
-        return "".join(part.text for part in word if isinstance(part, syntax.Text))
-
-    def _is_plain(self, word: syntax.Word) -> bool:
-        return all(isinstance(part, syntax.Text) and not part.quoted for part in word)
+        return Parameter(found[2], quoted, prefix + operator.group(), argument, subscript)
 
     # Blanks, comments, here-documents
 
@@ -288,37 +374,36 @@ class Parser:
         while self._take("\n"):
             self._budget.spend()
             for document in self._documents:
-                self._read(document)
+                self._read(*document)
             self._documents.clear()
             self._blanks()
 
-    def _read(self, document: _Document) -> None:
+    def _read(self, redirect: Redirect, delimiter: str, is_literal: bool) -> None:
         lines: list[str] = []
-        strips_tabs = document.redirect.operator == "<<-"
         while self._position < len(self._text):
             pieces = [self._line()]
-            while not document.is_literal and _CONTINUED.search(pieces[-1]) and self._position < len(self._text):
+            while not is_literal and _CONTINUED.search(pieces[-1]) and self._position < len(self._text):
                 pieces[-1] = pieces[-1][:-1]
                 pieces.append(self._line())
-            line = "".join(pieces).lstrip("\t") if strips_tabs else "".join(pieces)
-            if line == document.delimiter:
+            line = "".join(pieces).lstrip("\t" if redirect.operator == "<<-" else "\0")
+            if line == delimiter:
                 break
             lines.append(line + "\n")
         body = "".join(lines)
         with self._budget:
-            literal: syntax.Word = (syntax.Text(body, quoted=True),)
-            document.redirect.target = literal if document.is_literal else Parser(body, self._budget).expanded_text()
+            redirect.target = (
+                (Text(body, quoted=True),) if is_literal else Parser(body, self._budget)._parts(_PLAIN_IN_DOCUMENT)
+            )
 
     def _line(self) -> str:
-        end = self._text.find("\n", self._position)
+        start, end = self._position, self._text.find("\n", self._position)
         end = len(self._text) if end < 0 else end
-        line = self._text[self._position : end]
         self._position = min(end + 1, len(self._text))
-        return line
+        return self._text[start:end]
 
     # Commands
 
-    def pipelines_until(self, ends: frozenset[str], into: list[syntax.Pipeline]) -> None:
+    def pipelines_until(self, ends: set[str], into: list[Pipeline]) -> None:
         """Append pipelines up to one of `ends`, which is not taken: a reserved word, ``)``, ``;;``, or the end.
 
         Raises:
@@ -334,7 +419,7 @@ class Parser:
             self._blanks()
             follows = "&&" if self._take("&&") else "||" if self._take("||") else ""
             background = not follows and self._take("&")
-            into.append(syntax.Pipeline(commands, joined, background, negated))
+            into.append(Pipeline(commands, joined, background, negated))
             joined = follows
             if joined or background or self._at_end(ends):
                 continue
@@ -343,45 +428,32 @@ class Parser:
             elif not self._at("\n"):
                 raise ShellSyntaxError("something unexpected follows a command")
 
-    def _script(self, ends: frozenset[str]) -> syntax.Script:
-        pipelines: list[syntax.Pipeline] = []
+    def _script(self, ends: set[str]) -> Script:
+        pipelines: list[Pipeline] = []
         self.pipelines_until(ends, pipelines)
         return tuple(pipelines)
 
-    def _until_parenthesis(self) -> syntax.Script:
-        script = self._script(frozenset({")"}))
+    def _until_parenthesis(self) -> Script:
+        script = self._script({")"})
         self._position += 1
         return script
 
-    def _closed(self, end: str) -> syntax.Script:
-        script = self._script(frozenset({end}))
-        self._expect(end)
-        return script
-
-    def _at_end(self, ends: frozenset[str]) -> bool:
+    def _at_end(self, ends: set[str]) -> bool:
         if self._position >= len(self._text):
-            if _END_OF_TEXT in ends:
-                return True
-            raise ShellSyntaxError("the script ends too early")
-        if self._at(")"):
-            if ")" in ends:
-                return True
-            raise ShellSyntaxError("a closing parenthesis is too many")
-        if any(self._at(end) for end in _CASE_ENDS):
-            if ";;" in ends:
-                return True
-            raise ShellSyntaxError(";; is not in a case")
-        return self._reserved() in ends - {_END_OF_TEXT}
+            found = _END_OF_TEXT
+        elif self._at(")"):
+            found = ")"
+        elif any(self._at(end) for end in _CASE_ENDS):
+            found = ";;"
+        else:
+            return self._reserved() in ends - {_END_OF_TEXT}
+        if found not in ends:
+            raise ShellSyntaxError(f"{found} is out of place" if found else "the script ends too early")
+        return True
 
     def _reserved(self) -> str:
         found = _RESERVED.match(self._text, self._position)
         return found.group() if found else ""
-
-    def _expect(self, token: str) -> None:
-        self._line_breaks()
-        if self._reserved() != token:
-            raise ShellSyntaxError(f"{token} is missing")
-        self._position += len(token)
 
     def _prefixes(self) -> bool:
         negated = False
@@ -390,24 +462,22 @@ class Parser:
             negated = negated or word == "!"
             self._position += len(word)
             self._blanks()
-            if word == "time" and self._match(_TIME_OPTION):
-                self._blanks()
         return negated
 
-    def _pipeline(self) -> tuple[syntax.Command, ...]:
+    def _pipeline(self) -> tuple[ShellCommand, ...]:
         commands = [self._command()]
         self._blanks()
         while self._at("|") and not self._at("||"):
             self._position += 1
             if self._take("&"):
-                errors = syntax.Redirect(">&", (syntax.Text("1"),), "2")
-                commands[-1] = replace(commands[-1], redirects=(*commands[-1].redirects, errors))
+                errors = Redirect(">&", (Text("1"),), "2")
+                commands[-1] = commands[-1]._replace(redirects=(*commands[-1].redirects, errors))
             self._line_breaks()
             commands.append(self._command())
             self._blanks()
         return tuple(commands)
 
-    def _command(self) -> syntax.Command:
+    def _command(self) -> ShellCommand:
         with self._budget:
             word = self._reserved()
             if word in _STRAY:
@@ -415,132 +485,108 @@ class Parser:
             if not word and not self._at("("):
                 return self._simple()
             compound = self._compound(word)
-            redirects: list[syntax.Redirect] = []
+            redirects: list[Redirect] = []
             self._blanks()
             while self._redirect(redirects):
                 self._blanks()
-            return replace(compound, redirects=tuple(redirects))
+            return compound._replace(redirects=tuple(redirects))
 
-    def _simple(self) -> syntax.Command:
-        words: list[syntax.Word] = []
-        assignments: list[syntax.Assignment] = []
-        redirects: list[syntax.Redirect] = []
+    def _simple(self) -> ShellCommand:
+        words: list[Word] = []
+        assignments: list[Assignment] = []
+        redirects: list[Redirect] = []
         while True:
             self._budget.spend()
             self._blanks()
             if self._redirect(redirects) or self._assignment(words, assignments):
                 continue
-            word = self._word()
-            if not word:
+            if not (word := self._word()):
                 break
             words.append(word)
             if len(words) == 1 and not assignments and not redirects:
-                if self._is_plain(word) and _RESERVED.fullmatch(self._plain(word)):
+                if is_unquoted(word) and _RESERVED.fullmatch(plain(word)):
                     raise ShellSyntaxError("a line ends in a reserved word")
                 self._blanks()
-                if self._take("("):
-                    self._blanks()
-                    if not self._take(")"):
-                        raise ShellSyntaxError("a parenthesis is out of place")
-                    return self._function(self._plain(word))
-        if self._at("("):
-            raise ShellSyntaxError("a parenthesis is out of place")
-        if not words and not assignments and not redirects:
-            raise ShellSyntaxError("a command is missing")
-        return syntax.Simple(tuple(words), tuple(assignments), tuple(redirects))
+                if self._at("("):
+                    return self._function(plain(word))
+        if self._at("(") or not (words or assignments or redirects):
+            raise ShellSyntaxError("a command is missing, or a parenthesis out of place")
+        return ShellCommand("", tuple(words), tuple(assignments), tuple(redirects))
 
-    def _assignment(self, words: list[syntax.Word], into: list[syntax.Assignment]) -> bool:
-        if words and not (self._is_plain(words[0]) and self._plain(words[0]) in _DECLARERS):
+    def _assignment(self, words: list[Word], into: list[Assignment]) -> bool:
+        if words and not (is_unquoted(words[0]) and plain(words[0]) in _DECLARERS):
             return False
         found = self._match(_ASSIGNMENT)
         if found is None:
             return False
-        subscript = Parser(found[2][1:-1], self._budget).expanded_text() if found[2] else ()
-        if not self._take("("):
-            into.append(syntax.Assignment(found[1], (self._word(),), subscript))
-            return True
-        values: list[syntax.Word] = []
-        self._line_breaks()
-        while not self._take(")"):
-            if not (word := self._word()):
-                raise ShellSyntaxError("an array is not closed, or holds something that is no word")
-            values.append(word)
+        subscript = Parser(found[2][1:-1], self._budget)._parts(_PLAIN_IN_DOCUMENT) if found[2] else ()
+        values: list[Word] = []
+        if self._take("("):
             self._line_breaks()
-        into.append(syntax.Assignment(found[1], (*values, ()), subscript))
+            while not self._at(")"):
+                values.append(self._word())
+                if not values[-1]:
+                    raise ShellSyntaxError("an array is not closed, or holds something that is no word")
+                self._line_breaks()
+            self._position += 1
+            values.append(())
+        into.append(Assignment(found[1], tuple(values) or (self._word(),), subscript))
         return True
 
-    def _redirect(self, into: list[syntax.Redirect]) -> bool:
+    def _redirect(self, into: list[Redirect]) -> bool:
         found = self._match(_REDIRECT)
         if found is None:
             return False
-        redirect = syntax.Redirect(found[2], descriptor=found[1] or "")
+        redirect = Redirect(found[2], descriptor=found[1] or "")
         self._blanks()
         target = self._word()
         if not target:
             raise ShellSyntaxError("a redirection has no target")
         if redirect.operator in {"<<", "<<-"}:
-            is_literal = any(isinstance(part, syntax.Text) and part.quoted for part in target)
-            self._documents.append(_Document(redirect, self._plain(target), is_literal))
+            is_literal = any(isinstance(part, Text) and part.quoted for part in target)
+            self._documents.append((redirect, plain(target), is_literal))
         else:
             redirect.target = target
         into.append(redirect)
         return True
 
-    def _compound(self, word: str) -> syntax.Compound:
+    def _compound(self, word: str) -> ShellCommand:
         if (inside := self._arithmetic()) is not None:
-            return syntax.Compound("arithmetic", words=(inside,))
-        self._position += len(word) or 1
+            return ShellCommand("((", (inside,))
+        self._position += len(word or "(")
         match word:
             case "":
-                return syntax.Compound("subshell", (self._until_parenthesis(),))
-            case "{":
-                return syntax.Compound("group", (self._closed("}"),))
-            case "if":
-                return self._if()
-            case "while" | "until":
-                return syntax.Compound("loop", (self._closed("do"), self._closed("done")))
+                return ShellCommand("(", scripts=(self._until_parenthesis(),))
             case "for" | "select":
                 return self._for()
             case "case":
                 return self._case()
             case "function":
                 self._blanks()
-                name = self._plain(self._word())
-                self._blanks()
-                if self._take("("):
-                    self._blanks()
-                    if not self._take(")"):
-                        raise ShellSyntaxError("a function's parentheses are not empty")
-                return self._function(name)
+                return self._function(plain(self._word()))
             case "[[":
                 return self._test()
             case _:
-                self._blanks()
-                return syntax.Compound("coproc", ((syntax.Pipeline((self._command(),)),),))
+                return ShellCommand(word, scripts=self._block(word))
 
-    def _if(self) -> syntax.Compound:
-        scripts = [self._closed("then")]
-        while True:
-            scripts.append(self._script(frozenset({"elif", "else", "fi"})))
+    def _block(self, word: str) -> tuple[Script, ...]:
+        """The scripts behind a reserved word and those that follow it, up to the one that ends them."""
+        scripts: list[Script] = []
+        while ends := _FOLLOWING.get(word):
+            scripts.append(self._script(ends))
             word = self._reserved()
             self._position += len(word)
-            if word == "fi":
-                return syntax.Compound("branch", tuple(scripts))
-            scripts.append(self._closed("fi" if word == "else" else "then"))
-            if word == "else":
-                return syntax.Compound("branch", tuple(scripts))
+        return tuple(scripts)
 
-    def _for(self) -> syntax.Compound:
+    def _for(self) -> ShellCommand:
         self._blanks()
-        words: list[syntax.Word] = []
+        words: list[Word] = []
         name = ""
         if self._at("(("):
             inside = self._arithmetic()
-            if inside is None:
-                raise ShellSyntaxError("for (( is not closed")
-            words.append((syntax.Arithmetic(inside),))
+            words.append((Arithmetic(inside or ()),))
         else:
-            name = self._plain(self._word())
+            name = plain(self._word())
             self._line_breaks()
             if self._reserved() == "in":
                 self._position += 2
@@ -551,20 +597,21 @@ class Parser:
         self._blanks()
         self._take(";")
         self._line_breaks()
-        end = "}" if self._reserved() == "{" else "done"
-        self._expect("{" if end == "}" else "do")
-        return syntax.Compound("for", (self._closed(end),), tuple(words), name)
+        start = "{" if self._reserved() == "{" else "do"
+        self._take_or_refuse(start)
+        return ShellCommand("for", tuple(words), name=name, scripts=self._block(start))
 
-    def _case(self) -> syntax.Compound:
+    def _case(self) -> ShellCommand:
         self._blanks()
         words = [self._word()]
-        self._expect("in")
-        scripts: list[syntax.Script] = []
+        self._line_breaks()
+        self._take_or_refuse("in")
+        scripts: list[Script] = []
         while True:
             self._line_breaks()
             if self._reserved() == "esac":
                 self._position += 4
-                return syntax.Compound("case", tuple(scripts), tuple(words))
+                return ShellCommand("case", tuple(words), scripts=tuple(scripts))
             self._take("(")
             self._blanks()
             while not self._take(")"):
@@ -574,15 +621,15 @@ class Parser:
                 self._blanks()
                 self._take("|")
                 self._blanks()
-            scripts.append(self._script(frozenset({";;", "esac"})))
+            scripts.append(self._script({";;", "esac"}))
             any(self._take(end) for end in _CASE_ENDS)
 
-    def _test(self) -> syntax.Compound:
-        words: list[syntax.Word] = []
+    def _test(self) -> ShellCommand:
+        words: list[Word] = []
         while True:
             self._line_breaks()
             if self._take("]]"):
-                return syntax.Compound("test", words=tuple(words))
+                return ShellCommand("[[", tuple(words))
             if self._position >= len(self._text):
                 raise ShellSyntaxError("[[ is not closed")
             self._budget.spend()
@@ -591,9 +638,13 @@ class Parser:
             else:
                 self._position += 1
 
-    def _function(self, name: str) -> syntax.Compound:
+    def _function(self, name: str) -> ShellCommand:
+        self._blanks()
+        if self._take("("):
+            self._blanks()
+            self._take_or_refuse(")")
         self._line_breaks()
         body = self._command()
-        if isinstance(body, syntax.Simple):
+        if not body.kind:
             raise ShellSyntaxError("a function has no body")
-        return syntax.Compound("function", ((syntax.Pipeline((body,)),),), name=name)
+        return ShellCommand("function", scripts=((Pipeline((body,)),),), name=name)

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Final
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.syntax import Budget
+from agent_core.security.shell.parser import Budget
 
 
 class Mark:

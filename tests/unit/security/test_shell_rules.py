@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.judge import MAX_COMMAND, Walker, judge
-from agent_core.security.shell.parser import parse
-from agent_core.security.shell.syntax import Budget
+from agent_core.security.shell.parser import Budget, parse
 from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
