@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -13,7 +13,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell import parser
 from agent_core.security.shell.parser import Budget, TooComplexError, parse
 from agent_core.security.shell.programs import CALM_VARIABLES, CHANGES_PROGRAMS, PROGRAMS, RUN_AS_CODE, program_named
-from agent_core.security.shell.rules import ANY_VARIABLE, Rules, When
+from agent_core.security.shell.rules import ANY_VARIABLE, Rules
 from agent_core.security.shell.sinks import MARKS, Finding, Mark, Sinks, derived, is_known, resolve, shown
 
 MAX_COMMAND: Final = 1_000_000
@@ -22,7 +22,7 @@ _MAX_FIELDS: Final = 64
 _QUOTED_BRACES: Final = str.maketrans("{},", "\ue000\ue001\ue002")
 _BRACES: Final = str.maketrans("\ue000\ue001\ue002", "{},")
 _INVISIBLE: Final = re.compile(
-    f"[\x06\x0e-\x1a\x1c-\x1f\x7f{MARKS}\ue000-\ue002"
+    f"[\x0e-\x1a\x1c-\x1f\x7f{MARKS}\ue000-\ue002"
     "\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """Characters that a person does not see, or that we use as marks: what they hide nobody can agree to."""
@@ -32,8 +32,8 @@ _PLAIN_NAME: Final = re.compile(r"(?!-)[\w./+@%~:-]+|\[", re.ASCII)
 _FOLDERS_OF_PROGRAMS: Final = frozenset(
     {"", "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"}
 )
-_CALM_ARITHMETIC: Final = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,()\[\]]*", re.ASCII)
-_NUMBER: Final = re.compile(r"[-+]?(?:0[xX])?\d*")
+_CALM_ARITHMETIC: Final = re.compile(rf"[\w\s+\-*/%<>=!&|^~?:,()\[\]{Mark.PIECE}]*", re.ASCII)
+_NUMBER: Final = re.compile(rf"[-+]?(?:0[xX])?[\d{Mark.PIECE}{Mark.NUMBER}]*")
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 _ORDER: Final = (SecurityRisk.HIGH, SecurityRisk.UNKNOWN, SecurityRisk.MEDIUM, SecurityRisk.LOW)
 
@@ -93,8 +93,8 @@ class Walker:
         self.sinks = Sinks()
         self._rules = Rules(self)
         self._budget = Budget()
-        self._numbers: dict[str, bool] = {}
-        """The variables that are set, and whether only to numbers."""
+        self._texts: set[str] = set()
+        """The variables that are set to something that is no number."""
         self._assigned: set[str] = set()
         """Those that are set otherwise than by a loop over words."""
         self._bound: dict[str, str] = {}
@@ -120,35 +120,38 @@ class Walker:
             self._run_text(text, Mark.UNKNOWN if self._reads else "", Budget())
             before, files = learned, sum(map(len, self.sinks.files.values()))
             flags = (self._roams, self._moves, self._reads)
-            learned = (files, dict(self._numbers), len(self._assigned), len(self._functions), flags)
+            learned = (files, len(self._texts), len(self._assigned), len(self._functions), flags)
             if learned == before:
                 return
         self.sinks.unknown("too-complex", "the command changes too much of what it runs itself")
 
     # What the rules ask for
 
-    def run_code(self, text: str, stdin: str, *, when: When = "apart") -> str:
-        """Run a text as a shell script; returns what it prints."""
+    def run_code(self, text: str, stdin: str, *, later: bool = False) -> str:
+        """Run a text as a shell script, perhaps at another time than now; returns what it prints."""
         self.sinks.code(text)
         if not text.strip(MARKS + " \t\n;"):
             return derived(text)
-        bound, self._bound = self._bound, self._bound if when == "now" else {}
-        folders, left = self.sinks.folders, self._left
-        self.sinks.folders |= {Mark.UNKNOWN} if when == "later" and self._moves else set()
         with self._budget:
-            printed = self._run_text(text, stdin, self._budget)
+            return self._elsewhere(lambda: self._run_text(text, stdin, self._budget), later=later)
+
+    def _elsewhere(self, run: Callable[[], str], *, later: bool) -> str:
+        """Run what does not know the variables of loops; when it runs later, the shell may be in any folder."""
+        folders, left, bound, self._bound = self.sinks.folders, self._left, self._bound, {}
+        self.sinks.folders |= {Mark.UNKNOWN} if later and self._moves else set()
+        printed = run()
         self._bound = bound
-        if when == "later":
+        if later:
             self.sinks.folders, self._left = folders, left
         return printed
 
     def assign(self, name: str, text: str, *, by_loop: bool = False) -> None:
         """Give a variable a value."""
-        self._numbers[name] = self._numbers.get(name, True) and bool(_NUMBER.fullmatch(text))
+        self._texts |= set() if _NUMBER.fullmatch(text) else {name}
         self._assigned |= set() if by_loop else {name}
         self.sinks.note(SecurityRisk.LOW, "assignment", "sets a variable")
         if name in RUN_AS_CODE:
-            self.run_code(text, "", when="later")
+            self.run_code(text, "", later=True)
         elif name == "PATH" and is_known(text):
             self.sinks.note(SecurityRisk.MEDIUM, "program", "changes where programs are looked for")
         elif name != ANY_VARIABLE and (
@@ -246,37 +249,36 @@ class Walker:
         return text + "\n" * (redirect.operator == "<<<") if redirect.descriptor in {"", "0"} else stdin or Mark.UNKNOWN
 
     def _output(self, redirect: parser.Redirect, printed: str) -> str:
-        operator, descriptor = redirect.operator, redirect.descriptor
-        if operator in {"<", "<&", "<<", "<<-", "<<<"}:
+        if redirect.operator in {"<", "<&", "<<", "<<-", "<<<"}:
             return printed
+        is_output = redirect.descriptor in {"", "1"} and redirect.operator != "<>"
         path = "".join(self._fields(redirect.target, splits=False))
-        is_descriptor = operator == ">&" and bool(re.fullmatch(r"\d*-?", path))
-        if not is_descriptor:
-            text = printed if descriptor in {"", "1"} and operator != "<>" else Mark.UNKNOWN
-            self.sinks.write(path, text, append=">>" in operator)
-        if descriptor in {"", "1"} and operator != "<>":
-            is_printed = path in {"/dev/stdout", "/dev/fd/1", "1"} or (is_descriptor and path not in {"2", "-"})
-            return derived(printed) + printed if is_printed else ""
-        is_elsewhere = path in {"-", "/dev/null"} or not (is_descriptor or path.startswith(("/dev/", "/proc/")))
-        return printed if is_elsewhere else derived(printed) + printed
+        if redirect.operator == ">&" and re.fullmatch(r"\d*-?", path):
+            return derived(printed) + printed
+        self.sinks.write(path, printed if is_output else Mark.UNKNOWN, append=">>" in redirect.operator)
+        if path != "/dev/null" and path.startswith(("/dev/", "/proc/")):
+            return derived(printed) + printed
+        return "" if is_output else printed
 
     # Commands
 
     def _compound(self, command: parser.ShellCommand, stdin: str) -> str:
-        if command.kind == "for" and command.name:
-            return self._for(command, stdin)
-        if command.kind == "[[":
-            return self._test(command.words)
-        if command.kind == "((":
-            self._arithmetic(command.words[0])
-        elif command.kind == "function":
-            return self._function(command)
-        for word in command.words if command.kind != "((" else ():
-            self._fields(word)
-        is_loop, is_certain = command.kind in {"while", "until", "for"}, command.kind in {"{", "("}
-        self._loops += is_loop
+        match command.kind:
+            case "for" if command.name:
+                return self._for(command, stdin)
+            case "[[":
+                return self._test(command.words)
+            case "((":
+                self._arithmetic(command.words[0])
+            case "function":
+                return self._function(command)
+            case _:
+                for word in command.words:
+                    self._fields(word)
+        self._loops += command.kind in {"while", "until", "for"}
+        is_certain = command.kind in {"{", "("}
         printed = [self._script(script, stdin, is_certain=is_certain) for script in command.scripts]
-        self._loops -= is_loop
+        self._loops -= command.kind in {"while", "until", "for"}
         return "".join(printed)
 
     def _for(self, command: parser.ShellCommand, stdin: str) -> str:
@@ -295,14 +297,11 @@ class Walker:
 
     def _function(self, command: parser.ShellCommand) -> str:
         self._functions.add(command.name)
-        folders, left, bound, self._bound = self.sinks.folders, self._left, self._bound, {}
         if program_named(command.name):
             self.sinks.unknown("unknown-program", f"gives {shown(command.name)} another meaning")
-        self.sinks.folders |= {Mark.UNKNOWN} if self._moves else set()
         self._active.append(command.name)
-        printed = self._script(command.scripts[0], Mark.UNKNOWN)
+        printed = self._elsewhere(lambda: self._script(command.scripts[0], Mark.UNKNOWN), later=True)
         self._active.pop()
-        self.sinks.folders, self._left, self._bound = folders, left, bound
         return printed and derived(printed) + printed
 
     def _test(self, words: Sequence[parser.Word]) -> str:
@@ -316,9 +315,8 @@ class Walker:
     def _simple(self, command: parser.ShellCommand, stdin: str) -> str:
         for assignment in command.assignments:
             self._arithmetic(assignment.subscript)
-            is_number = len(assignment.values) == 1 and self._is_number(assignment.values[0])
             text = " ".join("".join(self._fields(word, splits=False)) for word in assignment.values)
-            self.assign(assignment.name, "0" if is_number else text + Mark.UNKNOWN * (len(assignment.values) > 1))
+            self.assign(assignment.name, text + Mark.UNKNOWN * (len(assignment.values) > 1))
         words = [field for word in command.words for field in self._fields(word)]
         if not words:
             return stdin if command.redirects else ""
@@ -360,11 +358,13 @@ class Walker:
         match part:
             case parser.Arithmetic():
                 self._arithmetic(part.expression)
-                return Mark.UNKNOWN if is_first else Mark.PIECE
+                return Mark.NUMBER if is_first else Mark.PIECE
             case parser.Substitution():
                 folders, left = self.sinks.folders, self._left
                 printed = self._script(part.script, Mark.UNKNOWN if part.way == ">" else "")
                 self.sinks.folders, self._left = folders, left
+                if printed == Mark.PIECE:
+                    return printed
                 if not part.way:
                     return derived(printed, Mark.UNKNOWN if part.quoted or not splits else Mark.MANY)
                 name = f"printed-{hash(printed)}"
@@ -400,41 +400,17 @@ class Walker:
             return "."
         return {"HOME": "~", "PATH": "/usr/bin"}.get(name, unknown + Mark.SECRET * bool(_SECRET_NAME.search(name)))
 
-    # Numbers
-
     def _arithmetic(self, expression: parser.Word) -> None:
         """An expression; the values of its variables, and what stands in its subscripts, are expanded once more."""
-        text = self._plain(expression)
-        is_calm = bool(_CALM_ARITHMETIC.fullmatch(text.replace(Mark.UNKNOWN, "0")))
+        text = ""
         for part in expression:
-            self._fields((part,), splits=False)
-            is_calm = is_calm and (isinstance(part, parser.Text) or self._is_number((part,)))
-        names = re.findall(r"[A-Za-z_]\w*", text, re.ASCII)
-        if not is_calm or ANY_VARIABLE in self._assigned or not all(self._numbers.get(name, True) for name in names):
-            self.sinks.unknown("unknown-code", "computes with what may run commands")
-
-    def _is_number(self, word: parser.Word) -> bool:
-        """Whether a word is a number in any case."""
-        for part in word:
             match part:
-                case parser.Text():
-                    is_number = bool(_NUMBER.fullmatch(part.text))
-                case parser.Parameter():
-                    is_plain = (
-                        not part.operator and not part.subscript and not part.name.isdigit() and part.name not in "@*-"
-                    )
-                    is_number = part.operator == "length" or (is_plain and self._numbers.get(part.name, True))
-                case parser.Substitution():
-                    is_number = self._prints_number(part.script)
+                case parser.Arithmetic():
+                    self._arithmetic(part.expression)
+                case parser.Parameter(name=name, operator="", subscript=()) if name.isidentifier():
+                    text += name
                 case _:
-                    is_number = isinstance(part, parser.Arithmetic)
-            if not is_number:
-                return False
-        return True
-
-    def _prints_number(self, script: parser.Script) -> bool:
-        last = script[-1].commands[-1] if len(script) == 1 else None
-        if last is None or last.kind or last.assignments or self._functions:
-            return False
-        line = " ".join(map(self._plain, last.words))
-        return bool(re.fullmatch(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?", line))
+                    text += "".join(self._fields((part,), splits=False))
+        names = set(re.findall(r"[A-Za-z_]\w*", text, re.ASCII))
+        if not _CALM_ARITHMETIC.fullmatch(text) or ANY_VARIABLE in self._assigned or names & self._texts:
+            self.sinks.unknown("unknown-code", "computes with what may run commands")

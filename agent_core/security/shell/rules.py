@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell import programs
@@ -70,10 +70,8 @@ _DROPS: Final = re.compile(
 _RUN_BY_DATABASE: Final = re.compile(
     r"(?i)\\|\.(?:shell|system|once|output|load|read|import|excel)|\bsystem\b|program\s+'"
 )
+_COUNTS: Final = re.compile(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?")
 _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.\[\]-]+:(?!//)|(?:rsync|s3|gs|az|sftp|scp|ftp|https?)://")
-
-
-When = Literal["now", "later", "apart"]
 
 
 class ShellModel(Protocol):
@@ -85,8 +83,8 @@ class ShellModel(Protocol):
         """Start a program with its arguments, the name first; returns what it prints."""
         ...
 
-    def run_code(self, text: str, stdin: str, *, when: When = "apart") -> str:
-        """Run a text as a shell script: in this shell now or later, or in one apart; returns what it prints."""
+    def run_code(self, text: str, stdin: str, *, later: bool = False) -> str:
+        """Run a text as a shell script, perhaps at another time than now; returns what it prints."""
         ...
 
     def assign(self, name: str, text: str) -> None:
@@ -172,7 +170,8 @@ class Rules:
             return text or call.stdin
         if call.name in {"grep", "rg"} and any(re.match(r"-\w*[lL]|--files-with", word) for word in call.arguments):
             return "\n".join(f"{root}/{Mark.PIECE}" for root in call.plain[1:] or ["."])
-        return derived(call.stdin + text)
+        line = " ".join([call.name, *call.arguments])
+        return Mark.PIECE if _COUNTS.fullmatch(line) else derived(call.stdin + text)
 
     def last_written(self, call: ProgramCall) -> str:
         if len(call.plain) > (call.name != "hostname") or any(map(may_be_option, call.arguments)):
@@ -276,10 +275,10 @@ class Rules:
 
     def trap(self, call: ProgramCall) -> str:
         words = [word for word in call.arguments if word not in {"--", "-", "-l", "-p"}]
-        return derived(self._shell.run_code(words[0], Mark.UNKNOWN, when="later")) if words else ""
+        return derived(self._shell.run_code(words[0], Mark.UNKNOWN, later=True)) if words else ""
 
     def eval(self, call: ProgramCall) -> str:
-        return self._shell.run_code(" ".join(call.arguments), call.stdin, when="now")
+        return self._shell.run_code(" ".join(call.arguments), call.stdin)
 
     def source(self, call: ProgramCall) -> str:
         self._shell.assign(ANY_VARIABLE, Mark.UNKNOWN)

@@ -25,15 +25,16 @@ class Mark:
     SECRET: Final = "\x02"  # noqa: S105 - a secret, or with one in it
     DECODED: Final = "\x03"  # encoded before, so that nobody could see what it is
     MANY: Final = "\x04"  # not known, and perhaps split into several words by the shell
+    NUMBER: Final = "\x06"  # a number, of any sign
     PIECE: Final = "\x05"  # a number, or the name of some file in a folder: not known, but it leads nowhere else
 
 
-MARKS: Final = "\x00\x01\x02\x03\x04\x05"
+MARKS: Final = "\x00\x01\x02\x03\x04\x05\x06"
 MAX_PATHS: Final = 150_000
 MAX_TEXT: Final = 200_000
 """Longer texts are kept by their taints only."""
 _NOT_KNOWN: Final = re.compile(f"[{MARKS}]")
-_OPEN: Final = re.compile("[\x00-\x04]")
+_OPEN: Final = re.compile("[\x00-\x04\x06]")
 
 QUIET_FILES: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
 WORKSPACE: Final = "/workspace"
