@@ -83,7 +83,8 @@ copy | MEDIUM | -b -S --backup --suffix | | cp mv ln install
 dd | MEDIUM | | | dd
 delete | MEDIUM | | | rm shred unlink rmdir srm trash rimraf
 permissions | MEDIUM | | | chmod chown chgrp chattr setfacl chcon
-kill | MEDIUM | | | kill pkill killall skill
+opaque | MEDIUM | | kill-all: -1 1 | kill skill
+opaque | MEDIUM | | kill-all: -u -U -v --euid --user --inverse . .* | pkill killall
 find | LOW | | | find
 find | LOW | -x -X --exec --exec-batch | | fd fdfind
 xargs | LOW | | | xargs
@@ -95,7 +96,8 @@ fetch | MEDIUM | -e --execute -i --input-file | | wget aria2c axel http https xh
 connect | MEDIUM | | | dig nslookup host ping ping6 traceroute whois nmap resolvectl nc ncat netcat socat telnet ftp
     tftp lftp mail mailx mutt sendmail msmtp
 ssh | MEDIUM | | | ssh mosh autossh
-remote | MEDIUM | | | scp rsync sftp
+remote | MEDIUM | -e --rsh -S -o -F --rsync-path | | scp rsync
+remote | UNKNOWN | | | sftp
 remote | MEDIUM | | remote-delete: rm rb delete purge deletefile terminate-instances delete-bucket | rclone s3cmd
     gsutil azcopy aws gcloud az mc
 database | MEDIUM | | | psql mysql mariadb sqlite3 mongo mongosh redis-cli cqlsh clickhouse
@@ -160,11 +162,13 @@ wget bcdEFhHkKLmnNpqrSvVx46O:o:P:t:T:U:i:a:e:w:Q:A:R:D:l:X:I:B: --output-documen
     --password: --quiet --no-verbose --show-progress --no-check-certificate --spider --continue --recursive
     --no-parent --mirror --content-disposition --server-response --no-clobber --level: --accept: --reject: --version
 ssh 1246AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
-scp 12346ABCOpqrTvc:D:F:i:J:l:o:P:S:X:
-rsync avrlpogtDzPhnuHAXxSKLbcdimqRWyCFOJN0ke:fB:M:T: --rsh: --exclude: --include: --delete --delete-after
-    --delete-excluded --remove-source-files --progress --archive --verbose --dry-run --rsync-path: --stats --checksum
 nc 46bDdFhklNnrStUuvZze:c:i:I:M:m:O:P:p:q:s:T:V:W:w:X:x: --exec: --sh-exec: --listen --ssl --verbose
 python bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
+copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --archive --verbose --parents --no-clobber
+    --symbolic --mode: --directory --update --no-target-directory --suffix: --backup
+delete rRfidvIuzxn:s: --recursive --force --dir --verbose --one-file-system --no-preserve-root --preserve-root --zero
+    --remove --iterations: --ignore-fail-on-non-empty --parents
+permissions RvcfhHLP --recursive --verbose --changes --quiet --silent
 shell abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --version
 """
 _GIT: Final = """
@@ -176,9 +180,12 @@ changes: add commit checkout switch restore reset clean merge rebase cherry-pick
     format-patch ls-remote lfs update-index update-ref sparse-checkout read-tree write-tree hash-object fsck bundle
     maintenance help
 either: branch tag remote stash config reflog symbolic-ref worktree notes submodule bisect
+calm options: --no-pager --version --help -P --no-optional-locks -h
+forces: -f -d --force --force-with-lease --force-if-includes --mirror --delete --prune + :
 history: filter-branch filter-repo
 asks: -O --open-files-in-pager --ext-diff --textconv --output --upload-pack --receive-pack --exec -x --extcmd
     --template --config --config-env --git-dir --work-tree --exec-path --remote --edit -e
+asks clone: -u -c
 calm clean: -x -e --exclude
 calm cherry-pick: -x -e --edit
 calm commit: --template --edit -e
@@ -211,6 +218,7 @@ REASONS: Final = {
     "remote-delete": "deletes things elsewhere",
     "container": "reaches the host from a container, removes what is not in use, or sends images out",
     "database": "deletes a database, a table or all of its rows",
+    "kill-all": "ends every process, of a user or of all, or the first one",
     "power": "stops the machine",
     "accounts": "changes who may log in",
     "kernel": "changes the kernel, what is mounted, the network's rules or the borders of the sandbox",

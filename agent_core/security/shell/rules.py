@@ -28,19 +28,14 @@ _FILTER_OF_FIND: Final = re.compile(
 )
 _ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n\[]|\\.|\[(?!\^?\])[^\]/\\]*\])*+/I?)"
 _SED: Final = re.compile(
-    rf"[\s;{{}}]*(?:{_ADDRESS}(?:[,~+]*{_ADDRESS})?)?\s*!?\s*"
+    rf"(?:[\s;{{}}]*(?:{_ADDRESS}(?:[,~+]*{_ADDRESS})?)?\s*!?\s*"
     r"(?:s([^\w\s\\\[])(?:(?!\1)[^\\\[]|\\.|\[(?!\^?\])(?:(?!\1)[^\]\\])*\])*+"
     r"\1(?:(?!\1)[^\\]|\\.)*+\1[gpiIM\d]*(?=[\s;}]|\Z)|y/[^/\\]*+/[^/\\]*+/"
     r"|[aic](?:\\\n?|[ \t])[^\n]*+|[pdqQ=lnNhHgGxDP](?:\s*\d+)?(?=[\s;}]|\Z)"
-    r"|[bt:]\s*\w*(?=[\s;}]|\Z)|(?=[{}])|\Z)",
+    r"|[bt:]\s*\w*(?=[\s;}]|\Z)|(?=[{}])|\Z))*+",
     re.DOTALL,
 )
 _AWK_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
-_CALM_CODE: Final = re.compile(
-    r"(?:console\.log\((?:require\('\./?[\w./-]+\.json'\)[\w.]*|process\.versions?(?:\.\w+)?|[\d\s+*/.-]+"
-    r"|'[\w \-.,:!]*')\);?|process\.version|(?:print|puts|echo) (?:'[\w \-.,:!]*'|[\d\s+*/.-]+|PHP_VERSION);?"
-    r"|s/[\w \-.,:!^*+?|\[\]\\]*/[\w \-.,:!]*/[gi]*;?|print if /[\w \-.,:!^*+?|\[\]\\]*/i?;?)\s*\Z"
-)
 _RUNS_TEXT: Final = re.compile(
     r"(?<!\w)(?:system|exec\w*+|popen|run|call|check_\w++|Popen|getoutput|spawn)\s*+[({]?\s*+([\"'`])((?:(?!\1)[^\\]|\\.)*+)\1"
 )
@@ -130,15 +125,17 @@ class Rules:
     def apply(self, name: str, arguments: list[str], stdin: str) -> str:
         """Judge a program by its plain name; one that is not known is judged by what it is given."""
         program = program_named(name) or Program("opaque", SecurityRisk.MEDIUM)
-        reason = programs.REASONS[program.stops] if program.risk is SecurityRisk.HIGH else ""
-        if program.risk is not SecurityRisk.UNKNOWN:
-            said = f"{name} {reason}" if reason else f"runs {shown(name)}"
-            self._sinks.note(program.risk, program.stops if reason else "program", said)
         call = ProgramCall(name, arguments, stdin)
-        for word in program.stop.intersection(arguments):
-            self._sinks.high(program.stops, f"{name} {word} {programs.REASONS[program.stops]}")
-        if any(_is_option(option, word) for option in program.ask for word in arguments):
-            self._ask(call, "options with which it runs or writes something else")
+        if program.risk is SecurityRisk.HIGH:
+            self._sinks.high(program.stops, f"{name} {programs.REASONS[program.stops]}")
+        elif program.risk is not SecurityRisk.UNKNOWN:
+            self._sinks.note(program.risk, "program", f"runs {shown(name)}")
+        stopping = [option for option in program.stop if re.match("--?[A-Za-z]", option)]
+        for word in arguments:
+            if word in program.stop or any(_is_option(option, word) for option in stopping):
+                self._sinks.high(program.stops, f"{name} {word} {programs.REASONS[program.stops]}")
+            if any(_is_option(option, word) for option in program.ask):
+                self._ask(call, "options with which it runs or writes something else")
         if program.ask or program.stop:
             self._ask_if_open(call, arguments)
         rule: Callable[[ProgramCall], str] = getattr(self, program.kind)
@@ -183,11 +180,10 @@ class Rules:
         return derived(text) if "\\" in text or text.startswith("-") else text + "\n"
 
     def printf(self, call: ProgramCall) -> str:
-        if call.arguments[:1] == ["-v"] or any(word[:1] == "-" or may_be_option(word) for word in call.arguments[:1]):
+        if any(word[:2] == "-v" or may_be_option(word) for word in call.arguments[:1]):
             self.names(ProgramCall("printf", [word.removeprefix("-v") for word in call.arguments[:2]], ""))
-        text = " ".join(call.arguments)
-        found = re.fullmatch(r"(?:%s(?:\\n)? )?([^%\\]*)", text)
-        return found[1] + "\n" * ("\\n" in text) if found and len(call.arguments) < 3 else derived(text)
+        text = " ".join(call.arguments).removesuffix("\\n")
+        return derived(text) if re.search(r"[%\\]", text) else text + "\n"
 
     def secrets(self, call: ProgramCall) -> str:
         return Mark.SECRET
@@ -210,15 +206,10 @@ class Rules:
 
     def container(self, call: ProgramCall) -> str:
         for word in call.arguments:
-            source = word.removeprefix("-v").removeprefix("--volume=")
-            source = (
-                (word.partition("source=")[2] or word.partition("src=")[2] or source)
-                .partition(",")[0]
-                .partition(":")[0]
-            )
-            is_given = (":" in word or "=" in word) and source[:1] in {"/", "~"}
-            if "docker.sock" in word or (is_given and self._sinks.scopes(source) & GRAVE):
-                self._sinks.high("container", f"gives a container {shown(source)} of the host")
+            found = re.match(r"(?:-v|--volume=|.*\b(?:source|src)=)?([/~][^:,]*)", word)
+            is_given = found and (":" in word or "=" in word) and self._sinks.scopes(found[1]) & GRAVE
+            if "docker.sock" in word or is_given:
+                self._sinks.high("container", f"gives a container {shown(word)} of the host")
         return self.opaque(call)
 
     def ask(self, call: ProgramCall) -> str:
@@ -327,9 +318,7 @@ class Rules:
 
     def language(self, call: ProgramCall) -> str:
         codes = [text for word in call.plain[:1] for text in self._sinks.written(word)] or [call.stdin]
-        codes += [
-            word for before, word in pairwise(call.arguments) if re.fullmatch(r"-\w*[eErp]|--eval|--print", before)
-        ]
+        codes += [word for before, word in pairwise(call.arguments) if re.fullmatch(r"-\w*[eErp]|--eval", before)]
         for code in codes:
             self._judge_code(call, code)
         options = [*takewhile(lambda word: word[:1] == "-" or may_be_option(word), call.arguments)]
@@ -347,16 +336,13 @@ class Rules:
             self._shell.run(_TEXT_IN_CODE.findall(found[1]) or [Mark.UNKNOWN], "")
         for found in _DELETES.finditer(text):
             self._sinks.delete(found[2], is_recursive=found[1] in {"rmtree", "rmSync"})
+        is_calm = not code
         if program_named(call.name) == program_named("python"):
             for found in _WRITES.finditer(text):
                 self._sinks.write(found[2], Mark.UNKNOWN)
             is_calm = len(code) <= _MAX_CODE and not _RISKY_PYTHON.search(_WRITES.sub("(", text))
-        else:
-            is_calm = not code or bool(_CALM_CODE.match(code))
         if not is_calm:
-            self._sinks.unknown(
-                "nested-program", f"runs a program in another language ({call.name}) that may do anything"
-            )
+            self._sinks.unknown("nested-program", f"runs a program in another language ({call.name})")
 
     def awk(self, call: ProgramCall) -> str:
         self._parsed(call, "awk", stops=True)
@@ -381,12 +367,8 @@ class Rules:
             self._sinks.note(SecurityRisk.MEDIUM, "program", "runs a script of sed")
         elif not scripts:
             scripts, files = files[:1], files[1:]
-        for script in scripts:
-            position = 0
-            while position < len(script) and (found := _SED.match(script, position)) and found.end() > position:
-                position = found.end()
-            if position < len(script) or not is_known(script):
-                self._sinks.unknown("sed-runs", "has sed do something that may run commands or write to files")
+        if any(_SED.fullmatch(script) is None for script in scripts):
+            self._sinks.unknown("sed-runs", "has sed do something that may run commands or write to files")
         self._ask_if_open(call, files)
         if any(set("/*") & set(word) for word in in_place):
             self._ask(call, "a place of its own for copies")
@@ -474,17 +456,15 @@ class Rules:
         return call.stdin if call.name == "tee" else derived("")
 
     def copy(self, call: ProgramCall) -> str:
-        plain, named = call.plain, [word.partition("=")[2] for word in call.arguments if re.match("--t.*=", word)]
-        named += [word.partition("t")[2] for word in call.arguments if re.match(r"-\w*t.", word)]
-        apart = [word for option, word in pairwise(call.arguments) if re.fullmatch(r"-\w*t|--t[\w-]*", option)]
-        sources = [path for path in plain if path not in apart] if named or apart else plain[:-1] or plain
-        self._ask_if_open(call, call.arguments)
+        self._ask_if_open(call, self._parsed(call, "copy").arguments)
+        named = call.values("-t", "--target-directory")
+        plain, sources = call.operands, call.operands if named else call.operands[:-1] or call.operands
         is_ours = all(path.endswith(".py") and not self._sinks.written(path) for path in plain)
         texts = ["" if is_ours else self._sinks.read(path) or Mark.UNKNOWN for path in sources]
         more = Mark.UNKNOWN if not is_ours and (len(sources) > 1 or call.name == "ln") else ""
-        for target in [*named, *apart] or plain[-1:]:
+        for target in named or plain[-1:]:
             self._sinks.write(
-                target, (texts or [""])[0] + more if len(texts) < 2 else derived("".join(map(derived, texts)))
+                target, "".join(texts) + more if len(texts) < 2 else derived("".join(map(derived, texts)))
             )
             for path, text in zip(sources, texts, strict=True) if target != "/dev/null" else []:
                 self._sinks.write(posixpath.join(target, posixpath.basename(path.rstrip("/"))), text + more)
@@ -502,35 +482,24 @@ class Rules:
         return printed
 
     def delete(self, call: ProgramCall) -> str:
-        letters = "".join(word[1:] for word in call.arguments if re.match("-[^-]", word))
-        longs = [word for word in call.arguments if re.match("--[a-z]", word)]
-        is_forced = "f" in letters or any("--force".startswith(word) for word in longs) or call.name == "rimraf"
-        is_recursive = set("rR") & set(letters) or any("--recursive".startswith(word) for word in longs)
-        is_recursive = bool(is_recursive) or any(map(may_be_option, call.arguments)) or call.name in {"rimraf", "trash"}
-        self._ask_if_open(call, call.arguments)
-        if any(word.startswith("--no-p") for word in longs):
+        self._ask_if_open(call, self._parsed(call, "delete").arguments)
+        is_recursive = call.has("-r", "-R", "--recursive") or call.name in {"rimraf", "trash"}
+        is_recursive = is_recursive or any(map(may_be_option, call.arguments))
+        if call.has("--no-preserve-root"):
             self._sinks.high("catastrophic-delete", "deletes without protection of the root directory")
-        if is_recursive and is_forced:
+        if is_recursive and (call.has("-f", "--force") or call.name == "rimraf"):
             self._sinks.note(SecurityRisk.MEDIUM, "recursive-forced-delete", "deletes folders without asking")
-        for path in [word for word in call.arguments if word[:1] != "-" or "--" in call.arguments]:
+        for path in call.operands:
             self._sinks.delete(path, is_recursive=is_recursive)
         return derived("")
 
     def permissions(self, call: ProgramCall) -> str:
-        words = [
-            word
-            for word in call.arguments
-            if not re.fullmatch(r"-[RvcfhHLP]+|--(?:rec\w*|verbose|changes|quiet)", word)
-        ]
-        mode, paths = (words[0] if words else ""), words[1:]
-        is_recursive = any(re.match("-[a-zHLP]*R|--rec", word) for word in call.arguments)
-        self._ask_if_open(call, words)
-        if mode.startswith("--"):
-            self._ask(call, "an option that is not known here")
+        self._ask_if_open(call, self._parsed(call, "permissions").operands)
+        mode = "".join(call.operands[:1])
         if call.name == "chmod" and _SET_ID.match(mode):
             self._sinks.high("privileges", "gives a program the rights of another user")
-        is_opened = is_recursive and call.name == "chmod" and bool(_OPEN_TO_ALL.match(mode))
-        for path in paths:
+        is_opened = call.has("-R", "--recursive") and call.name == "chmod" and bool(_OPEN_TO_ALL.match(mode))
+        for path in call.operands[1:]:
             scopes = self._sinks.scopes(path)
             if scopes & GRAVE or (is_opened and scopes & {Scope.WHOLE, Scope.OUTSIDE}):
                 self._sinks.high("permissions", f"changes the permissions of {shown(path)}")
@@ -538,36 +507,23 @@ class Rules:
                 self._sinks.unknown("permissions", f"changes the permissions of what is not known ({shown(path)})")
         return derived("")
 
-    def kill(self, call: ProgramCall) -> str:
-        words = call.arguments
-        if any(may_be_option(word) or (word[:1] == "-" and not is_known(word)) for word in words):
-            self._ask(call, "processes that are not known")
-        is_all = "1" in words[-1:] or "1" in words[1:] or (words[-1:] == ["-1"] and len(words) > 1)
-        is_users = any(re.match(r"-\w*[uUv]|--(?:euid|user|inverse)|\.\*?\Z|\Z", word) for word in words)
-        if is_all if call.name == "kill" else is_users:
-            self._sinks.high("kill-all", "ends every process, of a user or of all, or the first one")
-        return derived("")
-
     # Programs that know versions, other machines and databases
 
     def git(self, call: ProgramCall) -> str:
-        words = list(call.arguments)
+        words, lists = list(call.arguments), programs.GIT
         while words and words[0].startswith("-"):
             option = words.pop(0)
             if option == "-c" and words:
                 self._setting(words.pop(0))
             elif option == "-C" and words:
                 self._ask_if_open(call, [words.pop(0)])
-            elif option not in {"--no-pager", "--version", "--help", "-P", "--no-optional-locks", "-h"}:
+            elif option not in lists["calm options"]:
                 self._ask(call, "an option with which it may run something")
         verb, rest = (words[0], words[1:]) if words else ("version", [])
         rest = [word for before, word in pairwise(["", *rest]) if before not in {"-m", "-F", "-am", "--message"}]
         operands = [word for word in rest if word[:1] != "-"]
-        lists = programs.GIT
         if verb == "mv":
             self._sinks.write("".join(operands[-1:]) or ".", Mark.UNKNOWN)
-        if verb == "push":
-            self._push(rest)
         elif verb == "config" and len(operands) > 1:
             self._setting("=".join(operands[:2]))
         elif verb in lists["history"]:
@@ -578,29 +534,14 @@ class Rules:
             self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs git {verb}")
         if rest[:1] in [["run"], ["foreach"]] and verb in {"bisect", "submodule"}:
             return self._shell.run_code(" ".join(rest[1:]), "")
+        asking = set(lists["asks"]) - set(lists.get(f"calm {verb}", ())) | set(lists.get(f"asks {verb}", ()))
         for position, word in enumerate(rest):
-            asks = any(
-                _is_option(option, word) for option in lists["asks"] if option not in lists.get(f"calm {verb}", ())
-            )
-            asks = asks or (verb == "clone" and re.match(r"-\w*[uc]", word) is not None) or "ext::" in word
-            if asks or (may_be_option(word) and "--" not in rest[:position]):
+            if verb == "push" and any(_is_option(option, word) for option in lists["forces"]):
+                self._sinks.high("force-push", "overwrites or deletes what others have in the repository")
+            is_open = may_be_option(word) and "--" not in rest[:position]
+            if is_open or "ext::" in word or (verb != "push" and any(_is_option(option, word) for option in asking)):
                 self._ask(call, "an option that may run something, or is not known")
         return f"./{Mark.PIECE}\n" if verb == "ls-files" else Mark.NETWORK if verb == "ls-remote" else derived("")
-
-    def _push(self, rest: list[str]) -> None:
-        self._sinks.note(SecurityRisk.MEDIUM, "push", "sends commits to another repository")
-        options = (
-            "-f",
-            "-d",
-            "--force",
-            "--force-with-lease",
-            "--force-if-includes",
-            "--mirror",
-            "--delete",
-            "--prune",
-        )
-        if any(word[:1] in {"+", ":"} or any(_is_option(one, word) for one in options) for word in rest):
-            self._sinks.high("force-push", "overwrites or deletes what others have in the repository")
 
     def _setting(self, text: str) -> None:
         name, _, value = text.partition("=")
@@ -659,12 +600,9 @@ class Rules:
 
     def remote(self, call: ProgramCall) -> str:
         """Copies files from or to another machine."""
-        self._parsed(call) if call.name in {"scp", "rsync"} else None
-        operands = call.operands or call.plain
+        operands = call.plain
         self._ask_if_open(call, call.arguments)
-        if call.has("-e", "--rsh", "-S", "-o", "-F", "--rsync-path") or call.name == "sftp":
-            self._ask(call, "options with which it may run something")
-        if call.has("--delete", "--delete-after", "--delete-excluded", "--remove-source-files"):
+        if any(word.startswith(("--delete", "--remove-source")) for word in call.arguments):
             for path in operands:
                 self._sinks.delete(path, is_recursive=True)
         if len(operands) > 1 and _REMOTE_PATH.match(operands[-1]):

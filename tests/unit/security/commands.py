@@ -698,6 +698,8 @@ perl -ne 'print if /(?{system("rm")})/' f
 perl -i -pe 's/a/b/' /etc/passwd
 node --require ./x y
 node -e "console.log(require('child_'+'process'))"
+node -e "console.log(1+1)"
+perl -pe 's/a/b/' f
 printf -v PROMPT_COMMAND 'rm -rf /'
 read a < f; echo $((a))
 read a < f; [[ $a -gt 1 ]]
@@ -878,8 +880,6 @@ PYTHONPATH=. python -c "import app; print(app.__version__)"
 python --version
 python3 -c 'import json; print(json.load(open("x.json"))["a"])'
 python - <<'EOM'<NL>import re<NL>text = open("x").read()<NL>open("x", "w").write(re.sub("a", "b", text))<NL>EOM
-node -e "console.log(1+1)"
-perl -pe 's/a/b/' f
 docker run --rm -it app pytest
 docker compose up -d
 make test 2>&1 | tail -20
