@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from drydock_client.account import SecretsApi, SettingsApi
+from drydock_client.calls import conversation_path
+from drydock_client.errors import LimitError, NotDrydockError, NotFoundError
+from drydock_client.events import RESTING, Event, State, Unknown, read_event
+from drydock_client.following import Following, LineMaker
 from drydock_client.http import DEFAULT_URL, Http
-from drydock_client.log import LogCalls
-from drydock_client.saying import SayingCalls
+from drydock_client.line import Line
+from drydock_client.reading import parsed, parsed_list
+from drydock_client.results import Conversation, ConversationPage, EventPage, Port, Rewound, Sent
 from drydock_client.webhooks import WebhooksApi
 from drydock_client.workspace import FilesApi, GitApi
 
+PAGE: Final = 100
+"""The most that a server gives at a time."""
 
-class DrydockClient(LogCalls, SayingCalls):
+EVENT_ID_HEADER: Final = "X-Event-Id"
+
+
+class DrydockClient:
     """A client of one server, for programs with an event loop.
 
     ::
@@ -40,7 +53,8 @@ class DrydockClient(LogCalls, SayingCalls):
 
     def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
         http = Http(base_url, api_key, timeout)
-        super().__init__(http)
+        self._http = http
+        self._followings: set[Following] = set()
         self.files = FilesApi(http)
         self.git = GitApi(http)
         self.settings = SettingsApi(http)
@@ -58,3 +72,423 @@ class DrydockClient(LogCalls, SayingCalls):
             await self.end_followings()
         finally:
             await self._http.__aexit__(kind, error, traceback)
+
+    async def create_conversation(
+        self,
+        *,
+        message: str | None = None,
+        images: Sequence[str] = (),
+        repository: str | None = None,
+        branch: str | None = None,
+        git_provider: str | None = None,
+        instructions: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Conversation:
+        """Make a conversation; it is durable, and starting, when this returns.
+
+        Args:
+            message: the first one, with which the agent begins to work; without one it waits.
+            images: of the first message, as data URLs or web addresses.
+            repository: cloned into the workspace: ``owner/name`` or an http(s) address.
+            branch: of the repository; by default its own choice.
+            git_provider: of the repository, such as ``github``; by default the first whose account has it.
+            instructions: for the agent, besides the server's own.
+            options: further fields of the request (``agent_options``, ``client_tools``, ``mcp_config``, …).
+            idempotency_key: with the same key there is one conversation, however often this is called.
+
+        Raises:
+            InvalidError: a field is wrong; `field` says which.
+            KeyRefusedError: the server's key or the model's is missing, or the repository is out of reach.
+        """
+        body = {
+            "initial_user_msg": message,
+            "image_urls": list(images) or None,
+            "repository": repository,
+            "selected_branch": branch,
+            "git_provider": git_provider,
+            "conversation_instructions": instructions,
+            **(options or {}),
+        }
+        wish = {name: value for name, value in body.items() if value is not None}
+        key = idempotency_key or uuid.uuid4().hex
+        return await self._made(await self._http.json("POST", "/api/conversations", body=wish, key=key))
+
+    async def import_conversation(
+        self, trajectory: Sequence[Mapping[str, Any]], *, title: str | None = None, idempotency_key: str | None = None
+    ) -> Conversation:
+        """Make a stopped conversation of a recorded one, such as `trajectory` returns: shown as it was, not done again.
+
+        Args:
+            trajectory: its events in the protocol's own form, also of a first-generation server.
+            title: by default the beginning of its first message.
+            idempotency_key: with the same key there is one conversation, however often this is called.
+
+        Raises:
+            InvalidError: an event cannot be kept; the message names its place and the field.
+        """
+        body: dict[str, Any] = {"trajectory": list(trajectory)} | ({} if title is None else {"title": title})
+        key = idempotency_key or uuid.uuid4().hex
+        return await self._made(await self._http.json("POST", "/api/conversations/import", body=body, key=key))
+
+    async def fork(
+        self,
+        conversation_id: str,
+        *,
+        event_id: int | None = None,
+        reset_metrics: bool = True,
+        copy_files: bool = True,
+        idempotency_key: str | None = None,
+    ) -> Conversation:
+        """Make a stopped conversation that begins as this one did, up to an event (by default all of it).
+
+        Args:
+            conversation_id: which; it is left as it is.
+            event_id: the last event that the new one has.
+            reset_metrics: whether its costs begin at nothing.
+            copy_files: whether it has the files, too, as they were then.
+            idempotency_key: with the same key there is one fork, however often this is called.
+
+        Raises:
+            InvalidError: there is no such event.
+        """
+        body = {"event_id": event_id, "reset_metrics": reset_metrics, "copy_files": copy_files}
+        key = idempotency_key or uuid.uuid4().hex
+        path = conversation_path(conversation_id, "fork")
+        return await self._made(await self._http.json("POST", path, body=body, key=key))
+
+    async def rewind(self, conversation_id: str, event_id: int | None) -> Rewound:
+        """Take it back to right behind an event, or (None) before its first one; its files go back where they can.
+
+        Raises:
+            InvalidError: there is no such event.
+        """
+        path = conversation_path(conversation_id, "rewind")
+        return parsed(Rewound, await self._http.json("POST", path, body={"event_id": event_id}))
+
+    async def ports(self, conversation_id: str) -> list[Port]:
+        """What listens in its sandbox, lowest port first, with previews; nothing while it does not run."""
+        answer = await self._http.json("GET", conversation_path(conversation_id, "ports"))
+        return parsed_list(Port, answer.get("ports") if isinstance(answer, dict) else None)
+
+    async def _made(self, answer: object) -> Conversation:
+        made = answer.get("conversation_id") if isinstance(answer, dict) else None
+        if not isinstance(made, str):
+            raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
+        return await self.conversation(made)
+
+    async def conversation(self, conversation_id: str) -> Conversation:
+        """The facts of a conversation.
+
+        Raises:
+            NotFoundError: there is none of this id.
+        """
+        answer = await self._http.json("GET", conversation_path(conversation_id))
+        if answer is None:
+            raise NotFoundError(f"Conversation {conversation_id} not found", status=404)
+        return parsed(Conversation, answer)
+
+    async def conversation_page(
+        self,
+        *,
+        limit: int = 20,
+        page_id: str | None = None,
+        repository: str | None = None,
+        trigger: str | None = None,
+    ) -> ConversationPage:
+        """One page of the conversations, newest first; `page_id` is the `next_page_id` of the page before."""
+        query = {
+            "limit": limit,
+            "page_id": page_id,
+            "selected_repository": repository,
+            "conversation_trigger": trigger,
+        }
+        return parsed(ConversationPage, await self._http.json("GET", "/api/conversations", query=query))
+
+    async def conversations(
+        self, *, repository: str | None = None, trigger: str | None = None, page_size: int = PAGE
+    ) -> AsyncIterator[Conversation]:
+        """All conversations, newest first, page by page as they are asked for."""
+        page_id: str | None = None
+        while True:
+            page = await self.conversation_page(
+                limit=page_size, page_id=page_id, repository=repository, trigger=trigger
+            )
+            for conversation in page.results:
+                yield conversation
+            page_id = page.next_page_id
+            if page_id is None:
+                return
+
+    async def rename(self, conversation_id: str, title: str) -> None:
+        """Give it a title of 1 to 200 characters."""
+        await self._http.json("PATCH", conversation_path(conversation_id), body={"title": title}, repeatable=True)
+
+    async def delete(self, conversation_id: str) -> bool:
+        """Stop it and delete everything of it; False when there was none of this id."""
+        return await self._http.json("DELETE", conversation_path(conversation_id)) is True
+
+    async def start(self, conversation_id: str) -> Conversation:
+        """See to it that it runs; returns once its log is open, while its sandbox may still be starting."""
+        await self._http.json("POST", conversation_path(conversation_id, "start"), body={}, repeatable=True)
+        return await self.conversation(conversation_id)
+
+    async def stop(self, conversation_id: str) -> Conversation:
+        """End its session and its sandbox; its log and its files stay."""
+        await self._http.json("POST", conversation_path(conversation_id, "stop"), repeatable=True)
+        return await self.conversation(conversation_id)
+
+    async def send(
+        self,
+        conversation_id: str,
+        text: str,
+        *,
+        images: Sequence[str] = (),
+        files: Sequence[str] = (),
+        idempotency_key: str | None = None,
+    ) -> Sent:
+        """Say something to the agent; it is in the log when this returns. A conversation that does not run is started.
+
+        Args:
+            conversation_id: which.
+            text: what; may be empty where there are images or files.
+            images: data URLs or web addresses.
+            files: paths of files in its workspace, such as uploads return.
+            idempotency_key: with the same key it is said once, however often this is called.
+        """
+        args = {"content": text, "image_urls": list(images), "file_urls": list(files)}
+        return await self.send_action(conversation_id, "message", args, idempotency_key=idempotency_key)
+
+    async def send_action(
+        self, conversation_id: str, action: str, args: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Sent:
+        """Send any action that a client may, such as ``run`` with ``{"command": "ls"}``."""
+        response = await self._http.request(
+            "POST",
+            conversation_path(conversation_id, "events"),
+            body={"action": action, "args": dict(args)},
+            key=idempotency_key or uuid.uuid4().hex,
+        )
+        event_id = response.headers.get(EVENT_ID_HEADER, "")
+        if not event_id.isdigit():
+            raise NotDrydockError("The message was taken, but the server does not say as which event.")
+        return Sent(id=int(event_id))
+
+    async def pause(self, conversation_id: str) -> Sent:
+        """Have the agent stop after what it is doing, and whatever runs be interrupted.
+
+        An agent that waits for confirmation goes on waiting: `confirm` answers it.
+        """
+        return await self._change_state(conversation_id, "paused")
+
+    async def resume(self, conversation_id: str) -> Sent:
+        """Have the agent go on."""
+        return await self._change_state(conversation_id, "running")
+
+    async def confirm(self, conversation_id: str, *, accept: bool, remember: bool = False, feedback: str = "") -> Sent:
+        """Answer an agent that waits for confirmation.
+
+        Args:
+            conversation_id: which.
+            accept: whether what waits may be done.
+            remember: with it, everything that comes later in this conversation may, too.
+            feedback: without it, why not; the agent reads it.
+
+        Raises:
+            ValueError: `remember` goes with accepting, `feedback` with refusing.
+        """
+        if accept and feedback:
+            raise ValueError("feedback says why an action is refused: give it with accept=False, or send a message")
+        if remember and not accept:
+            raise ValueError("remember is for what is accepted: give it with accept=True")
+        if feedback:
+            return await self.send(conversation_id, feedback)  # a message, while it waits, refuses with these words
+        if accept:
+            return await self._change_state(conversation_id, "user_confirmed", remember=remember)
+        return await self._change_state(conversation_id, "user_rejected")
+
+    async def client_tools(self, conversation_id: str) -> list[dict[str, Any]]:
+        """The tools that clients of the conversation carry out (`ToolCall`), as they were declared."""
+        answer = await self._http.json("GET", conversation_path(conversation_id, "client-tools"))
+        found = answer.get("client_tools") if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise NotDrydockError(f"A list of tools has another form than it should: {answer!r:.200}")
+        return found
+
+    async def declare_client_tools(self, conversation_id: str, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Declare these in place of all that were: each has a ``name``, a ``description`` and ``parameters``.
+
+        Raises:
+            InvalidError: one of them cannot be used; `field` says which.
+            ConflictError: another tool of the agent has that name.
+        """
+        body = {"client_tools": [dict(tool) for tool in tools]}
+        await self._http.json("PUT", conversation_path(conversation_id, "client-tools"), body=body)
+
+    async def answer_tool_call(
+        self,
+        conversation_id: str,
+        call_id: int,
+        content: str | Sequence[Mapping[str, Any]],
+        *,
+        is_error: bool = False,
+    ) -> Sent:
+        """Say what came of a `ToolCall`; saying the same again is harmless.
+
+        Args:
+            conversation_id: which.
+            call_id: of the call.
+            content: a text, or a list of MCP's blocks ``text`` and ``image``.
+            is_error: whether it failed.
+
+        Raises:
+            ConflictError: it was answered otherwise, or nobody waits for it any more.
+        """
+        args = {"call_id": call_id, "content": content, "is_error": is_error}
+        return await self.send_action(conversation_id, "client_tool_result", args)
+
+    async def _change_state(self, conversation_id: str, state: str, *, remember: bool = False) -> Sent:
+        args = {"agent_state": state, **({"remember": True} if remember else {})}
+        return await self.send_action(conversation_id, "change_agent_state", args)
+
+    async def event_page(
+        self,
+        conversation_id: str,
+        *,
+        after: int = -1,
+        before: int | None = None,
+        limit: int = 20,
+        reverse: bool = False,
+    ) -> EventPage:
+        """A part of the log: of what came after the event `after` (and before `before`), the first `limit` events.
+
+        With `reverse` the last ones, newest first. Does not start the conversation.
+        """
+        query = {
+            "start_id": after + 1,
+            "end_id": None if before is None else before - 1,
+            "limit": limit,
+            "reverse": reverse,
+        }
+        answer = await self._http.json("GET", conversation_path(conversation_id, "events"), query=query)
+        if not isinstance(answer, dict) or not isinstance(answer.get("events"), list):
+            raise NotDrydockError(f"A page of events has another form than it should: {answer!r:.200}")
+        events = [read_event(one) for one in answer["events"]]
+        return EventPage.model_construct(events=events, has_more=answer.get("has_more") is True)
+
+    async def events(
+        self, conversation_id: str, *, after: int = -1, limit: int | None = None, reverse: bool = False
+    ) -> AsyncIterator[Event | Unknown]:
+        """The log as it is stored, page by page as it is asked for; at most `limit` events. See `event_page`."""
+        given, edge = 0, None
+        while limit is None or given < limit:
+            size = PAGE if limit is None else min(PAGE, limit - given)
+            start, end = (after, edge) if reverse else (after if edge is None else edge, None)
+            page = await self.event_page(conversation_id, after=start, before=end, limit=size, reverse=reverse)
+            for event in page.events:
+                given += 1
+                edge = edge if event.id is None else event.id
+                yield event
+            if not page.has_more or edge is None:
+                return
+
+    async def trajectory(self, conversation_id: str) -> list[dict[str, Any]]:
+        """The whole log in the protocol's own form, for keeping, or for `replay_json` of a new conversation."""
+        answer = await self._http.json("GET", conversation_path(conversation_id, "trajectory"))
+        found = answer.get("trajectory") if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise NotDrydockError(f"A trajectory has another form than it should: {answer!r:.200}")
+        return found
+
+    async def state(self, conversation_id: str) -> State | None:
+        """The agent's last state in the log, with its `id`; None in a log without one. Does not start anything."""
+        async for event in self.events(conversation_id, reverse=True):
+            if isinstance(event, State):
+                return event
+        return None
+
+    def follow(
+        self, conversation_id: str, *, after: int = -1, live: bool = False, reconnect_seconds: float = 120.0
+    ) -> Following:
+        """Follow a conversation: what came after the event `after`, then what happens, as long as it is iterated.
+
+        Each event that the server shows comes once, in order, however often the connection breaks; of the states that
+        the agent was in while there was no connection, only the last is told. Following a conversation starts it, if
+        it does not run. A slow reader costs a bounded amount of memory, here and at the server.
+
+        Args:
+            conversation_id: which.
+            after: the last event that is known; -1 for none.
+            live: also what is in no log: `Status`, `Problem`, text and output on its way, calls for clients, `Unknown`
+                and `Connected`. Else only `Action`, `Observation` and `State`.
+            reconnect_seconds: for how long the server may be away. The first connection is not waited for.
+        """
+
+        async def open_line(position: int, seconds: float) -> Line:
+            return await Line.open(self._http.base_url, conversation_id, position, self._http.headers, seconds)
+
+        async def check() -> None:
+            await self.conversation(conversation_id)
+
+        return Following(
+            conversation_id,
+            LineMaker(open_line, check, self._followings),
+            after=after,
+            live=live,
+            reconnect_seconds=reconnect_seconds,
+        )
+
+    async def end_followings(self) -> None:
+        """Close what is still followed."""
+        for following in list(self._followings):
+            await following.aclose()
+
+    async def wait(
+        self,
+        conversation_id: str,
+        *,
+        until: Collection[str] = RESTING,
+        after: int | None = None,
+        limit_seconds: float = 600.0,
+    ) -> State:
+        """Wait until the agent is in one of these states, by default those in which it waits for somebody.
+
+        Args:
+            conversation_id: which.
+            until: the states.
+            after: only states after this event count, such as the message whose answer is waited for; by default the
+                present one does.
+            limit_seconds: for how long.
+
+        Raises:
+            LimitError: it was in none of them in time.
+        """
+        try:
+            async with asyncio.timeout(limit_seconds):
+                return await self._until(conversation_id, frozenset(until), after)
+        except TimeoutError as error:
+            wanted = ", ".join(sorted(until))
+            raise LimitError(
+                f"Conversation {conversation_id} was in none of the states {wanted} within {limit_seconds:g} s.",
+                fix="Wait again, or pause it.",
+            ) from error
+
+    async def _until(self, conversation_id: str, states: frozenset[str], after: int | None) -> State:
+        start = -1 if after is None else after
+        if after is None:
+            now = await self.state(conversation_id)
+            if now is not None and now.id is not None:
+                if now.state in states:
+                    return now
+                start = now.id
+        async with self.follow(conversation_id, after=start) as items:
+            async for item in items:
+                if not isinstance(item, State) or item.state not in states:
+                    continue
+                if item.id is not None:
+                    return item
+                # Told on connecting, without its place: the log knows whether it is from before.
+                stored = await self.state(conversation_id)
+                if stored is not None and (stored.id or 0) > start and stored.state in states:
+                    return stored
+        raise AssertionError("unreachable: a following ends by an error or by being closed")
