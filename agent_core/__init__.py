@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from agent_core.controller.replay import ReplayManager as ReplayManager
     from agent_core.controller.stuck import StuckDetectionThresholds as StuckDetectionThresholds
     from agent_core.controller.stuck import StuckDetector as StuckDetector
-    from agent_core.conversation import Conversation as Conversation
     from agent_core.errors import ConversationRunError as ConversationRunError
     from agent_core.errors import DrydockError as DrydockError
     from agent_core.errors import FunctionCallConversionError as FunctionCallConversionError
@@ -87,6 +86,12 @@ if TYPE_CHECKING:
     from agent_core.events.stream import EventStream as EventStream
     from agent_core.events.transient import TextDelta as TextDelta
     from agent_core.events.unmatched import get_unmatched_actions as get_unmatched_actions
+    from agent_core.library.conversation import Conversation as Conversation
+    from agent_core.library.final_response import get_agent_final_response as get_agent_final_response
+    from agent_core.library.state_view import ConversationState as ConversationState
+    from agent_core.library.status import ExecutionStatus as ExecutionStatus
+    from agent_core.library.workspace import DockerWorkspace as DockerWorkspace
+    from agent_core.library.workspace import LocalWorkspace as LocalWorkspace
     from agent_core.llm.exchange import CallContext as CallContext
     from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
     from agent_core.llm.llm import LLM as LLM
@@ -138,13 +143,8 @@ if TYPE_CHECKING:
     from agent_core.security.secrets import StaticSecret as StaticSecret
     from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer as PolicyRailSecurityAnalyzer
     from agent_core.security.shell_rules import ShellRuleAnalyzer as ShellRuleAnalyzer
-    from agent_core.session.conversation_state import ConversationState as ConversationState
-    from agent_core.session.final_response import get_agent_final_response as get_agent_final_response
     from agent_core.session.repository import GitSetup as GitSetup
     from agent_core.session.repository import Repository as Repository
-    from agent_core.session.status import ExecutionStatus as ExecutionStatus
-    from agent_core.session.workspace import DockerWorkspace as DockerWorkspace
-    from agent_core.session.workspace import LocalWorkspace as LocalWorkspace
     from agent_core.skills.agent_catalog import register_agent as register_agent
     from agent_core.skills.agent_catalog import register_agent_definition as register_agent_definition
     from agent_core.skills.agent_catalog import register_agent_if_absent as register_agent_if_absent
@@ -195,7 +195,7 @@ _MODULES = {
     "controller.agent_controller": "AgentController",
     "controller.replay": "ReplayManager",
     "controller.stuck": "StuckDetectionThresholds StuckDetector",
-    "conversation": "Conversation",
+    "library.conversation": "Conversation",
     "errors": (
         "ConversationRunError DrydockError FunctionCallConversionError FunctionCallNotExistsError "
         "FunctionCallValidationError LLMAuthenticationError LLMBadRequestError LLMContentPolicyError "
@@ -244,11 +244,11 @@ _MODULES = {
     "security.pattern": "PatternSecurityAnalyzer",
     "security.secrets": "CallableSecret LookupSecret SecretRegistry SecretSource StaticSecret",
     "security.shell_rules": "PolicyRailSecurityAnalyzer ShellRuleAnalyzer",
-    "session.conversation_state": "ConversationState",
-    "session.final_response": "get_agent_final_response",
+    "library.state_view": "ConversationState",
+    "library.final_response": "get_agent_final_response",
     "session.repository": "GitSetup Repository",
-    "session.status": "ExecutionStatus",
-    "session.workspace": "DockerWorkspace LocalWorkspace",
+    "library.status": "ExecutionStatus",
+    "library.workspace": "DockerWorkspace LocalWorkspace",
     "skills.agent_catalog": "register_agent register_agent_definition register_agent_if_absent",
     "skills.agent_definition": "AgentDefinition",
     "skills.context": "AgentContext",

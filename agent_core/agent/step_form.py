@@ -16,7 +16,10 @@ from agent_core.tools.definition import ToolDefinition
 class SteppingConversation(Protocol):
     """A conversation that takes single steps, as `agent_core.Conversation` does."""
 
-    agent: Any
+    @property
+    def agent(self) -> Any:
+        """Who works."""
+        ...
 
     def step(self, on_event: Callable[[Any], object] | None, on_token: Callable[[Any], object] | None) -> None:
         """Let its agent take one step."""

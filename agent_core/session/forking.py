@@ -9,9 +9,8 @@ from agent_core.events.event import UNSTORED
 from agent_core.events.llm_events import MetricsSnapshot, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, encoded, from_payload, to_payload
 from agent_core.events.store import EventStore, NewEvent
-from agent_core.runtime.snapshots import moments_of, packed, unpack
+from agent_core.runtime.snapshots import moments_of
 from agent_core.session.going_back import checked_place
-from agent_core.tools.spec import SandboxAccess
 
 PAGE = 200
 
@@ -87,13 +86,3 @@ async def _decided_later(source: StoredLog, after: int) -> list[AnyEvent]:
         after = page[-1].id
         changes.extend(event for event in page if isinstance(event, ConfirmationPolicyChanged))
     return [event.model_copy(update={"id": UNSTORED}) for event in changes[-1:]]
-
-
-async def copy_files(source: tuple[SandboxAccess, str], moments: list[int], target: SandboxAccess) -> None:
-    """Put the files of the source conversation, as they were at the newest of these moments, into another workspace.
-
-    Raises:
-        SandboxError, ToolError: it cannot be done; the message says why.
-    """
-    sandbox, conversation_id = source
-    await unpack(target, packed(sandbox, conversation_id, moments))

@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = [
-    {"session", "conversation", "testing"},
+    {"library", "testing"},
+    {"session"},
     {"controller"},
     {"agent"},
     {"memory", "runtime", "mcp"},
@@ -23,8 +24,8 @@ LAYERS = [
 ]
 """agent_core from the top down: a module may import its own row's own package and the rows below."""
 
-SAME_ROW = {("conversation", "session"), ("testing", "session"), ("security", "tools"), ("tools", "skills")}
-"""Neighbours of one row that may meet: a facade and its session; fakes; a policy of harmless tools; a skills tool."""
+SAME_ROW = {("security", "tools"), ("tools", "skills")}
+"""Neighbours of one row that may meet: a policy of harmless tools; a skills tool."""
 
 HOMES = {
     "acp": {"server/acp"},

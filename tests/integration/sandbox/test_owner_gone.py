@@ -16,7 +16,7 @@ LIMIT_SECONDS = 30.0
 PROGRAM = """
 import asyncio, sys
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.session.workspace import LocalWorkspace
+from agent_core.library.workspace import LocalWorkspace
 
 async def main(folder, confined):
     place = await LocalWorkspace(folder, confined=confined).open("c", "i", "")

@@ -16,18 +16,18 @@ from pydantic import ValidationError
 from agent_core.agent.base import AgentBase, AgentMark
 from agent_core.events.branches import Rewind
 from agent_core.events.transient import Transient
+from agent_core.library.callbacks import Callbacks
+from agent_core.library.conversation_log import ConversationLog
+from agent_core.library.sandbox_use import SandboxUse
+from agent_core.library.status import StatusFold
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.callbacks import Callbacks
-from agent_core.session.conversation_log import ConversationLog
-from agent_core.session.sandbox_use import SandboxUse
 from agent_core.session.session_facts import AT_REST, LOOK_SECONDS
 from agent_core.session.settings import SessionSettings
-from agent_core.session.status import StatusFold
 from agent_core.session.tool_servers import KeptServers
 from agent_core.tools.spec import Tool
 

@@ -8,9 +8,9 @@ from agent_core.controller.state import ConversationState
 from agent_core.events.branches import Branches, read_branch
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
+from agent_core.library.log_facts import LogFacts
+from agent_core.library.status import StatusFold
 from agent_core.memory.view import View
-from agent_core.session.log_facts import LogFacts
-from agent_core.session.status import StatusFold
 
 
 class ConversationLog:

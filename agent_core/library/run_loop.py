@@ -19,20 +19,22 @@ from agent_core.events.control import (
     PauseEvent,
 )
 from agent_core.events.llm_events import MetricsSnapshot
+from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
+from agent_core.library.callbacks import Callback, Callbacks
+from agent_core.library.conversation_log import ConversationLog
+from agent_core.library.open_session import END_SECONDS, OpenSession
+from agent_core.library.sandbox_use import SandboxUse
+from agent_core.library.status import ExecutionStatus
+from agent_core.library.workspace import Workspace
 from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.security.hooks import HookEvent
+from agent_core.security.secrets import SecretRegistry
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.callbacks import Callbacks
-from agent_core.session.conversation_log import ConversationLog
-from agent_core.session.open_session import END_SECONDS, OpenSession
-from agent_core.session.sandbox_use import SandboxUse
 from agent_core.session.session_facts import AT_REST
 from agent_core.session.settings import SessionSettings
-from agent_core.session.status import ExecutionStatus
-from agent_core.session.workspace import Workspace
 
 
 class SideCalls:
@@ -73,7 +75,7 @@ class SideCalls:
 logger = logging.getLogger(__name__)
 
 
-class ConversationLoop:
+class RunLoop:
     """Does in the library's loop what a `Conversation` is asked to do. All coroutines run there, and nothing else.
 
     A session is open from the first word to the end of a run; between runs the log is nobody's.
@@ -84,7 +86,6 @@ class ConversationLoop:
         sandbox: for single calls between the runs.
         sessions: the session that is open, and what the next one is made with.
         callbacks: who is told of what happens.
-        deciding: held by whoever decides about actions that wait.
     """
 
     def __init__(
@@ -107,7 +108,6 @@ class ConversationLoop:
         self.is_closed = False
         self._persistence_dir = persistence_dir
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
-        self.deciding = asyncio.Lock()
         self._tells_end = False
         self.sessions = OpenSession(
             self.log, self.sandbox, callbacks, agent=agent, settings=settings, data_dir=data_dir
@@ -136,6 +136,32 @@ class ConversationLoop:
     def session_at_work(self) -> AgentSession | None:
         """The session of the run that is under way, once its sandbox is there."""
         return self.sessions.ready_at_work
+
+    @property
+    def call_context(self) -> CallContext:
+        """What calls of models beside the agent's are made with at the moment."""
+        session = self.session_at_work
+        return self.side_calls.context if session is None else session.call_context
+
+    @property
+    def masker(self) -> SecretMasker:
+        """Hides the conversation's secrets, as in the log."""
+        if (session := self.session_at_work) is not None:
+            return session.stream.secrets
+        masker = SecretMasker(self.settings.secrets)
+        SecretRegistry(masker.add).update(self.settings.named_secrets)
+        return masker
+
+    async def use_agent(self, agent: AgentBase) -> None:
+        """Have this agent work, from the next run on.
+
+        Raises:
+            RuntimeError: the present one is at work.
+        """
+        if self.is_running:
+            raise RuntimeError(f"conversation {self.conversation_id} is running; pause it first")
+        await self.end_session()
+        self.sessions.use_agent(agent)
 
     def session(self) -> AbstractAsyncContextManager[AgentSession]:
         """The session in which a run is under way, or the next one happens; it does not end meanwhile."""
@@ -194,9 +220,21 @@ class ConversationLoop:
             if self.is_running and await session.settled_state() not in AT_REST:
                 await session.send(asked)
 
-    async def step(self) -> None:
-        """`run` for one step: what still waits is run, or the model is asked once and its calls are run."""
-        await self.run(max_steps=1)
+    async def step(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
+        """`run` for one step, of which these hear as well."""
+        callbacks = self.callbacks
+        if on_token is not None:
+            callbacks.add_for_tokens(on_token)
+            if not self.is_running:
+                await self.end_session()  # the next one hears of tokens
+        if on_event is not None:
+            callbacks.add(on_event)
+        try:
+            await self.run(max_steps=1)
+        finally:
+            for callback in (on_event, on_token):
+                if callback is not None:
+                    callbacks.remove(callback)
 
     async def run(self, *, max_steps: int | None = None) -> None:
         """Let the agent work until it has finished, waits for its user, or is paused: after `max_steps` it is.

@@ -1,14 +1,18 @@
-"""What a program gives a conversation, looked at before anything is made of it."""
+"""Checks of the arguments that a program gives a conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
-from agent_core.session.callbacks import Callback
+from agent_core.library.callbacks import Callback
+
+MAX_TAG_CHARS: Final = 256
+_NAME: Final = re.compile(r"[a-z0-9]+")
 
 
 def users_message(message: object, sender: str | None) -> MessageEvent:
@@ -80,3 +84,22 @@ def check_given(agent: object, max_iterations: object, max_budget: object) -> No
         raise ValueError(f"max_iteration_per_run is {max_iterations!r}: give a whole number, at least 1")
     if max_budget is not None and (not isinstance(max_budget, int | float) or not max_budget >= 0):
         raise ValueError(f"max_budget_per_run is {max_budget!r}: give US dollars, at least 0, or None for no limit")
+
+
+def checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the tags.
+
+    Raises:
+        ValueError: a name has other characters than lower-case letters and digits, or a value is too long.
+        TypeError: a value is no text.
+    """
+    for name, value in tags.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"tag {name!r}: a name has only lower-case letters and digits")
+        if not isinstance(value, str):
+            raise TypeError(f"tag {name!r}: its value is a {type(value).__name__}: give a text")
+        if len(value) > MAX_TAG_CHARS:
+            raise ValueError(
+                f"tag {name!r}: its value has {len(value)} characters; at most {MAX_TAG_CHARS} are allowed"
+            )
+    return dict(tags)

@@ -23,7 +23,7 @@ from agent_core.events.control import (
 )
 from agent_core.events.llm_events import ActionEvent, MessageEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
-from agent_core.session.log_facts import LogFacts
+from agent_core.library.log_facts import LogFacts
 
 STUCK: Final = "AgentStuckInLoopError"
 LIMIT: Final = "RuntimeError: Agent reached maximum"

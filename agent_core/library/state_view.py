@@ -10,6 +10,12 @@ from typing import Any, Self, overload
 from agent_core.agent.base import AgentBase
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.unmatched import get_unmatched_actions
+from agent_core.library.conversation_log import ConversationLog
+from agent_core.library.fair_lock import FairLock
+from agent_core.library.log_facts import LogFacts
+from agent_core.library.run_loop import RunLoop
+from agent_core.library.status import ExecutionStatus, StatusFold, is_bookkeeping
+from agent_core.library.workspace import Workspace
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.view import View
 from agent_core.runtime.loop_thread import library_loop
@@ -17,12 +23,6 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret, SecretRegistry
-from agent_core.session.conversation_log import ConversationLog
-from agent_core.session.conversation_loop import ConversationLoop
-from agent_core.session.fair_lock import FairLock
-from agent_core.session.log_facts import LogFacts
-from agent_core.session.status import ExecutionStatus, StatusFold, is_bookkeeping
-from agent_core.session.workspace import Workspace
 
 PAGE = 200
 
@@ -73,7 +73,7 @@ class Events(Sequence[AnyEvent]):
 class SecretView:
     """Names and descriptions of the secrets there are at the moment; iterating gives the names. Shows no value."""
 
-    def __init__(self, work: ConversationLoop) -> None:
+    def __init__(self, work: RunLoop) -> None:
         self._work = work
 
     def __iter__(self) -> Iterator[str]:
@@ -118,7 +118,6 @@ class ConversationView:
 
     Attributes:
         id: the conversation's id.
-        agent: its agent.
         workspace: where it works (`working_dir`).
         persistence_dir: where its log is kept; None: in memory.
         events: what was said and done, like a list.
@@ -129,15 +128,13 @@ class ConversationView:
 
     def __init__(
         self,
-        work: ConversationLoop,
-        agent: AgentBase,
+        work: RunLoop,
         workspace: Workspace,
         persistence_dir: str | None,
         *,
         tags: dict[str, str],
     ) -> None:
         self.id = work.conversation_id
-        self.agent = agent
         self.workspace = workspace
         self.persistence_dir = persistence_dir
         self.events = Events(work.log)
@@ -146,6 +143,11 @@ class ConversationView:
         self.secret_registry = SecretView(work)
         self._work = work
         self._lock = FairLock()
+
+    @property
+    def agent(self) -> AgentBase:
+        """Who works."""
+        return self._work.agent
 
     def __enter__(self) -> Self:
         self._lock.acquire()

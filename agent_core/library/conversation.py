@@ -1,0 +1,650 @@
+"""`Conversation`: the library's way to work with an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+from uuid import uuid4
+
+from agent_core.agent.base import AgentBase
+from agent_core.controller.replay import ReplayManager, beginning_of, turns_of
+from agent_core.controller.stuck import StuckDetectionThresholds
+from agent_core.events.branches import Rewind
+from agent_core.events.control import ConfirmationPolicyChanged, LoopRecovery
+from agent_core.events.folder_store import FolderEventStore
+from agent_core.events.messages import Message
+from agent_core.events.schema import Action, Observation
+from agent_core.events.store import InMemoryEventStore
+from agent_core.library.arguments import check_given, checked, checked_tags, functions_in, listener, users_message
+from agent_core.library.callbacks import Callback, Callbacks
+from agent_core.library.decisions import Decisions
+from agent_core.library.direct_calls import DirectCalls
+from agent_core.library.files import MAX_DOWNLOAD, WorkspaceFiles
+from agent_core.library.forks import ForkService, share_files
+from agent_core.library.goal import FOLLOW_UP, GoalVerdict
+from agent_core.library.plugins import Extension, add_extension, with_plugins
+from agent_core.library.ports import ConversationPorts
+from agent_core.library.questions import SideQuestions
+from agent_core.library.run_loop import RunLoop
+from agent_core.library.state_view import ConversationView
+from agent_core.library.status import ExecutionStatus
+from agent_core.library.workspace import Workspace, workspace_of
+from agent_core.llm.llm import LLM
+from agent_core.llm.metrics import ConversationStats
+from agent_core.llm.profiles import ProfileStore
+from agent_core.runtime.listening import OpenPort
+from agent_core.runtime.loop_thread import library_loop
+from agent_core.runtime.sandbox import Sandbox
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, is_confirmation_mode_active
+from agent_core.security.hooks import HookConfig
+from agent_core.security.secrets import GivenSecret
+from agent_core.session.direct_call import tool_named
+from agent_core.session.making import with_full_context
+from agent_core.session.repository import GitSetup
+from agent_core.session.settings import ConfirmSubagents, SessionSettings
+from agent_core.skills.plugin import Plugin
+from agent_core.tools.registry import resolve_tool
+from agent_core.tools.spec import Tool
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """One conversation with an agent, from an ordinary or an asynchronous program.
+
+    Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
+    difference whether the caller has one. Close it (or use ``with`` or ``async with``) to end its sandbox; otherwise
+    the program's end does. All methods but `run` may be called while it runs, from any thread. So may a callback, but
+    for `close`; one that hears of an event between the runs may look, and send messages.
+
+    Args:
+        agent: who works.
+        workspace: a folder of this host, which commands see under its own path and nothing beside it (needs
+            bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace`, or a sandbox of the caller's.
+        callbacks: get every event once it is stored, in order; `run` waits for them.
+        token_callbacks: get pieces of the model's text as it comes (`TextDelta`), before the event that has all of it.
+        max_iteration_per_run: answers of the model until a run ends with the status error; the next one counts anew.
+        conversation_id: a new one if None; one that `persistence_dir` has goes on.
+        persistence_dir: folder for the log; None keeps it in memory.
+        secrets: values by name, for the commands that name them; hidden wherever they appear in the log.
+        max_budget_per_run: US dollars until a run ends with the status error, over all runs; the next run has as much
+            again.
+        stuck_detection: whether an agent that only repeats itself is stopped.
+        stuck_detection_thresholds: after how many repetitions that is, where it is not after the usual number.
+        hook_config: hooks that are run before those of the project and of the user's home.
+        plugins: folders with what the agent and the hooks have besides from the beginning; see `load_plugin`.
+        tags: words about the conversation for its program; names of lower-case letters and digits.
+        visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``.
+        delete_on_close: whether the log, and what is kept beside it in `persistence_dir`, is removed at the end.
+        confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
+            where nobody asks the user here either, and refuses otherwise.
+        git: a repository that is cloned into the workspace for the first run, and whose name stands on commits.
+
+    Raises:
+        TypeError: `agent` is no agent, or another argument none of what it may be; the message names it.
+        ValueError: a limit or a tag is not what it may be.
+        SkillValidationError: a plugin is none, or cannot be used; the message names the file.
+    """
+
+    def __init__(
+        self,
+        agent: AgentBase,
+        workspace: str | Path | Workspace | Sandbox = "workspace/project",
+        *,
+        callbacks: Iterable[Callback] | None = None,
+        token_callbacks: Iterable[Callback] | None = None,
+        max_iteration_per_run: int = 500,
+        conversation_id: object = None,
+        persistence_dir: str | Path | None = None,
+        secrets: Mapping[str, GivenSecret] | None = None,
+        max_budget_per_run: float | None = None,
+        stuck_detection: bool = True,
+        stuck_detection_thresholds: StuckDetectionThresholds | Mapping[str, int] | None = None,
+        hook_config: HookConfig | None = None,
+        plugins: Sequence[str | os.PathLike[str]] = (),
+        tags: Mapping[str, str] | None = None,
+        visualizer: object = None,
+        delete_on_close: bool = False,
+        confirm_subagents: ConfirmSubagents | None = None,
+        git: GitSetup | None = None,
+    ) -> None:
+        check_given(agent, max_iteration_per_run, max_budget_per_run)
+        functions = [*listener(visualizer), *functions_in(callbacks, "callbacks")]
+        self.id = str(conversation_id or uuid4())
+        hooks = HookConfig() if hook_config is None else checked(hook_config, HookConfig, "hook_config")
+        # The tools that the copy makes are this conversation's own.
+        own, hooks = with_plugins(agent.model_copy(), hooks, plugins)
+        self.workspace = workspace_of(workspace)
+        folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
+        kept = None if persistence_dir is None else str(persistence_dir)
+        self._deleted = folder if delete_on_close else None
+        self._work = RunLoop(
+            self.id,
+            store=folder or InMemoryEventStore(),
+            data_dir="" if folder is None else str(folder.folder_of(self.id)),
+            persistence_dir=kept,
+            agent=own,
+            settings=SessionSettings(
+                llm=agent.llm,
+                max_iterations=max_iteration_per_run,
+                max_budget=max_budget_per_run,
+                limits_per_run=True,
+                stuck_detection=stuck_detection,
+                stuck_thresholds=StuckDetectionThresholds.model_validate(stuck_detection_thresholds or {}),
+                named_secrets=dict(secrets or {}),
+                hooks=hooks,
+                confirm_subagents=confirm_subagents,
+                git=GitSetup() if git is None else checked(git, GitSetup, "git"),
+            ),
+            workspace=self.workspace,
+            callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
+        )
+        self.state = ConversationView(self._work, self.workspace, kept, tags=checked_tags(tags or {}))
+        self._decisions = Decisions(self._work)
+        self._direct = DirectCalls(self._work)
+        self._asked = SideQuestions(self._work)
+        self._files = WorkspaceFiles(self._work)
+        self._ports = ConversationPorts(self._work)
+
+    @property
+    def agent(self) -> AgentBase:
+        """Who works, with what was loaded and switched by now."""
+        return self._work.agent
+
+    # --- talking and running ---
+
+    def send_message(self, message: str | Message, sender: str | None = None) -> None:
+        """Store a message of the user; `run` lets the agent answer. A run that is under way takes it up at once.
+
+        Raises:
+            TypeError: `message` is neither a text nor a `Message`.
+            ValueError: the message's role is not user.
+            RuntimeError: the conversation is closed.
+        """
+        self._do(self._work.say(users_message(message, sender)))
+
+    async def asend_message(self, message: str | Message, sender: str | None = None) -> None:
+        """`send_message` for asynchronous programs."""
+        await self._ado(self._work.say(users_message(message, sender)))
+
+    def run(self) -> None:
+        """Let the agent work until it has finished, waits for its user, or is paused.
+
+        A conversation that was paused or failed goes on; what awaited confirmation is confirmed.
+
+        Raises:
+            ConversationRunError: the run failed; its message says why.
+            RuntimeError: it is running already, is closed, or this is called in its own loop.
+        """
+        self._do(self._work.run())
+
+    async def arun(self) -> None:
+        """`run` for asynchronous programs.
+
+        To cancel it is to interrupt the agent: what it had called is answered, it is paused, and this returns. So does
+        a time limit around it: `state.execution_status` tells whether it has finished.
+        """
+        try:
+            await self._ado(self._work.run())
+        except asyncio.CancelledError:
+            await asyncio.wrap_future(library_loop().submit(self._work.until_run_ended()))
+
+    def pause(self) -> None:
+        """Stop the agent where it is: the model's answer and running commands are ended; `run` goes on from there.
+
+        An agent that waits for confirmation, or has finished, stays as it is.
+        """
+        self._do(self._work.pause())
+
+    def interrupt(self) -> None:
+        """`pause` with a marker of its own in the log; pausing waits for nothing either."""
+        self._do(self._work.interrupt())
+
+    def add_callback(self, callback: Callback) -> None:
+        """Call this one too, from the next event on."""
+        self._work.callbacks.add(callback)
+
+    def step(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
+        """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.
+
+        An agent that would go on is paused then; `step` or `run` goes on. With nothing to do it does nothing.
+
+        Args:
+            on_event: hears the events of this step, like a callback of the conversation.
+            on_token: hears the model's text as it comes, like one of its token callbacks.
+
+        Raises:
+            ConversationRunError: the step failed.
+            RuntimeError: the conversation is running already, or closed.
+        """
+        self._do(self._work.step(on_event, on_token))
+
+    async def astep(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
+        """`step` for asynchronous programs."""
+        await self._ado(self._work.step(on_event, on_token))
+
+    # --- deciding ---
+
+    @property
+    def is_confirmation_mode_active(self) -> bool:
+        """Whether actions are analyzed and may wait for the user: an analyzer is set, and the policy does ask."""
+        return is_confirmation_mode_active(self.state.security_analyzer, self.state.confirmation_policy)
+
+    @property
+    def confirmation_policy_active(self) -> bool:
+        """Whether the policy asks at all."""
+        return not isinstance(self.state.confirmation_policy, NeverConfirm)
+
+    def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
+        """From the next answer of the model on, let this policy decide what waits; the log remembers it."""
+        asks = checked(policy, ConfirmationPolicy, "policy")
+        self._do(self._work.say(ConfirmationPolicyChanged(policy=asks.model_dump(mode="json"))))
+
+    def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
+        """From the next answer of the model on, have this analyzer judge its calls; None: all risks are unknown."""
+        judges = None if analyzer is None else checked(analyzer, SecurityAnalyzer, "analyzer")
+        self._do(self._work.sessions.set_analyzer(judges))
+
+    def reject_pending_actions(
+        self, reason: str = "User rejected the action", action_ids: Collection[int] | None = None
+    ) -> None:
+        """Refuse what awaits confirmation, for a reason that the agent is told at the next run.
+
+        Each action gets its refusal at once, and the conversation is idle. With `action_ids` only these are refused;
+        the conversation goes on waiting for a word on the others, which `run` approves. Nothing pending is only warned
+        of.
+        """
+        self._do(self._decisions.reject(reason, action_ids))
+
+    def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
+        self._do(self._work.sessions.update_secrets(dict(secrets)))
+
+    def set_client_tools(self, tools: Sequence[Tool]) -> None:
+        """From its next step on the agent has these tools (`client_tool`) beside its own, in place of those set before.
+
+        Raises:
+            ValueError, TypeError: a tool cannot be made, or a running agent has another of its name; nothing has
+                changed. Of an agent at rest the next run says so.
+        """
+        specs = tuple(checked(tool, Tool, "tools") for tool in tools)
+        for spec in specs:
+            resolve_tool(spec)
+        self._do(self._work.sessions.set_client_tools(specs))
+
+    def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
+        """Say what came of a call of a tool that this program carries out (`client_tool`), by the id of its action.
+
+        Raises:
+            ClientToolError: it does not wait for an answer, or got another one before.
+        """
+        self._do(self._decisions.answer_client_call(call_id, content, is_error=is_error))
+
+    # --- acting beside the agent ---
+
+    def execute_tool(self, name: str, action: Action) -> Observation:
+        """Call a tool of the agent's, in the conversation's sandbox; the log and the agent do not hear of it.
+
+        Only of a tool whose state is in the log, such as the task list, they do: as of a call of the user.
+
+        Raises:
+            KeyError: there is no such tool.
+            TypeError: it takes another kind of action.
+            NotImplementedError: it has no executor.
+            ToolError, ValueError: the call failed.
+            SandboxError: the sandbox cannot be had.
+        """
+        self._make_tools()
+        definition = tool_named(self.agent.tools_map, name, action)
+        return self._do(self._direct.call(definition, action))
+
+    def rerun_actions(self) -> list[Observation]:
+        """Do again what the agent's tools did in this conversation, in the sandbox as it is now, and without a model.
+
+        The log does not hear of it. Stops behind the first call that fails, whose observation is the last one then.
+
+        Raises:
+            KeyError: a tool is not there any more.
+            SandboxError: the sandbox cannot be had.
+        """
+        self._make_tools()
+        return self._do(self._direct.rerun(self.agent.tools_map))
+
+    def condense(self) -> None:
+        """Have the history shortened now: at once between runs, before the next answer of the model in a run.
+
+        Raises:
+            ValueError: the agent has no condenser, or none that does so when asked.
+            NoCondensationError: there is too little to be shortened, or its summary cannot be had.
+        """
+        condenser = self.agent.condenser
+        if condenser is None or not condenser.handles_condensation_requests():
+            raise ValueError("condenser: the agent has none that shortens the history when it is asked to; give it one")
+        self._do(self._asked.condense())
+
+    def upload(self, source: str | Path, to: str = "") -> list[str]:
+        """Put a file of this host, or a folder with all files in it, into the workspace; returns their paths there.
+
+        `to` is the folder below the workspace, which is made where it is missing. A file that is there is replaced;
+        each is there whole or not at all. Links to folders, and those that lead out of the folder, are passed over.
+
+        Raises:
+            OSError: the source cannot be read.
+            ToolError, SandboxError: a file cannot be stored, or would be outside of the workspace.
+        """
+        return self._do(self._files.upload(Path(source), to))
+
+    def download(self, path: str, target: str | Path, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
+        """Save a file of the workspace, or a folder as a ZIP file; returns where it is.
+
+        `target` is the name that it gets, or a folder for it, under the last name of `path`: nothing that the sandbox
+        says has a part in where it is written. It is there whole or not at all, in place of what was there; a link
+        there is replaced, not followed. Only its owner may read it.
+
+        Raises:
+            OSError: it cannot be written.
+            ToolError, SandboxError: there is no such file in the workspace, it changed while it was read, or it has
+                more than `max_bytes` (``too_large``).
+        """
+        return self._do(self._files.download(path, Path(target), max_bytes))
+
+    def list_ports(self) -> list[OpenPort]:
+        """The TCP ports that something in the sandbox listens on, lowest first.
+
+        Raises:
+            SandboxError: the sandbox cannot be had.
+        """
+        return self._do(self._ports.listening())
+
+    def connect_port(self, port: int) -> socket.socket:
+        """Connect to a port of the sandbox, whatever its network is; what is returned is the caller's to close.
+
+        A connection that is made between runs ends when the next run begins, and one that is made during a run ends
+        with it: what listens goes on, and can be connected to again.
+
+        Raises:
+            ValueError: `port` is no port.
+            PortError: nothing takes connections there.
+            SandboxError: the sandbox cannot be had.
+        """
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+            raise ValueError(f"port is {port!r}: give a whole number from 1 to 65535")
+        return self._do(self._ports.connect(port))
+
+    # --- models and plugins ---
+
+    @property
+    def stats(self) -> ConversationStats:
+        """What the conversation's models have cost, by usage id: the agent's, the condenser's, those of questions."""
+        return self.state.stats
+
+    conversation_stats = stats
+
+    def ask_agent(self, question: str) -> str:
+        """An answer to a question about the conversation, also while it runs; nothing of it goes into the log.
+
+        Raises:
+            ValueError: the question is empty.
+            LLMError: the model cannot be asked, or says nothing.
+        """
+        own = self.agent.ask_agent(question)
+        return own if own is not None else self._do(self._asked.answer(question))
+
+    def generate_title(self, llm: LLM | None = None, max_length: int = 50) -> str:
+        """A title after the user's first message, by this model or the agent's; never fails for the model's sake.
+
+        Raises:
+            ValueError: the user has said nothing yet, or `max_length` is less than 4.
+        """
+        return self._do(self._asked.title(llm or self.agent.llm, max_length))
+
+    def pursue(self, objective: str, *, max_runs: int = 5, judge: LLM | None = None) -> GoalVerdict:
+        """Send the objective, and run until a judge (the agent's model, or the given one) finds that it is reached.
+
+        After each run that ended well but is not enough the agent is told what is missing. Returns the last verdict,
+        also when `max_runs` were not enough, or the agent came to rest otherwise (it waits, is stuck, at a limit).
+
+        Raises:
+            ValueError: the objective is empty, or `max_runs` is less than 1.
+            ConversationRunError: a run failed.
+            LLMError: the judge could not be asked.
+        """
+        if not objective.strip() or max_runs < 1:
+            raise ValueError("objective must be a text, and max_runs at least 1")
+        told = objective
+        for left in range(max_runs - 1, -1, -1):
+            self.send_message(told)
+            self.run()
+            verdict = self._do(self._asked.judge_goal(objective, judge or self.agent.llm))
+            if verdict.complete or not left or self.state.execution_status is not ExecutionStatus.FINISHED:
+                break
+            told = FOLLOW_UP.format(missing=verdict.missing)
+        return verdict
+
+    def switch_llm(self, llm: LLM) -> None:
+        """Have this model work from the next run on; the tools, the history and what was spent stay as they are.
+
+        Raises:
+            RuntimeError: the agent is at work; pause it first.
+        """
+        self._make_tools()
+        self._do(self._work.use_agent(self.agent.with_model(llm)))
+
+    def switch_profile(self, name: str, directory: str | os.PathLike[str] | None = None) -> None:
+        """`switch_llm` to a stored model; `directory` is where those are, the user's if None.
+
+        Raises:
+            FileNotFoundError: there is none of that name.
+            ValueError: the name or the file is none of a profile.
+            RuntimeError: the agent is at work; pause it first.
+        """
+        self.switch_llm(ProfileStore(directory).load(name))
+
+    def load_plugin(self, folder: str | os.PathLike[str]) -> Plugin:
+        """Take in the plugin in a folder of this host; from the next run on the agent has what it brings.
+
+        Its skills, commands, servers and kinds of sub-agents give way to others of the same name; its hooks come after
+        those that are there. An agent that has begun already is told of its skills. What it has already, from the same
+        plugin before, it neither gets nor is told again.
+
+        Raises:
+            SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
+            RuntimeError: the agent is at work; pause it first.
+        """
+        extension = Extension(folder)
+        self._make_tools()
+        skills = extension.new_skills(self.agent)
+        self._do(add_extension(self._work, extension, skills, self.agent.with_additions(skills, extension.servers)))
+        extension.register_agents()
+        return extension.plugin
+
+    # --- going back and branching off ---
+
+    def navigate_to(self, event_id: int | None) -> None:
+        """Go back to right behind this event (None: before the first one), with the files of the workspace.
+
+        What came after it counts no more; it stays in the log, and one can go there again. A run that is under way is
+        ended. The next `run` goes on from there, if the agent has something to answer.
+
+        Raises:
+            NoSuchEventError: the log has no such event.
+        """
+        self._do(self._work.between_runs(Rewind(to=-1 if event_id is None else event_id)))
+
+    def rewind(self, event_id: int | None) -> None:
+        """The same as `navigate_to`."""
+        self.navigate_to(event_id)
+
+    def recover_from_loop(self, option: Literal[1, 2, 3]) -> None:
+        """Say what becomes of an agent that is stuck in a loop.
+
+        Option 1: go back to before the loop; 2: go back, and say the last message again, which the next `run` answers;
+        3: stop.
+
+        Raises:
+            NotStuckError: it is not stuck.
+        """
+        self._do(self._work.between_runs(LoopRecovery(option=option)))
+
+    def replay(self, trajectory: list[Any]) -> None:
+        """Have the next `run` do again what another conversation's log records, before its model is asked.
+
+        The recorded answers stand for those of the model; what comes of their calls is new. What rewinds have undone
+        is left out.
+
+        Args:
+            trajectory: the events of that log, or their data.
+
+        Raises:
+            ValueError: it is no list of events, or the user says nothing in the beginning.
+        """
+        events = beginning_of(turns_of(ReplayManager.get_replay_events(trajectory)))
+        self._do(self._work.say(*events))
+
+    def fork(
+        self,
+        from_event_id: int | None = None,
+        *,
+        reset_metrics: bool = True,
+        agent: AgentBase | None = None,
+        workspace: str | Path | Workspace | Sandbox | None = None,
+        conversation_id: object = None,
+        copy_files: bool = True,
+        title: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A new conversation that begins as this one did up to this event (None: to its end), and is idle.
+
+        Its log has the same events under the same ids up to there, and its workspace is a copy of the files as they
+        were then. This conversation is left as it is.
+
+        Args:
+            from_event_id: id of the last event that the fork has in common with this conversation.
+            reset_metrics: whether the fork begins without costs; else it goes on from what was spent up to there.
+            agent: who works in the fork, with other tools perhaps; None: the same.
+            workspace: where the fork works; None: beside this one's folder, or in a container of its own.
+            conversation_id: the fork's id; a new one if None.
+            copy_files: whether the fork's workspace gets the files.
+            title: what the fork is called: its tag ``title``.
+            tags: words about the fork, beside those of this conversation or in place of them.
+
+        Raises:
+            NoSuchEventError: the log has no such event.
+            ValueError: the fork's log is not empty, or there is no telling where it works.
+            SandboxError: the files cannot be copied.
+        """
+        named = {} if title is None else {"title": title}
+        fork = self._twin(agent, workspace, conversation_id, {**self.state.tags, **(tags or {}), **named})
+        service = ForkService(self._work, fork._work)
+        try:
+            prompt = None if agent is None else fork._do(service.opening_prompt())
+            moments = self._do(service.copy_log(from_event_id, reset_metrics, prompt))
+            if copy_files and not share_files(self.workspace, fork.workspace):
+                self._do(service.copy_files(moments))
+        except BaseException:
+            fork.close()
+            raise
+        return fork
+
+    def _twin(
+        self,
+        agent: AgentBase | None,
+        workspace: str | Path | Workspace | Sandbox | None,
+        conversation_id: object,
+        tags: dict[str, str],
+    ) -> Self:
+        """An empty conversation like this one."""
+        settings, fork_id = self._work.settings, str(conversation_id or uuid4())
+        make: Any = type(self)
+        fork: Self = make(
+            agent or self.agent,
+            self.workspace.for_fork(fork_id) if workspace is None else workspace,
+            max_iteration_per_run=settings.max_iterations,
+            conversation_id=fork_id,
+            persistence_dir=self.state.persistence_dir,
+            secrets=settings.named_secrets,
+            max_budget_per_run=settings.max_budget,
+            stuck_detection=settings.stuck_detection,
+            stuck_detection_thresholds=settings.stuck_thresholds,
+            hook_config=settings.hooks,
+            tags=tags,
+        )
+        fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
+        return fork
+
+    # --- ending ---
+
+    def close(self) -> None:
+        """End the sandbox and the executors of the tools; calling it again is fine.
+
+        The log stays, unless the conversation is deleted with its end.
+
+        Raises:
+            RuntimeError: this is a callback of the conversation, which would wait for itself.
+        """
+        self._work.callbacks.check_outside("close")
+        library_loop().run(self._end())
+
+    async def aclose(self) -> None:
+        """`close` for asynchronous programs."""
+        self._work.callbacks.check_outside("aclose")
+        await asyncio.wrap_future(library_loop().submit(self._end()))
+
+    async def _end(self) -> None:
+        await self._work.close()
+        if self._deleted is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._deleted.remove, self.id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._make_tools()
+        except BaseException:
+            work.close()
+            raise
+        return library_loop().run(work)
+
+    async def _ado(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            if self.agent.is_initialized or self._work.is_closed:
+                self._make_tools()
+            else:
+                await asyncio.get_running_loop().run_in_executor(self._work.callbacks.thread, self._make_tools)
+        except BaseException:
+            work.close()
+            raise
+        return await asyncio.wrap_future(library_loop().submit(work))
+
+    def _make_tools(self) -> None:
+        """In the caller's thread: a factory may use a tool itself, and wait for it.
+
+        Raises:
+            RuntimeError: the conversation is closed.
+        """
+        if self._work.is_closed:
+            raise RuntimeError(f"conversation {self.id} is closed")
+        if not self.agent.is_initialized:
+            self._work.sessions.use_agent(with_full_context(self.agent))
+            self.agent.initialize(self.state)

@@ -1,0 +1,124 @@
+"""Calls of tools by the program itself, beside its agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from agent_core.errors import DrydockError, ToolError
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
+from agent_core.events.masking import SecretMasker
+from agent_core.events.schema import Action, Observation
+from agent_core.events.serialization import AnyEvent
+from agent_core.library.run_loop import RunLoop
+from agent_core.runtime.answers import failure
+from agent_core.session.agent_session import AgentSession
+from agent_core.session.direct_call import DirectContext, call_directly, tool_named
+from agent_core.session.drafts import ConversationDrafts, draft_llm
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.finish import FinishAction
+
+
+class DirectCalls:
+    """Calls tools in the sandbox of one conversation; its coroutines run in the library's loop."""
+
+    def __init__(self, work: RunLoop) -> None:
+        self._work = work
+
+    async def call(self, definition: ToolDefinition, action: Action) -> Observation:
+        """Call a tool; one whose state is in the log is called as the user, so that its result is what the agent finds.
+
+        Raises:
+            ToolError, ValueError: the call failed.
+            SandboxError: the sandbox cannot be had.
+        """
+        if not definition.remembers:
+            return await self._unrecorded(definition, action)
+        work = self._work
+        async with work.session() as session:
+            is_running = work.is_running
+            asked = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
+        assert isinstance(asked, ActionEvent)  # noqa: S101 - it is what was stored
+        answer = await self._answered(session, asked) if is_running else None
+        if answer is None:  # nobody is at work who would do it
+            return await self._recorded(definition, action, asked)
+        if isinstance(answer, ObservationEvent):
+            return answer.observation
+        raise ValueError(answer.error if isinstance(answer, AgentErrorEvent) else "the call was not carried out")
+
+    async def rerun(self, tools: Mapping[str, ToolDefinition]) -> list[Observation]:
+        """Carry out the agent's recorded actions once more, up to the first that fails.
+
+        Raises:
+            KeyError: a tool is not there any more.
+            SandboxError: the sandbox cannot be had.
+        """
+        branch = self._work.log.branch()
+        recorded = [event async for event in branch if isinstance(event, ActionEvent) and event.source == "agent"]
+        results: list[Observation] = []
+        for event in recorded:
+            if event.action is None or isinstance(event.action, FinishAction):
+                continue
+            try:
+                definition = tool_named(tools, event.tool_name, event.action)
+                results.append(await self._unrecorded(definition, event.action))
+            except (ToolError, ValueError) as error:
+                results.append(Observation.from_text(str(error), is_error=True))
+            if _has_failed(results[-1]):
+                break
+        return results
+
+    async def _answered(self, session: AgentSession, asked: AnyEvent) -> AnyEvent | None:
+        """What the run that is under way answers; None where it ends without."""
+        async with session.stream.subscribe(after=asked.id) as events:
+            async for event in events:
+                if getattr(event, "cause", None) == asked.id:
+                    return event  # type: ignore[return-value] # notices have no cause
+        await self._work.until_run_ended()
+        return None
+
+    async def _recorded(self, definition: ToolDefinition, action: Action, asked: ActionEvent) -> Observation:
+        """The result of the call, which the log has then."""
+        try:
+            seen = await self._unrecorded(definition, action)
+        except (DrydockError, ValueError) as error:
+            await self._work.write(failure(asked, str(error)))
+            raise
+        answer = ObservationEvent(source="user", cause=asked.id, observation=seen, tool_name=definition.name)
+        await self._work.write(answer)
+        return seen
+
+    async def _unrecorded(self, definition: ToolDefinition, action: Action) -> Observation:
+        """The result of the call, of which nobody else hears; secrets are hidden in it."""
+        work = self._work
+        secrets, latest, llm = work.settings.named_secrets, await self._latest(definition), draft_llm(work.agent)
+        drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker
+        async with work.sessions.sandbox_access() as sandbox:
+            context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
+            return _without_secrets(masker, await call_directly(definition, action, context))
+
+    async def _latest(self, definition: ToolDefinition) -> Observation | None:
+        latest: Observation | None = None
+        if definition.remembers:
+            async for event in self._work.log.branch():
+                if not isinstance(event, ObservationEvent) or event.tool_name != definition.name:
+                    continue
+                latest = latest if event.observation.is_error else event.observation
+        return latest
+
+
+def _without_secrets(masker: SecretMasker, observation: Observation) -> Observation:
+    """The observation as the log would have it."""
+    data = observation.model_dump(mode="json")
+    masked = masker.data(data) | {name: data[name] for name in ("kind",) if name in data}
+    if masked == data:
+        return observation
+    try:
+        return type(observation).model_validate(masked)
+    except ValidationError:  # a secret is part of what has to have a certain form
+        return Observation.from_text(masker.text(observation.text), is_error=observation.is_error)
+
+
+def _has_failed(observation: Observation) -> bool:
+    return observation.is_error or getattr(observation, "exit_code", 0) not in (0, -1)

@@ -1,0 +1,136 @@
+"""Files that a program puts into its conversation's workspace, or takes out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from agent_core.errors import SandboxError
+from agent_core.library.run_loop import RunLoop
+from agent_core.runtime.transfers import PART, reading, writing
+
+T = TypeVar("T")
+
+MAX_DOWNLOAD = 16 * 1024**3
+
+_disk = ThreadPoolExecutor(max_workers=2, thread_name_prefix="carrying")
+
+
+class WorkspaceFiles:
+    """Moves files of one conversation; its coroutines run in the library's loop. `Conversation` says what each does."""
+
+    def __init__(self, work: RunLoop) -> None:
+        self._work = work
+
+    async def upload(self, source: Path, to: str) -> list[str]:
+        files = await _in_thread(lambda: list(_files(source)))
+        stored: list[str] = []
+        async with self._work.sessions.sandbox_access() as sandbox:
+            for place, name in files:
+                path = "/".join(part for part in (to.rstrip("/"), name) if part)
+                incoming = await writing(sandbox, path)
+                try:
+                    async for part in _parts(place):
+                        await incoming.write(part)
+                    await incoming.keep()
+                finally:
+                    incoming.drop()
+                stored.append(f"{sandbox.working_dir.rstrip('/')}/{path.removeprefix(sandbox.working_dir).strip('/')}")
+        return stored
+
+    async def download(self, path: str, target: Path, max_bytes: int) -> Path:
+        async with self._work.sessions.sandbox_access() as sandbox, reading(sandbox, path) as found:
+            too_large = SandboxError(
+                f"{path or 'The workspace'} has more than {max_bytes} bytes.", code="too_large", fix="Raise max_bytes."
+            )
+            if found.size is not None and found.size > max_bytes:
+                raise too_large
+            name = found.name if found.size is not None else f"{found.name or 'workspace'}.zip"
+            saving = await _in_thread(lambda: _Saving(target, name))
+            size = 0
+            try:
+                async for part in found.parts():
+                    size += len(part)
+                    if size > max_bytes:
+                        raise too_large
+                    await _in_thread(partial(saving.write, part))
+                if found.size is not None and size != found.size:
+                    raise SandboxError(f"{path} became shorter while it was read.", code="changed", fix="Try again.")
+                return await _in_thread(saving.keep)
+            finally:
+                await _in_thread(saving.drop)
+
+
+async def _parts(place: Path) -> AsyncIterator[bytes]:
+    file: BinaryIO = await _in_thread(lambda: place.open("rb"))
+    try:
+        while part := await _in_thread(partial(file.read, PART)):
+            yield part
+    finally:
+        file.close()
+
+
+def _files(source: Path) -> Iterator[tuple[Path, str]]:
+    """The files of a folder with their paths from its parent on; or the one file."""
+    if not source.is_dir():
+        yield source, source.name
+        return
+    root = source.resolve()
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            place = Path(folder, name)
+            if place.is_file() and place.resolve().is_relative_to(root):
+                yield place, f"{root.name}/{place.relative_to(root).as_posix()}"
+
+
+class _Saving:
+    """A file of this host that is there under its name once it is whole. Blocking.
+
+    The folder is opened once, and everything is done in that one: whoever exchanges what leads there meanwhile, or has
+    put a link in the way, gains nothing.
+    """
+
+    def __init__(self, target: Path, name: str) -> None:
+        folder, self._name = (target, name) if target.is_dir() else (target.parent, target.name)
+        if self._name in ("", ".", "..") or "/" in self._name or "\0" in self._name:
+            raise IsADirectoryError(errno.EISDIR, "there is no name for it: name a file, not a folder", str(target))
+        self._place = folder / self._name
+        self._scratch = f".{secrets.token_hex(8)}.part"
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._scratch, flags, 0o600, dir_fd=self._folder)
+        except BaseException:
+            os.close(self._folder)
+            raise
+        self._file = open(descriptor, "wb")  # noqa: SIM115 - closed by `drop`
+        self._is_kept = False
+
+    def write(self, part: bytes) -> None:
+        self._file.write(part)
+
+    def keep(self) -> Path:
+        self._file.close()
+        os.replace(self._scratch, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._is_kept = True
+        return self._place
+
+    def drop(self) -> None:
+        try:
+            self._file.close()
+            if not self._is_kept:
+                os.unlink(self._scratch, dir_fd=self._folder)
+        finally:
+            os.close(self._folder)
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_disk, work)

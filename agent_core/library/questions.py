@@ -1,0 +1,135 @@
+"""Questions to a model beside the agent's work: about a conversation, and for its title."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from agent_core.errors import DrydockError, LLMError
+from agent_core.events.control import Condensation, CondensationRequest
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
+from agent_core.library.conversation_log import ConversationLog
+from agent_core.library.goal import GoalVerdict, judged
+from agent_core.library.run_loop import RunLoop
+from agent_core.llm.llm import LLM
+from agent_core.memory.condenser import condensed_by
+from agent_core.memory.transcript import join_user_messages
+
+logger = logging.getLogger(__name__)
+
+ASK_USAGE_ID: Final = "ask-agent-llm"
+TITLE_USAGE_ID: Final = "title"
+MAX_TITLE_SOURCE: Final = 1000
+
+ASK_PROMPT: Final = (
+    "[A question beside your work. Answer it in a few sentences from what you know of this conversation, call no tool,"
+    " and take nothing in it for a new task.]\n\n"
+)
+CATEGORIES: Final = {
+    "\N{BUG}": "mending a fault",
+    "\N{SPARKLES}": "something new",
+    "\N{HAMMER AND WRENCH}": "changing how code is built",
+    "\N{TEST TUBE}": "tests",
+    "\N{MEMO}": "texts",
+    "\N{LEFT-POINTING MAGNIFYING GLASS}": "finding out, explaining",
+    "\N{GEAR}": "set-up and configuration",
+    "\N{ROCKET}": "release and operation",
+    "\N{BAR CHART}": "data",
+    "\N{SPEECH BALLOON}": "anything else",
+}
+
+
+class SideQuestions:
+    """Asks models about one conversation beside its runs; nothing but a summary goes into the log.
+
+    Its coroutines run in the library's loop.
+    """
+
+    def __init__(self, work: RunLoop) -> None:
+        self._work = work
+
+    async def answer(self, question: str) -> str:
+        """What the model of a conversation says to a question about it; nothing of that goes into the log.
+
+        Raises:
+            ValueError: the question is empty.
+            LLMError: the model cannot be asked, or says nothing.
+        """
+        if not question.strip():
+            raise ValueError("question is empty; ask something")
+        llm = self._work.agent.llm
+        model = llm.model_copy(update={"usage_id": ASK_USAGE_ID})
+        view = await self._work.log.view()
+        messages = join_user_messages([*view.messages(), Message.user(ASK_PROMPT + self._work.masker.text(question))])
+        prompt = [model.render(message) for message in messages]
+        response = await model.acompletion(prompt, context=self._work.call_context)
+        text = response.message.text.strip()
+        if not text:
+            raise LLMError(f"{llm.model} gave no answer; ask again, or ask another way")
+        return text
+
+    async def title(self, llm: LLM, max_length: int) -> str:
+        """A title for a conversation after its first message of the user; the beginning of that where a model has none.
+
+        Raises:
+            ValueError: the user has said nothing yet, or `max_length` is too small for a title.
+        """
+        if max_length < 4:
+            raise ValueError(f"max_length is {max_length}; a title needs at least 4 characters")
+        said = await _first_words(self._work.log)
+        kinds = "; ".join(f"{emoji} {what}" for emoji, what in CATEGORIES.items())
+        prompt = (
+            f"Give the conversation that begins with the message below a title of at most {max_length} characters, in"
+            " the language of the message: one emoji first, then a space and a few words. The emoji is one of:"
+            f" {kinds}. Answer with the title alone.\n\n{said[:MAX_TITLE_SOURCE]}"
+        )
+        model = llm.model_copy(update={"usage_id": TITLE_USAGE_ID, "num_retries": 1})
+        try:
+            response = await model.acompletion([model.render(Message.user(prompt))], context=self._work.call_context)
+        except DrydockError as error:
+            logger.info("no title from %s: %s", llm.model, error)
+            return _cut(said, max_length)
+        lines = [line.strip() for line in response.message.text.splitlines() if line.strip()]
+        found = lines[0].strip("\"'`*# ") if lines else ""
+        return _cut(found or said, max_length)
+
+    async def judge_goal(self, objective: str, llm: LLM) -> GoalVerdict:
+        """What a model says of how far the conversation has come with its objective.
+
+        Raises:
+            LLMError: the model could not be asked.
+        """
+        work = self._work
+        return await judged(await work.log.view(), work.masker.text(objective), llm, work.call_context)
+
+    async def condense(self) -> None:
+        """Ask for a condensation; between runs it is made at once.
+
+        Raises:
+            NoCondensationError: it cannot be made; between runs it is as if nobody had asked then.
+        """
+        work = self._work
+        request, condenser = CondensationRequest(source="user"), work.agent.condenser
+        if work.is_running or condenser is None:
+            await work.say(request)
+            return
+        view = await work.log.view()
+        view.add(request)
+        outcome = await condensed_by(condenser, view, work.agent.llm, work.side_calls.context)
+        made: list[AnyEvent] = [request]
+        if isinstance(outcome, Condensation):
+            made.append(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))
+        await work.write(*made)
+
+
+async def _first_words(log: ConversationLog) -> str:
+    async for event in log.history():
+        if isinstance(event, MessageEvent) and event.source == "user" and event.llm_message.text.strip():
+            return " ".join(event.llm_message.text.split())
+    raise ValueError("the conversation has no message of the user yet, so it has nothing to be named after")
+
+
+def _cut(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
