@@ -14,7 +14,7 @@ from agent_core.runtime.sandbox import DiskUsage, SandboxLimits
 from runtime_images.runner import wire
 
 LOOK_SECONDS = 60.0
-_PROGRAM = str(Path(wire.__file__).with_name("usage.py"))
+_PROGRAM = str(Path(wire.__file__).with_name("core") / "disk_usage.py")
 _UNSEEN_SECONDS = 15.0
 _QUIET_SECONDS = 120.0
 _SHARE = 20
@@ -85,7 +85,7 @@ async def measured(roots: Sequence[str], processes: Sequence[int], most_entries:
 
 
 def order_for(roots: Sequence[str], processes: Sequence[int] | None, most_entries: int) -> str:
-    """The argument of `runtime_images.runner.usage` as a program; None for all processes that it sees."""
+    """The argument of `runtime_images.runner.core.disk_usage` as a program; None for all processes that it sees."""
     return json.dumps({"roots": list(roots), "processes": processes, "most_entries": most_entries})
 
 

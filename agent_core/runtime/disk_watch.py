@@ -26,7 +26,7 @@ _FIX = "Remove files first (du -ah /workspace ~ | sort -h | tail shows large one
 
 
 class DiskWatch:
-    """What runs in a sandbox keeps to its limits by itself (`runtime_images.runner.room`), unless it is hostile.
+    """Looks at a sandbox's disk: the runner keeps to its limits by itself (`runner.core.disk_limit`), unless hostile.
 
     Therefore it is also looked at from outside, where that can be, with a little allowance.
 

@@ -29,14 +29,14 @@ def main(arguments: List[str]) -> int:
     """Run the named command and return its exit code."""
     if arguments in (["search"], ["lint"], ["git"]):  # how the runner calls itself, with an order on its standard input
         if arguments == ["search"]:
-            from .search import main as work  # each command imports only what it needs
+            from .files.search import main as work  # each command imports only what it needs
         elif arguments == ["git"]:
-            from .git_program import main as work
-            from .hidden import hide
+            from .core.hidden import hide
+            from .git.program import main as work
 
             hide()  # before the order is read, which may hold a password
         else:
-            from .lint import main as work
+            from .files.lint import main as work
         return work(sys.stdin.read())
     # argparse would cost more time than everything that attach does.
     known = {"serve": _SERVE, "attach": _ATTACH}.get(arguments[0] if arguments else "")

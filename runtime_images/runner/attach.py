@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 
-from . import handover, peers
+from .core import handover, peers
 
 _RETRY_SECONDS = 0.005
 

@@ -6,27 +6,29 @@ import os
 import re
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from . import arguments, fresh
-from .arguments import BadRequestError
-from .browser import Browser
-from .connection import Connection
-from .disk import FileError
-from .file_requests import FileRequests
-from .files import HandlerReply
-from .journal import Answer, Journal
-from .kernel import Kernel
-from .lent import Lent
-from .linting import Lints
-from .loop import Loop
-from .ports import SandboxPorts
-from .request import Request
-from .room import Room
-from .searching import Searches
-from .session import TerminalSession
-from .snapshots import Snapshots
-from .whole_outputs import WholeOutputs
+from .browser.browser import Browser, browser_order
+from .core import arguments
+from .core.arguments import BadRequestError
+from .core.connection import Connection
+from .core.disk_limit import Room
+from .core.journal import Answer, Journal
+from .core.lent_secrets import Lent
+from .core.loop import Loop
+from .core.request import Request
+from .core.workers import TooMuchWorkError
+from .files.disk import FileError
+from .files.lint_requests import Lints
+from .files.operations import HandlerReply
+from .files.requests import FileRequests
+from .files.search_requests import Searches
+from .files.snapshots import Snapshots
+from .kernel.cell import cell_order
+from .kernel.kernel import Kernel
+from .terminal.requests import FreshAsker, fresh_directory, shell_order
+from .terminal.session import TerminalSession
+from .terminal.whole_outputs import WholeOutputs
+from .tunnels.ports import SandboxPorts
 from .wire import Frame
-from .workers import TooMuchWorkError
 
 _IN_FLIGHT_LIMIT = 512
 _KEY_LIMIT = 512
@@ -98,13 +100,13 @@ class Requests:
         self._fresh = 0
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
-            "browser.run": lambda request, given, _: self._take(self._browser, arguments.browser_order(given), request),
+            "browser.run": lambda request, given, _: self._take(self._browser, browser_order(given), request),
             "cancel": self._cancel,
             "disk.state": lambda request, _given, _: request.finish(room.state()),
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
             "kernel.restart": lambda request, _, __: request.finish(self._kernel.restart()),
-            "kernel.run": lambda request, given, _: self._take(self._kernel, arguments.cell_order(given), request),
+            "kernel.run": lambda request, given, _: self._take(self._kernel, cell_order(given), request),
             "ping": self._ping,
             "ports.list": lambda request, _given, _: files.work(
                 request, "ports.list", lambda: HandlerReply(SandboxPorts(mark).listening())
@@ -270,15 +272,15 @@ class Requests:
         return self._workspace if session is None else session.shell.directory
 
     def _shell_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        order = arguments.shell_order(given)
-        directory = fresh.directory(given, self._workspace)
+        order = shell_order(given)
+        directory = fresh_directory(given, self._workspace)
         if directory is None:
             self._take(self._session(given), order, request)
             return
         self._fresh += 1
         name = f"fresh:{self._fresh}"
         session = self._open(name, directory)
-        asker = fresh.FreshAsker(request, lambda: self._close(name))
+        asker = FreshAsker(request, lambda: self._close(name))
         request.cancel = lambda: session.cancel(asker)
         session.run(order, asker)
 

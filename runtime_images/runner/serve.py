@@ -6,35 +6,35 @@ import os
 from functools import partial
 from typing import NamedTuple
 
-from .browser import Browser
-from .complaints import complain
-from .editor import Editor
-from .file_requests import FileRequests
-from .files import Files
-from .git_requests import GitRequests
-from .hidden import hide
-from .history import EditHistory
-from .journal import Journal
-from .kernel import Kernel
-from .lent import Lent
-from .linting import Lints
-from .loop import Loop
-from .patcher import Patcher
-from .ports import SandboxPorts
-from .processes import adopt_orphans
-from .programs import ProgramTunnel
-from .pty import close_inherited
-from .ranges import Ranges
+from .browser.browser import Browser
+from .core.disk_limit import Room
+from .core.hidden import hide
+from .core.journal import Journal
+from .core.lent_secrets import Lent
+from .core.log import complain
+from .core.loop import Loop
+from .core.processes import adopt_orphans
+from .core.workers import Workers
+from .files.editor import Editor
+from .files.history import EditHistory
+from .files.line_ranges import Ranges
+from .files.lint_requests import Lints
+from .files.operations import Files
+from .files.patcher import Patcher
+from .files.requests import FileRequests
+from .files.search_requests import Searches
+from .files.snapshots import Snapshots
+from .files.transfers import Transfers
+from .files.whole_files import WholeFiles
+from .git.requests import GitRequests
+from .kernel.kernel import Kernel
 from .requests import Requests
-from .room import Room
-from .searching import Searches
 from .server import Server, watch_signals
-from .snapshots import Snapshots
-from .switchboard import Switchboard
-from .transfers import Transfers
-from .whole_files import WholeFiles
-from .whole_outputs import WholeOutputs
-from .workers import Workers
+from .terminal.pty import close_inherited
+from .terminal.whole_outputs import WholeOutputs
+from .tunnels.ports import SandboxPorts
+from .tunnels.programs import ProgramTunnel
+from .tunnels.tunnels import Switchboard
 
 OLD_HOME = "DRYDOCK_OLD_HOME"
 """Variable with the home that the image has for the user, where another one is taken in its place."""

@@ -9,12 +9,13 @@ import socket
 import sys
 from typing import Callable, List, Optional, Tuple
 
-from . import VERSION, facts, handover, peers
-from .complaints import complain
-from .connection import Connection, Ends
-from .loop import Loop, Timer
+from . import VERSION
+from .core import facts, handover, peers
+from .core.connection import Connection, Ends
+from .core.log import complain
+from .core.loop import Loop, Timer
 from .requests import Requests
-from .switchboard import Switchboard
+from .tunnels.tunnels import Switchboard
 from .wire import PROTOCOL, Frame
 
 _LOOK_SECONDS = 1.0

@@ -6,8 +6,8 @@ import os
 import tempfile
 from typing import Any, Dict, List, Optional
 
-from ..editor import Edit, Editor
-from ..history import EditHistory
+from ..files.editor import Edit, Editor
+from ..files.history import EditHistory
 
 HISTORY = "DRYDOCK_EDIT_HISTORY"  # variable: the folder with the earlier versions of edited files
 

@@ -6,7 +6,7 @@ import fnmatch
 import os
 from typing import Iterator, List, Optional, Tuple
 
-from .. import encoding
+from ..files import encoding
 from .reading import lines_of
 from .viewing import is_file, opened_path
 

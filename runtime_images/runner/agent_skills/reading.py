@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List
 
-from .. import encoding
+from ..files import encoding
 
 
 def read_lines(path: str) -> List[str]:

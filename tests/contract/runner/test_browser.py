@@ -90,16 +90,16 @@ def test_the_browsers_program_ends_with_the_runner(directory: Path) -> None:
     workspace = str(runner.workspace)
     try:
         runner.connect().send("browser.run", calls=LOOK)
-        until(lambda: bool(processes_with(f"runner  {workspace}")), "the program runs")
+        until(lambda: bool(processes_with(f"browser  {workspace}")), "the program runs")
     finally:
         runner.close()
-    until(lambda: not processes_with(f"runner  {workspace}"), "the program has ended")
+    until(lambda: not processes_with(f"browser  {workspace}"), "the program has ended")
 
 
 @pytest.mark.browser
 def test_the_browsers_program_ends_when_the_runner_is_killed(runner: Runner) -> None:
     runner.connect().send("browser.run", calls=LOOK)
-    until(lambda: bool(processes_with(f"runner  {runner.workspace}")), "the program runs")
+    until(lambda: bool(processes_with(f"browser  {runner.workspace}")), "the program runs")
     runner.process.kill()
     runner.process.wait(10)
-    until(lambda: not processes_with(f"runner  {runner.workspace}"), "the program has ended")
+    until(lambda: not processes_with(f"browser  {runner.workspace}"), "the program has ended")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.switchboard import TUNNEL_LIMIT
+from runtime_images.runner.tunnels.tunnels import TUNNEL_LIMIT
 from runtime_images.runner.wire import TUNNEL_WINDOW as WINDOW
 from tests.contract.runner.client import PATIENCE_SECONDS, Client, Runner, until
 

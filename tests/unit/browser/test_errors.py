@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Error
 
-from runtime_images.runner.browser_driver.errors import in_words, is_gone
+from runtime_images.runner.browser.browser_driver.errors import in_words, is_gone
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_images.runner.browser_driver.tree import FRAME_STEP, Box, Numbers, read_tree
+from runtime_images.runner.browser.browser_driver.tree import FRAME_STEP, Box, Numbers, read_tree
 
 SNAPSHOT = """\
 - generic [active] [ref=e1] [box=0,0,1280,3000]:

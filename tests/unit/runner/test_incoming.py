@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.beneath import Beneath
-from runtime_images.runner.transfers import Incoming
+from runtime_images.runner.files.confined_folder import Beneath
+from runtime_images.runner.files.transfers import Incoming
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime_images.runner import interrupt, processes
-from runtime_images.runner.interrupt import Interruption
-from runtime_images.runner.loop import Loop
-from runtime_images.runner.shell import Shell
-from runtime_images.runner.shell_events import ShellEvents
+from runtime_images.runner.core import processes
+from runtime_images.runner.core.loop import Loop
+from runtime_images.runner.terminal import interrupt
+from runtime_images.runner.terminal.interrupt import Interruption
+from runtime_images.runner.terminal.shell import Shell
+from runtime_images.runner.terminal.shell_events import ShellEvents
 
 PATIENCE_SECONDS = 10.0
 PROGRAMS = {

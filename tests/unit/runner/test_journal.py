@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.journal import Journal
+from runtime_images.runner.core.journal import Journal
 
 
 def done(text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner import lint
+from runtime_images.runner.files import lint
 
 
 @pytest.mark.parametrize(

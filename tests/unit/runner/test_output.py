@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_images.runner.loop import Loop
-from runtime_images.runner.output import BoundedText, LiveFeed, cut_middle
+from runtime_images.runner.core.cut_text import cut_middle
+from runtime_images.runner.core.loop import Loop
+from runtime_images.runner.terminal.output import BoundedText, LiveFeed
 
 
 @given(st.lists(st.text(max_size=30), max_size=40), st.integers(0, 200))

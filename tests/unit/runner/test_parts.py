@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_images.runner import processes
-from runtime_images.runner.driver import Report, ReportReader, quote
-from runtime_images.runner.history import EditHistory
-from runtime_images.runner.loop import Loop
-from runtime_images.runner.session import key, typed
-from runtime_images.runner.shell_state import ShellState, StatePipe, StateReader
-from runtime_images.runner.workers import Job, TooMuchWorkError, Workers
+from runtime_images.runner.core import processes
+from runtime_images.runner.core.loop import Loop
+from runtime_images.runner.core.workers import Job, TooMuchWorkError, Workers
+from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.terminal.session import key, typed
+from runtime_images.runner.terminal.shell_reports import Report, ReportReader, quote
+from runtime_images.runner.terminal.shell_state import ShellState, StatePipe, StateReader
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_history_outlives_its_object(tmp_path: Path) -> None:
 def test_versions_of_files_edited_long_ago_make_room_for_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime_images.runner.history.DISK_LIMIT", 1000)
+    monkeypatch.setattr("runtime_images.runner.files.history.DISK_LIMIT", 1000)
     kept = EditHistory(str(tmp_path))
     for number in range(10):
         kept.push(f"/{number}", bytes(150))

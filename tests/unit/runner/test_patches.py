@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_images.runner.editor import Edit, Editor
-from runtime_images.runner.history import EditHistory
-from runtime_images.runner.patch_text import PatchError, parse
-from runtime_images.runner.patcher import Patcher
+from runtime_images.runner.files.editor import Edit, Editor
+from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.patch_text import PatchError, parse
+from runtime_images.runner.files.patcher import Patcher
 
 FUNCTIONS = "def a():\n    x = 1\n    return x\n\n\ndef b():\n    x = 1\n    return x\n"
 
@@ -309,8 +309,8 @@ LINES = st.lists(st.sampled_from(["a", "b", " a", "a ", ""]), max_size=8)
 
 @given(LINES, st.data())
 def test_a_hunk_made_from_a_file_is_applied_where_it_says(lines: list[str], data: st.DataObject) -> None:
-    from runtime_images.runner.patch_text import Hunk, HunkLine
-    from runtime_images.runner.places import changes
+    from runtime_images.runner.files.patch_places import changes
+    from runtime_images.runner.files.patch_text import Hunk, HunkLine
 
     start = data.draw(st.integers(0, len(lines)))
     end = data.draw(st.integers(start, len(lines)))

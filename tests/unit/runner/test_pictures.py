@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from runtime_images.runner import pictures
+from runtime_images.runner.files import pictures
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:

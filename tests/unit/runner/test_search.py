@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_images.runner import globs, ripgrep, search
-from runtime_images.runner.ignores import IgnoreRules
-from runtime_images.runner.walk import Walk
+from runtime_images.runner.files import globs, ripgrep, search
+from runtime_images.runner.files.ignores import IgnoreRules
+from runtime_images.runner.files.walk import Walk
 
 pytestmark = pytest.mark.ripgrep
 

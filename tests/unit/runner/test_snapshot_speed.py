@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from runtime_images.runner import snapshots
-from runtime_images.runner.editor import Editor
-from runtime_images.runner.files import Files
-from runtime_images.runner.history import EditHistory
-from runtime_images.runner.loop import Loop
-from runtime_images.runner.patcher import Patcher
-from runtime_images.runner.ranges import Ranges
-from runtime_images.runner.snapshots import Snapshots
-from runtime_images.runner.whole_files import WholeFiles
-from runtime_images.runner.workers import Workers
+from runtime_images.runner.core.loop import Loop
+from runtime_images.runner.core.workers import Workers
+from runtime_images.runner.files import snapshots
+from runtime_images.runner.files.editor import Editor
+from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.line_ranges import Ranges
+from runtime_images.runner.files.operations import Files
+from runtime_images.runner.files.patcher import Patcher
+from runtime_images.runner.files.snapshots import Snapshots
+from runtime_images.runner.files.whole_files import WholeFiles
 
 
 class ATree:

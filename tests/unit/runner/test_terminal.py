@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime_images.runner.terminal import TerminalText
+from runtime_images.runner.terminal.terminal_text import TerminalText
 
 
 def read(*pieces: str, rows: int = 200) -> str:

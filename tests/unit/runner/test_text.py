@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_images.runner import encoding
-from runtime_images.runner.diff import unified
-from runtime_images.runner.text_file import TextFile
+from runtime_images.runner.files import encoding
+from runtime_images.runner.files.diff import unified
+from runtime_images.runner.files.text_file import TextFile
 
 texts = st.lists(st.sampled_from(["a", "b", " ", "é", "漢", "\n", "\r\n"]), max_size=30).map("".join)
 

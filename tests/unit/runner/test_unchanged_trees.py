@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime_images.runner.tree import Tree
-from runtime_images.runner.tree_store import TreeStore
+from runtime_images.runner.files.snapshot_store import TreeStore
+from runtime_images.runner.files.snapshot_tree import Tree
 
 LIMIT = 8
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from runtime_images.runner import serve
-from runtime_images.runner.usage import TreeUsage, measure
+from runtime_images.runner.core.disk_usage import TreeUsage, measure
 
 BLOCK = 64 * 1024
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime_images.runner.output import BoundedText
-from runtime_images.runner.whole_outputs import Kept, WholeOutputs
+from runtime_images.runner.core.cut_text import Kept
+from runtime_images.runner.terminal.output import BoundedText
+from runtime_images.runner.terminal.whole_outputs import WholeOutputs
 
 
 def test_an_output_over_the_limit_of_a_file_has_its_beginning_there_and_the_notice_says_so(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileAction
 from agent_core.tools.presets import get_gemini_tools
 from agent_core.tools.registry import resolve_tools
-from runtime_images.runner.arguments import BadRequestError, whole_file
-from runtime_images.runner.editor import Edit, Editor
-from runtime_images.runner.history import EditHistory
-from runtime_images.runner.whole_files import WholeFiles
+from runtime_images.runner.core.arguments import BadRequestError
+from runtime_images.runner.files.editor import Edit, Editor
+from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.whole_files import WholeFiles, whole_file
 
 TOOLS = resolve_tools(get_gemini_tools())
 

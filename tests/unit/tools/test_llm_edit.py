@@ -28,9 +28,9 @@ from agent_core.tools.llm_edit import (
 )
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
-from runtime_images.runner import arguments, lint
-from runtime_images.runner.history import EditHistory
-from runtime_images.runner.ranges import Ranges
+from runtime_images.runner.files import lint
+from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.line_ranges import Ranges, span_of
 
 WHOLE = "one\ntwo\nthree\nfour\nfive\n"
 
@@ -50,7 +50,7 @@ class Workplace(AnsweringSandbox):
             return self._lint(asked)
         if asked.key in self.journal:
             return self.journal[asked.key]
-        span = arguments.span(asked.args, self.working_dir)
+        span = span_of(asked.args, self.working_dir)
         if span.command == "replace":
             self.meanwhile()
         result = Ranges(EditHistory(self.state)).run(span)

@@ -28,9 +28,8 @@ from agent_core.tools.plan_editor import (
 from agent_core.tools.presets import get_planning_tools, register_planning_tools
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
-from runtime_images.runner.arguments import edit as checked_edit
-from runtime_images.runner.editor import Editor
-from runtime_images.runner.history import EditHistory
+from runtime_images.runner.files.editor import Editor, edit_of
+from runtime_images.runner.files.history import EditHistory
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import until
 from tests.unit.controller.test_confirmation_flow import FINISHED
@@ -45,7 +44,7 @@ class Workplace(AnsweringSandbox):
     state: str = field(default="", kw_only=True)
 
     def answer(self, asked: Asked) -> dict[str, Any]:
-        return Editor(EditHistory(self.state)).run(checked_edit(asked.args, self.working_dir))
+        return Editor(EditHistory(self.state)).run(edit_of(asked.args, self.working_dir))
 
 
 @pytest.fixture

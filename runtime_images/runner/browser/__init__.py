@@ -1,0 +1,1 @@
+"""The browser, and the program beside the runner that drives it."""

@@ -1,0 +1,240 @@
+"""The sandbox's browser: requests to it in turn, its process started at first use and ended when nobody uses it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+
+from ..core import arguments
+from ..core.driver_process import DriverProcess, Message
+from ..core.loop import Loop, Timer
+from ..core.request import Asker
+from ..tunnels.ports import OWN_MARK
+
+_CALLS_LIMIT = 100
+_OWN_PYTHON = "/opt/drydock-browser/bin/python3"
+_LIBRARY = "DRYDOCK_BROWSER_LIBRARY"  # variable: a folder with the library, where the sandbox's own Python has none
+_BOOT = (
+    "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); sys.path += [p for p in [sys.argv.pop(1)] if p];"
+    " runpy.run_module('browser_driver', run_name='__main__', alter_sys=True)"
+)
+
+_QUEUE_LIMIT = 64
+_BOOT_SECONDS = 30.0
+_MARGIN_SECONDS = 15.0
+_CANCEL_SECONDS = 4.0
+_FIX = (
+    "Use a sandbox with one: the image drydock/sandbox:browser (make browser-image, then"
+    " DRYDOCK_SANDBOX_IMAGE=drydock/sandbox:browser); for local sandboxes install Chromium on the host"
+    " (apt-get install chromium) and Playwright in the server's environment (pip install 'playwright>=1.65')."
+)
+
+
+class BrowserOrder(NamedTuple):
+    """The checked arguments of one ``browser.run``; times in seconds."""
+
+    calls: List[Dict[str, Any]]
+    look: Dict[str, bool]
+    timeout: float
+    start_seconds: float
+    navigation_seconds: float
+    idle_seconds: float
+    allowed_domains: List[str]
+
+
+class _Turn(NamedTuple):
+    order: BrowserOrder
+    asker: Asker
+
+
+class Browser:
+    """Serves one order at a time. A browser that hangs or dies costs the order at hand, never the next one."""
+
+    def __init__(self, loop: Loop, workspace: str, state_directory: str) -> None:
+        self._loop = loop
+        self._workspace = workspace
+        self._log = os.path.join(state_directory, "browser.log")
+        self._process: Optional[DriverProcess] = None
+        self._is_ready = False
+        self._queue: Deque[_Turn] = deque()
+        self._turn: Optional[_Turn] = None
+        self._number = 0
+        self._timer: Optional[Timer] = None
+        self._notice = ""
+
+    def run(self, order: BrowserOrder, asker: Asker) -> None:
+        """Serve an order when those before it have been answered."""
+        if len(self._queue) >= _QUEUE_LIMIT:
+            asker.fail("busy", f"{_QUEUE_LIMIT} calls are waiting for the browser already: wait for their results")
+            return
+        self._queue.append(_Turn(order, asker))
+        if self._turn is None:
+            self._next()
+
+    def cancel(self, asker: Asker) -> bool:
+        """Break an order off: it is answered as interrupted, at the latest after a few seconds."""
+        for turn in self._queue:
+            if turn.asker is asker:
+                self._queue.remove(turn)
+                asker.finish(_result("interrupted", "It was stopped by the user before it began."))
+                return True
+        if self._turn is None or self._turn.asker is not asker or self._process is None:
+            return False
+        if self._is_ready:
+            self._process.send({"cancel": self._number})
+        words = "It was stopped by the user; the browser did not react and was ended."
+        self._plan(_CANCEL_SECONDS if self._is_ready else 0.0, lambda: self._give_up("interrupted", words))
+        return True
+
+    def close(self) -> None:
+        """End the browser."""
+        self._plan_nothing()
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def _next(self) -> None:
+        self._plan_nothing()
+        if not self._queue:
+            self._turn = None
+            return
+        self._turn = self._queue.popleft()
+        if self._process is not None:
+            self._send()
+            return
+        self._is_ready = False
+        try:
+            self._process = _start(self._loop, self._workspace, self._log, self._told, self._gone)
+        except OSError as error:
+            self._answer(_result("unavailable", f"The browser cannot be started: {error}."))
+            return
+        self._plan(_BOOT_SECONDS, lambda: self._give_up("unavailable", "The browser's program did not start in time."))
+
+    def _send(self) -> None:
+        turn, process = self._turn, self._process
+        if turn is None or process is None:
+            return
+        self._number += 1
+        order = turn.order._asdict()
+        process.send({"id": self._number, **order})
+        limit = turn.order.timeout + turn.order.start_seconds + _MARGIN_SECONDS
+        words = "The browser did not react within its time limit and was ended; the next call starts it anew."
+        self._plan(limit, lambda: self._give_up("timeout", words))
+
+    def _told(self, message: Message) -> None:
+        if "unavailable" in message:
+            self.close()
+            self._answer(
+                _result("unavailable", f"There is no browser in this sandbox: {message['unavailable']}.", _FIX)
+            )
+        elif "ready" in message:
+            self._is_ready = True
+            self._send()
+        elif message.get("id") == self._number:
+            result = _result(message["result"]["status"], "")
+            result.update(message["result"])
+            self._answer(result)
+
+    def _gone(self) -> None:
+        """The process has ended by itself."""
+        words = self._process.last_words() if self._process is not None else ""
+        self._process = None
+        self._plan_nothing()
+        if self._turn is not None:
+            status = "crashed" if self._is_ready else "unavailable"
+            why = f" Its last words: {words}" if words else ""
+            anew = "; the next call starts it anew, without its pages, cookies and logins" if self._is_ready else ""
+            self._answer(_result(status, f"The browser's program ended unexpectedly{anew}.{why}"))
+        else:
+            self._notice = "The browser had ended: it was started anew, its pages, cookies and logins are gone."
+
+    def _give_up(self, status: str, words: str) -> None:
+        self.close()
+        self._answer(_result(status, words))
+
+    def _answer(self, result: Dict[str, Any]) -> None:
+        turn, self._turn = self._turn, None
+        self._plan_nothing()
+        if turn is None:
+            return
+        if self._notice:
+            result["notices"], self._notice = [self._notice, *result["notices"]], ""
+        turn.asker.finish(result)
+        if self._turn is None:
+            self._next()
+        if self._turn is None and self._process is not None:
+            self._plan(turn.order.idle_seconds, self._idle)
+
+    def _idle(self) -> None:
+        self.close()
+        self._notice = "The browser had been idle and was closed: its pages, cookies and logins are gone."
+
+    def _plan(self, seconds: float, callback: Any) -> None:
+        self._plan_nothing()
+        self._timer = self._loop.call_later(seconds, callback)
+
+    def _plan_nothing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _start(
+    loop: Loop, workspace: str, log: str, told: Callable[[Message], None], gone: Callable[[], None]
+) -> DriverProcess:
+    python = _OWN_PYTHON if os.access(_OWN_PYTHON, os.X_OK) else sys.executable
+    folder, library = os.path.dirname(os.path.abspath(__file__)), os.environ.get(_LIBRARY, "")
+    environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="")
+    environment[OWN_MARK] = "browser"
+    command = [python, "-I", "-c", _BOOT, folder, library, workspace]
+    return DriverProcess(loop, command, environment, log, told, gone)
+
+
+def _result(status: str, error: str, fix: str = "") -> Dict[str, Any]:
+    return {
+        "status": status,
+        "text": "",
+        "error": f"{error} {fix}".strip(),
+        "notices": [],
+        "downloads": [],
+        "url": "",
+        "tabs": [],
+        "active": -1,
+        "focused": "",
+        "tree": "",
+        "screenshot": "",
+        "screenshot_path": "",
+        "marks": "",
+    }
+
+
+def browser_order(given: Dict[str, Any]) -> BrowserOrder:
+    """Check the arguments of ``browser.run``; what the calls mean is the browser's to judge.
+
+    Raises:
+        BadRequestError: one is missing, of the wrong type or out of its range.
+    """
+    calls = given.get("calls")
+    if not isinstance(calls, list) or not 0 < len(calls) <= _CALLS_LIMIT or not all(map(_is_call, calls)):
+        raise arguments.BadRequestError(
+            f"calls must be a list of 1 to {_CALLS_LIMIT} objects with name and, if needed, args"
+        )
+    look = given.get("look") or {}
+    if not isinstance(look, dict) or not all(isinstance(value, bool) for value in look.values()):
+        raise arguments.BadRequestError("look must be an object of true and false")
+    domains = given.get("allowed_domains")
+    return BrowserOrder(
+        calls=calls,
+        look=look,
+        timeout=arguments.seconds_or(given, "timeout", 300.0),
+        start_seconds=arguments.seconds_or(given, "start_seconds", 30.0),
+        navigation_seconds=arguments.seconds_or(given, "navigation_seconds", 30.0),
+        idle_seconds=arguments.seconds_or(given, "idle_seconds", 1800.0),
+        allowed_domains=[] if domains is None else arguments.texts(given, "allowed_domains"),
+    )
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("args", {}), dict)

@@ -1,0 +1,169 @@
+"""One server's connection: frames in, frames out, with a bound on what waits to be sent."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
+
+from ..wire import Decoder, Frame, ProtocolError, encode
+from .loop import Loop
+
+_READ_AT_ONCE = 64 * 1024  # more would be fresh memory from the system each time
+_CHUNK = 256 * 1024
+_LIVE_LIMIT = 256 * 1024
+_READING_LIMIT = 8 * 1024 * 1024
+_ROOM = 128 * 1024
+
+
+class Ends:
+    """Where a connection reads from and writes to: a socket, or the two pipes that were handed over on one."""
+
+    def __init__(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
+        self.source, self.target = pipes or (control.fileno(), control.fileno())
+        self.control = control if pipes is not None else None
+        self._socket = control
+        self._pipes = pipes or ()
+        os.set_blocking(self.source, False)
+        os.set_blocking(self.target, False)
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._socket.close()
+
+
+class Connection:
+    """A stream of frames. Requests are not read while more than a limit waits to be sent: memory stays bounded."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        ends: Ends,
+        received: Callable[["Connection", Frame], None],
+        closed: Callable[["Connection"], None],
+    ) -> None:
+        self._loop = loop
+        self._ends = ends
+        self._received = received
+        self._closed = closed
+        self._decoder = Decoder()
+        self._out: Deque[memoryview] = deque()
+        self._waiting = 0
+        self._reading = False
+        self._ending = False
+        self.is_open = True
+        self.on_room: Optional[Callable[[], None]] = None
+        """Called when there is room again after there was none."""
+
+    @property
+    def has_room(self) -> bool:
+        """True while data that can wait may be sent: they would not delay what follows them by much."""
+        return self._waiting < _ROOM
+
+    def start(self) -> None:
+        """Begin to read."""
+        if self._ends.control is not None:
+            self._loop.add_reader(self._ends.control.fileno(), self.close)  # it says nothing: it has ended
+        self._set_reading(True)
+
+    def send(self, message: Dict[str, Any], blob: Optional[bytes] = None) -> None:
+        """Send a frame, in order; without effect once the connection is closed."""
+        if not self.is_open:
+            return
+        data = encode(message, blob)
+        idle = not self._out
+        self._out.append(memoryview(data))
+        self._waiting += len(data)
+        if idle:
+            self._write()
+        if self._waiting > _READING_LIMIT:
+            self._set_reading(False)
+
+    def send_live(self, message: Dict[str, Any]) -> bool:
+        """Send a frame that may be left out; False, and nothing sent, when the other side reads too slowly."""
+        if not self.is_open:
+            return True  # nobody watches: there is no use in keeping it
+        if self._waiting > _LIVE_LIMIT:
+            return False
+        self.send(message)
+        return True
+
+    def end(self, message: Dict[str, Any]) -> None:
+        """Send a last frame and close."""
+        self.send(message)
+        self._set_reading(False)
+        self._ending = True
+        if not self._out:
+            self.close()
+
+    def close(self) -> None:
+        """Close at once; what waits is lost."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self._ends.control is not None:
+            self._loop.remove_reader(self._ends.control.fileno())
+        self._loop.remove_reader(self._ends.source)
+        self._loop.remove_writer(self._ends.target)
+        self._ends.close()
+        self._out.clear()
+        self._waiting = 0
+        self._closed(self)
+
+    def _set_reading(self, wanted: bool) -> None:
+        if wanted == self._reading or not self.is_open:
+            return
+        self._reading = wanted
+        if wanted:
+            self._loop.add_reader(self._ends.source, self._read)
+        else:
+            self._loop.remove_reader(self._ends.source)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._ends.source, _READ_AT_ONCE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        try:
+            frames = self._decoder.feed(data)
+        except ProtocolError as error:
+            self.end({"error": {"code": "protocol", "message": str(error)}})
+            return
+        for frame in frames:
+            if self.is_open and not self._ending:
+                self._received(self, frame)
+
+    def _writable(self) -> None:
+        self._write()
+        if self.is_open and self.on_room is not None and self.has_room:
+            self.on_room()
+
+    def _write(self) -> None:
+        while self._out:
+            view = self._out[0]
+            try:
+                sent = os.write(self._ends.target, view[:_CHUNK])
+            except BlockingIOError:
+                self._loop.add_writer(self._ends.target, self._writable)
+                return
+            except OSError:
+                self.close()
+                return
+            self._waiting -= sent
+            if sent == len(view):
+                self._out.popleft()
+            else:
+                self._out[0] = view[sent:]
+        self._loop.remove_writer(self._ends.target)
+        if self._ending:
+            self.close()
+        elif self._waiting <= _READING_LIMIT // 2:
+            self._set_reading(True)

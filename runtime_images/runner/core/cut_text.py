@@ -1,0 +1,55 @@
+"""Text within a limit: the middle is left out, and its place says so."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+
+class Kept(NamedTuple):
+    """A file with an output; ``is_whole`` is False when only its beginning had room."""
+
+    path: str
+    is_whole: bool
+
+
+class Cut(NamedTuple):
+    """Text within a limit, and how many characters of the whole it does not show."""
+
+    text: str
+    omitted: int
+
+
+def cut_middle(text: str, limit: int, hint: str = "") -> Cut:
+    """Cut the middle out of a text that is over the limit and say so in its place."""
+    return cut_ends(text, text, len(text), limit, hint)
+
+
+def cut_ends(head: str, tail: str, total: int, limit: int, hint: str = "", kept: Optional[Kept] = None) -> Cut:
+    """Cut a text of which the beginning and the end are at hand, each at least ``limit`` long unless complete.
+
+    The beginning is as long with a file to name as without one; the end makes room for its name.
+    """
+    if total <= limit:
+        return Cut(head, 0)
+    notice = _notice(total - limit, hint)
+    for _ in range(3):  # the notice names a number whose own length changes the number
+        room = limit - len(notice)
+        if room <= 0:
+            return Cut(notice[:limit], total)
+        notice = _notice(total - room, hint)
+    room = max(0, limit - len(notice))
+    first = (room + 1) // 2
+    if kept is not None:
+        line = head.count("\n", 0, first) + 1
+        whole = "all of it is" if kept.is_whole else "its beginning is"
+        hint = f"{hint}; {whole} in {kept.path}, where line {line} is the first that is hidden here"
+        for _ in range(3):
+            last = max(0, limit - first - len(notice))
+            notice = _notice(total - first - last, hint)
+        room = first + max(0, limit - first - len(notice))
+    last = room - first
+    return Cut(head[:first] + notice + (tail[-last:] if last else ""), total - room)
+
+
+def _notice(missing: int, hint: str) -> str:
+    return f"\n[… {missing} characters left out here{hint} …]\n"

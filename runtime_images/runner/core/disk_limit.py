@@ -1,0 +1,223 @@
+"""The sandbox's room on its disk: a look at what is taken, and an end to what writes when that is more than allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+
+from . import processes
+from .disk_usage import TreeUsage, measure
+from .journal import Answer
+
+_FASTEST_BYTES = 4 * 1024**3
+_FASTEST_ENTRIES = 400_000
+"""What may come within a second: so long as more is left, there is time."""
+_SHORTEST, _LONGEST = 0.05, 1.0
+_AGE = 5.0
+_QUIET_AGE = 60.0
+_SHARE = 20
+"""A look at everything takes at most one part in so many of the time, as long as there is room."""
+_ROUNDS = 100
+_ENDING_SECONDS = 3.0
+
+Remark = Callable[[Answer], Answer]
+
+
+class _Free(NamedTuple):
+    """What is left on the file systems, in bytes and entries, each."""
+
+    bytes: Sequence[int]
+    entries: Sequence[int]
+
+
+class Room:
+    """Watches, in a thread of its own, how much is taken below some folders.
+
+    Whether much can have changed is told by the file systems, at once and for next to nothing; only then everything is
+    looked at. When there is more than allowed, all processes of the sandbox but this one are ended. What frees room may
+    run then, and is left alone for as long as it makes nothing more.
+    """
+
+    def __init__(self, roots: Sequence[str], most_bytes: int, most_entries: int, *, alone: bool) -> None:
+        """``alone``: all processes that are seen here are the sandbox's. 0 bytes or entries: any number."""
+        places = sorted({os.path.realpath(root) for root in roots} - {"/"})
+        self._roots = [one for one in places if not any(one.startswith(f"{other}/") for other in places)]
+        self._most_bytes = most_bytes
+        self._most_entries = most_entries
+        self._alone = alone
+        self._least = TreeUsage()
+        self._free = self._ended_at = _Free((), ())
+        self._looked = self._cost = 0.0
+        self._closing = threading.Event()
+        self._settled = threading.Event()
+        self._settled.set()
+        self._untold = False
+        self.usage = TreeUsage()
+        self.is_over = False
+        self.stops = 0
+
+    def start(self) -> None:
+        """Begin to watch, if there is a limit."""
+        if self._most_bytes or self._most_entries:
+            with contextlib.suppress(RuntimeError):  # no further thread can be had; whoever is outside looks, too
+                threading.Thread(target=self._watch, name="room", daemon=True).start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._closing.set()
+
+    def state(self) -> Dict[str, Any]:
+        """The result of ``disk.state``."""
+        return {"bytes": self.usage.bytes, "entries": self.usage.entries, "over": self.is_over, "stops": self.stops}
+
+    def refusal(self, more: int) -> str:
+        """Say why so many bytes more cannot be written; "" when they can."""
+        if self.is_over:
+            return self.words()
+        if self._most_bytes and self.usage.bytes + more > self._most_bytes:
+            return f"There is no room for {_amount(more)} more. {self.words()}"
+        return ""
+
+    def remark(self) -> Remark:
+        """Return what adds to the answer of a request that begins now why things were ended meanwhile, if they were."""
+        self._settled.wait(_ENDING_SECONDS)  # what it starts would be ended with what there is now
+        begun = self.stops
+
+        def add(answer: Answer) -> Answer:
+            if self.stops == begun and not self.is_over and not self._untold:
+                return answer
+            error, result = answer.get("error"), answer.get("result")
+            if error is not None:
+                self._untold = False
+                return {**answer, "error": {**error, "message": f"{error['message']} {self.words()}"}}
+            if not isinstance(result, dict) or "notice" not in result:
+                return answer
+            self._untold = False
+            return {**answer, "result": {**result, "notice": f"{result['notice']}\n{self.words()}".strip()}}
+
+        return add
+
+    def words(self) -> str:
+        """What is the matter, and what to do about it."""
+        most = f" of {_amount(self._most_bytes)}" if self._most_bytes else ""
+        many = f" of {self._most_entries}" if self._most_entries else ""
+        about = (
+            f"its files take {_amount(self.usage.bytes)}{most}, and are {self.usage.entries}{many} with their folders"
+        )
+        ended = " What ran in it was ended." if self.stops else ""
+        return (
+            f"The disk limit of this sandbox is reached: {about}.{ended} Remove files first (du -ah /workspace ~ | sort"
+            " -h | tail shows large ones); whatever makes it more is ended."
+        )
+
+    # In the thread
+
+    def _watch(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
+        while not self._closing.wait(self._pause()):
+            now = time.monotonic()
+            if self._is_due(now - self._looked):
+                self._look()
+
+    def _pause(self) -> float:
+        left = _LONGEST
+        if self._most_bytes:
+            left = min(left, (self._most_bytes - self.usage.bytes) / _FASTEST_BYTES)
+        if self._most_entries:
+            left = min(left, (self._most_entries - self.usage.entries) / _FASTEST_ENTRIES)
+        return max(_SHORTEST, left)
+
+    def _is_due(self, age: float) -> bool:
+        if not self._looked:
+            return True
+        free = self._look_free()
+        if len(free.bytes) != len(self._free.bytes):
+            return True
+        fallen = _fallen(self._free.bytes, free.bytes)
+        fewer = _fallen(self._free.entries, free.entries)
+        if free == self._free:
+            return age > _QUIET_AGE
+        if age < 2 * self._cost:
+            return False
+        if self.is_over:
+            return True
+        part = 0.0  # of what was left at the last look: as much has gone since, to this sandbox or to others
+        if self._most_bytes:
+            part = fallen / max(1, self._most_bytes - self.usage.bytes)
+        if self._most_entries:
+            part = max(part, fewer / max(1, self._most_entries - self.usage.entries))
+        if part >= 0.5:
+            return part >= 1 or age > _SHARE / 4 * self._cost
+        return age > max(_AGE, _SHARE * self._cost)
+
+    def _look(self) -> None:
+        began, is_first = time.monotonic(), not self._looked
+        was_over, usage = self.is_over, self._measured()
+        self._looked = time.monotonic()
+        self._cost = self._looked - began
+        if not usage.exceeds(self._most_bytes, self._most_entries):
+            self.is_over = False
+        elif is_first:  # so it was before: what runs now may well remove something
+            self._least, self._ended_at, self.is_over = usage, self._free, True
+        elif was_over and not self._has_grown(usage):
+            self._least = TreeUsage(min(usage.bytes, self._least.bytes), min(usage.entries, self._least.entries))
+        else:
+            self._settled.clear()
+            self.stops += 1
+            self._untold = True
+            try:
+                self._end_all()
+            finally:
+                self._settled.set()
+            self._least = self._measured()  # what was being written is there now, too
+            self._ended_at = self._free
+            self.is_over = self._least.exceeds(self._most_bytes, self._most_entries)
+
+    def _measured(self) -> TreeUsage:
+        self._free = self._look_free()
+        others = processes.of_sandbox(alone=self._alone)
+        self.usage = measure(self._roots, [process.pid for process in others], self._most_entries)
+        return self.usage
+
+    def _has_grown(self, usage: TreeUsage) -> bool:
+        """Whether there is more than there was at the least; a little is what the runner itself notes."""
+        bytes_more = usage.bytes - self._least.bytes
+        entries_more = usage.entries - self._least.entries
+        if not usage.whole:  # what is not seen may be where it is written: then only the file system knows
+            bytes_more = max(bytes_more, _fallen(self._ended_at.bytes, self._free.bytes))
+            entries_more = max(entries_more, _fallen(self._ended_at.entries, self._free.entries))
+        return (bool(self._most_bytes) and bytes_more > max(1024**2, self._most_bytes // 1000)) or (
+            bool(self._most_entries) and entries_more > max(64, self._most_entries // 1000)
+        )
+
+    def _end_all(self) -> None:
+        for _ in range(_ROUNDS):
+            processes.end_children(alone=self._alone)
+            found = processes.of_sandbox(alone=self._alone)
+            if not found:
+                return
+            for process in found:
+                processes.signal_process(process.pid, signal.SIGKILL)
+
+    def _look_free(self) -> _Free:
+        found: List[os.statvfs_result] = []
+        for root in self._roots:
+            with contextlib.suppress(OSError):
+                found.append(os.statvfs(root))
+        return _Free([one.f_bfree * one.f_frsize for one in found], [one.f_ffree for one in found])
+
+
+def _fallen(before: Sequence[int], now: Sequence[int]) -> int:
+    return max((one - other for one, other in zip(before, now)), default=0)  # noqa: B905 - Python 3.8 has no strict
+
+
+def _amount(size: int) -> str:
+    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size // 1024} KiB"

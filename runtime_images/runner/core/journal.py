@@ -1,0 +1,248 @@
+"""The results of requests that must not be carried out twice: in memory, and on disk for the next runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import OrderedDict
+from typing import Any, Dict, Iterable, List, Optional, Set
+
+from .log import complain
+
+ENTRIES = 10000
+BYTES = 32 * 1024 * 1024
+_COMPACT_AFTER = 16 * 1024 * 1024
+_RETRY_SECONDS = 5.0
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+Answer = Dict[str, Any]
+
+_INTERRUPTED: Answer = {
+    "ok": False,
+    "error": {
+        "code": "interrupted",
+        "message": "the runner ended while it served this request, which may have been carried out in part",
+    },
+}
+_FORGOTTEN: Answer = {
+    "ok": False,
+    "error": {
+        "code": "forgotten",
+        "message": "the request was carried out, but its result had to make room for later ones",
+    },
+}
+
+
+_WITHHELD: Answer = {
+    "ok": False,
+    "error": {
+        "code": "forgotten",
+        "message": "the request was carried out, but its result was in the memory of a runner that has ended: "
+        "a secret had been lent to a command, and such results are not written down",
+    },
+}
+
+
+class Journal:
+    """What became of each request with a key.
+
+    On disk it is one file of lines, appended to before a request is begun and when it is done. A disk that does not
+    take a line costs the next runner that knowledge, nothing else; ``trouble`` then says why. Answers that may show
+    what was lent to a command are not on disk: there it only says that the request was carried out.
+    """
+
+    def __init__(self, directory: str, *, entries: int = ENTRIES, size: int = BYTES) -> None:
+        self._path = os.path.join(directory, "journal")
+        self._entries_limit = entries
+        self._bytes_limit = size
+        self._answers: "OrderedDict[str, Optional[bytes]]" = OrderedDict()
+        self._held = 0
+        self._withholds = False
+        self._withheld: Set[str] = set()
+        self._descriptor = -1
+        self._written = 0
+        self._retry_at = 0.0
+        self.trouble = ""
+
+    def open(self) -> None:
+        """Read what the runner before has left; what it had begun and not ended is answered as interrupted."""
+        for line in self._read_lines():
+            self._apply(line)
+        for key, answer in list(self._answers.items()):
+            if answer is None:
+                self._keep(key, _INTERRUPTED)
+        self._trim()
+        self._rewrite()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def withhold(self) -> None:
+        """Keep what is answered from now on in memory only."""
+        self._withholds = True
+
+    def state(self, key: str) -> str:
+        """Return "unknown", "running" or "done"."""
+        if key not in self._answers:
+            return "unknown"
+        return "running" if self._answers[key] is None else "done"
+
+    def answer(self, key: str) -> Optional[Answer]:
+        """Return the answer of a request that is done, else None."""
+        kept = self._answers.get(key)
+        if kept is None:
+            return None
+        answer: Answer = json.loads(kept)
+        return answer
+
+    def begin(self, key: str) -> None:
+        """Note that a request is about to be carried out."""
+        self._answers[key] = None
+        self._append(b'{"k":%s}\n' % _encode(key))
+
+    def finish(self, key: str, answer: Answer) -> None:
+        """Keep the answer of a request."""
+        kept = self._keep(key, answer)
+        if self._withholds:
+            self._withheld.add(key)
+            kept = _encode(_WITHHELD)
+        self._trim()
+        self._append(b'{"k":%s,"a":%s}\n' % (_encode(key), kept))
+
+    def withdraw(self, key: str) -> None:
+        """Forget a request that was not carried out at all."""
+        self._drop(key)
+        self._append(b'{"f":%s}\n' % _encode([key]))
+
+    def acknowledge(self, keys: Iterable[str]) -> int:
+        """Forget requests whose answers are safe elsewhere; return how many were known and done."""
+        known = [key for key in keys if self._answers.get(key) is not None]
+        for key in known:
+            self._drop(key)
+        if known and self._held:
+            self._append(b'{"f":%s}\n' % _encode(known))
+        elif known:
+            self._forget_contents()
+        return len(known)
+
+    def _forget_contents(self) -> None:
+        """Leave no answer in the file, since none is needed any more: it may hold what its user wants to see gone."""
+        if self._answers or self._descriptor < 0:
+            self._rewrite()  # whole or not at all: what was begun must not be taken for unknown
+            return
+        try:
+            os.ftruncate(self._descriptor, 0)
+            self._written = 0
+        except OSError as error:
+            self._note(error)
+            self.close()
+
+    def _apply(self, line: bytes) -> None:
+        try:
+            record = json.loads(line)
+            if "f" in record:
+                for key in record["f"]:
+                    self._drop(key)
+            elif "a" in record:
+                self._keep(record["k"], record["a"])
+            else:
+                self._answers[record["k"]] = None
+        except (ValueError, TypeError, KeyError):
+            return  # the last line of a runner that was killed in the middle of writing it
+
+    def _keep(self, key: str, answer: Answer) -> bytes:
+        self._drop(key)
+        kept = _encode(answer)
+        self._answers[key] = kept
+        self._held += len(kept)
+        return kept
+
+    def _drop(self, key: str) -> None:
+        self._withheld.discard(key)
+        kept = self._answers.pop(key, None)
+        self._held -= len(kept) if kept is not None else 0
+
+    def _trim(self) -> None:
+        """Give up the oldest results over the limits: first their contents, then the knowledge of them."""
+        if self._held > self._bytes_limit:
+            for key, kept in list(self._answers.items()):
+                if kept is not None and len(kept) > 512:
+                    self._held -= len(kept)
+                    self._answers[key] = forgotten = _encode(_FORGOTTEN)
+                    self._held += len(forgotten)
+                if self._held <= self._bytes_limit:
+                    break
+        while len(self._answers) > self._entries_limit:
+            oldest = next((key for key, kept in self._answers.items() if kept is not None), None)
+            if oldest is None:
+                break
+            self._drop(oldest)
+
+    # The file
+
+    def _read_lines(self) -> List[bytes]:
+        try:
+            with open(self._path, "rb") as file:
+                return file.read().split(b"\n")
+        except OSError:
+            return []
+
+    def _append(self, data: bytes) -> None:
+        if self._descriptor < 0 or self._written + len(data) > max(_COMPACT_AFTER, 2 * self._held):
+            self._rewrite()  # holds the news already
+            return
+        try:
+            written = os.write(self._descriptor, data)
+            if written < len(data):
+                os.ftruncate(self._descriptor, self._written)
+                raise OSError(0, "only part of a line was written")
+            self._written += written
+            self.trouble = ""
+        except OSError as error:
+            self._note(error)
+            self.close()  # the next attempt writes everything anew, when there is room again
+
+    def _rewrite(self) -> None:
+        """Write the whole file anew, unless the disk refused a moment ago."""
+        self.close()
+        if time.monotonic() < self._retry_at:
+            return
+        try:
+            descriptor = os.open(
+                self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            self._note(error)
+            return
+        try:
+            size = 0
+            for key, kept in self._answers.items():
+                line = b'{"k":' + _encode(key)
+                if kept is not None and key in self._withheld:
+                    kept = _encode(_WITHHELD)
+                line += b"}\n" if kept is None else b',"a":' + kept + b"}\n"
+                if os.write(descriptor, line) < len(line):
+                    raise OSError(0, "only part of a line was written")
+                size += len(line)
+            os.rename(self._path + ".new", self._path)
+        except OSError as error:
+            os.close(descriptor)
+            self._note(error)
+            return
+        self._descriptor, self._written, self.trouble = descriptor, size, ""
+
+    def _note(self, error: OSError) -> None:
+        trouble = f"the journal is kept in memory only: {self._path}: {error.strerror or error}"
+        if trouble != self.trouble:
+            complain(trouble)
+        self.trouble = trouble
+        self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+
+def _encode(value: object) -> bytes:
+    return _ENCODER.encode(value).encode("ascii")

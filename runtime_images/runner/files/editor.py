@@ -1,0 +1,316 @@
+"""The file editor: view, create, str_replace, insert, undo_edit."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from ..core import arguments
+from ..core.cut_text import cut_middle
+from . import disk, encoding, listing, pictures
+from . import edit_checks as checks
+from .diff import unified
+from .edit_checks import FILE_LIMIT, EditError
+from .history import EditHistory
+from .text_file import TextFile
+
+RESPONSE_LIMIT = 16000
+CONTENT_LIMIT = 512 * 1024
+_SAMPLE = 64 * 1024
+_CUT_HINT = " — use a view_range, or search for what you need with grep -n"
+_REVIEW = "Review the result, for indentation and duplicate lines for instance, and edit the file again where needed."
+_PARAMETERS = ("file_text", "old_str", "new_str")
+
+
+class Edit(NamedTuple):
+    """The checked arguments of one ``file.edit``; ``directory`` is where relative paths might have been meant.
+
+    Where ``only`` is given, no other files may be changed. ``blank`` is a content that ``create`` may replace, as if
+    there were no file.
+    """
+
+    command: str
+    path: str
+    directory: str
+    file_text: Optional[str] = None
+    old_str: Optional[str] = None
+    new_str: Optional[str] = None
+    insert_line: Optional[int] = None
+    view_range: Optional[List[Any]] = None
+    only: Optional[List[str]] = None
+    blank: Optional[str] = None
+
+
+class EditOutcome(NamedTuple):
+    """What an edit did: the text for the model, and the versions before and after, when there are any."""
+
+    text: str
+    old: Optional[bytes] = None
+    new: Optional[bytes] = None
+    image: Optional[str] = None
+
+
+class Editor:
+    """Edits files, keeping the versions before each edit. Blocking; to be used from worker threads."""
+
+    def __init__(self, history: EditHistory) -> None:
+        self._history = history
+        self._commands: Dict[str, Callable[[Edit], EditOutcome]] = {
+            "view": self._view,
+            "create": self._create,
+            "str_replace": self._replace,
+            "insert": self._insert,
+            "undo_edit": self._undo,
+        }
+
+    def run(self, edit: Edit) -> Dict[str, Any]:
+        """Do the edit and return the result of ``file.edit``; what is wrong with it is a result too."""
+        existed = False
+        try:
+            existed = checks.exists(edit.path)
+            self._check(edit, existed)
+            outcome = self._commands[edit.command](edit)
+        except (EditError, disk.FileError) as error:
+            return _result(edit, EditOutcome(str(error)), is_error=True, existed=existed)
+        return _result(edit, outcome, is_error=False, existed=existed)
+
+    def _check(self, edit: Edit, existed: bool) -> None:
+        """The checks that all commands share, in the order in which a model is told of them."""
+        path = edit.path
+        if edit.only is not None and edit.command != "view" and os.path.normpath(path) not in edit.only:
+            raise EditError(
+                f"Operation `{edit.command}` is not allowed on {path}. Every file may be viewed; the only ones that "
+                f"may be changed are: {', '.join(edit.only)}."
+            )
+        checks.require_absolute(path, edit.directory)
+        if edit.command == "create" and existed and not _is_blank(edit):
+            raise EditError(f"Invalid `path` parameter: {path}. It exists already; cannot overwrite with `create`.")
+        if edit.command != "create" and not existed:
+            raise EditError(f"Invalid `path` parameter: {path}. The path does not exist; give one that does.")
+        is_directory = existed and os.path.isdir(path)
+        if is_directory and edit.command != "view":
+            raise EditError(f"Invalid `path` parameter: {path}. It is a directory; only `view` is allowed on those.")
+        if existed:
+            checks.require_ordinary(path)
+        elif path.endswith(("/", "/.")):
+            raise EditError(f"Invalid `path` parameter: {path}. It ends like a directory's; give that of a file.")
+        for name in _required(edit.command):
+            if getattr(edit, name) is None:
+                raise EditError(f"Parameter `{name}` is required for command: {edit.command}.")
+        if existed and not is_directory:
+            checks.require_small(path)
+            if edit.command != "undo_edit" and not (edit.command == "view" and pictures.is_named_as_one(path)):
+                checks.require_text(path, disk.read(path, _SAMPLE).data)
+        if edit.command not in self._commands:
+            raise EditError(f"Unknown command {edit.command}; the allowed ones are: {', '.join(self._commands)}.")
+
+    def _view(self, edit: Edit) -> EditOutcome:
+        path = edit.path
+        if os.path.isdir(path):
+            if edit.view_range is not None:
+                raise EditError("Invalid `view_range` parameter: a directory has no lines; leave it out.")
+            return EditOutcome(_cut(listing.directory(path), " — list single directories with ls -la"))
+        data = disk.read(path, FILE_LIMIT + 1).data
+        if pictures.is_named_as_one(path):
+            if (shown := _picture(path, data)) is not None:
+                what = f"The image {path} ({shown.mime}, {shown.width} x {shown.height} pixels, {len(data)} bytes)."
+                return EditOutcome(what, image=shown.url)
+            checks.require_text(path, data)  # a pointer to an image elsewhere, for instance
+        lines = TextFile(data).lines()
+        first, last, note = 1, len(lines), ""
+        if edit.view_range is not None:
+            first, last, note = _view_range(edit.view_range, len(lines))
+        return EditOutcome(_cut(note + listing.numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
+
+    def _create(self, edit: Edit) -> EditOutcome:
+        new = encoding.encode(edit.file_text or "", "utf-8")
+        checks.require_fitting(edit.path, new)
+        old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
+        disk.replace(edit.path, new)
+        self._history.push(edit.path, new)
+        return EditOutcome(f"File created successfully at: {edit.path}", old, new)
+
+    def _replace(self, edit: Edit) -> EditOutcome:
+        old_str, new_str = edit.old_str or "", edit.new_str or ""
+        if not old_str.strip():
+            raise EditError(
+                "No replacement was performed: `old_str` is empty, or white space alone. Take in the text around it."
+            )
+        if old_str == new_str:
+            raise EditError("No replacement was performed: `old_str` and `new_str` are the same.")
+        data = disk.read(edit.path, FILE_LIMIT + 1).data
+        file = TextFile(data)
+        old_str, new_str = old_str.replace("\r\n", "\n"), new_str.replace("\r\n", "\n")
+        if not file.text.count(old_str) and old_str.strip() != old_str:
+            old_str = old_str.strip()
+        start = self._only_occurrence(edit.path, file, old_str)
+        new = file.replaced(start, start + len(old_str), new_str)
+        self._write(edit.path, data, new)
+        line = file.text.count("\n", 0, start) + 1
+        snippet = _snippet(edit.path, new, line, line + new_str.count("\n"))
+        return EditOutcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
+
+    def _only_occurrence(self, path: str, file: TextFile, old_str: str) -> int:
+        start = file.text.find(old_str)
+        if start < 0:
+            raise EditError(
+                f"No replacement was performed: old_str `{cut_middle(old_str, 2000).text}` did not appear verbatim in "
+                f"{path}. View the file and copy the text exactly, white space included."
+            )
+        if file.text.find(old_str, start + 1) < 0:
+            return start
+        lines: List[int] = []
+        while start >= 0 and len(lines) < 100:
+            lines.append(file.text.count("\n", 0, start) + 1)
+            start = file.text.find(old_str, start + len(old_str))
+        numbers = ", ".join(str(line) for line in sorted(set(lines)))
+        raise EditError(
+            f"No replacement was performed: old_str `{cut_middle(old_str, 2000).text}` occurs several times, in lines "
+            f"{numbers}. Make it unique by taking in more of the text around it."
+        )
+
+    def _insert(self, edit: Edit) -> EditOutcome:
+        data = disk.read(edit.path, FILE_LIMIT + 1).data
+        file = TextFile(data)
+        count = len(file.lines())
+        number = edit.insert_line or 0
+        if not 0 <= number <= count:
+            raise EditError(
+                f"Invalid `insert_line` parameter: {number}. It must be from 0 (before the first line) to {count}, "
+                "the number of lines."
+            )
+        added = (edit.new_str or "").replace("\r\n", "\n") + "\n"
+        if number == count and file.text and not file.text.endswith("\n"):
+            added = "\n" + added  # the last line had no end, and is none any more
+        position = file.line_start(number)
+        new = file.replaced(position, position, added)
+        self._write(edit.path, data, new)
+        snippet = _snippet(edit.path, new, number + 1, number + (edit.new_str or "").count("\n") + 1)
+        return EditOutcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
+
+    def _undo(self, edit: Edit) -> EditOutcome:
+        before = self._history.pop(edit.path)
+        if before is None:
+            raise EditError(f"No edit history found for {edit.path}.")
+        data = disk.read(edit.path, FILE_LIMIT + 1).data
+        try:
+            disk.replace(edit.path, before)
+        except disk.FileError:
+            self._history.push(edit.path, before)
+            raise
+        lines = TextFile(before).lines()
+        shown = listing.numbered(lines, 1, len(lines), f"The last edit to {edit.path} was undone. Its lines now:")
+        return EditOutcome(_cut(shown), data, before)
+
+    def _write(self, path: str, old: bytes, new: bytes) -> None:
+        checks.require_fitting(path, new)
+        disk.replace(path, new)
+        self._history.push(path, old)
+
+
+def _required(command: str) -> List[str]:
+    return {
+        "create": ["file_text"],
+        "str_replace": ["old_str", "new_str"],
+        "insert": ["insert_line", "new_str"],
+    }.get(command, [])
+
+
+def _is_blank(edit: Edit) -> bool:
+    """True when the file has nothing in it that ``create`` would destroy."""
+    if edit.blank is None or disk.kind(edit.path) != "file":
+        return False
+    text = encoding.decode(disk.read(edit.path, FILE_LIMIT).data).text
+    return text.strip() in ("", edit.blank.strip())
+
+
+def _picture(path: str, data: bytes) -> Optional[pictures.Picture]:
+    try:
+        return pictures.picture(data)
+    except pictures.PictureError as error:
+        raise EditError(f"File validation failed for {path}: {error}.") from None
+
+
+def _view_range(value: List[Any], count: int) -> "tuple[int, int, str]":
+    if len(value) != 2 or not all(isinstance(part, int) and not isinstance(part, bool) for part in value):
+        raise EditError("Invalid `view_range` parameter: it must be a list of two whole numbers, [first, last].")
+    first, last = value
+    if not 1 <= first <= max(1, count):
+        raise EditError(
+            f"Invalid `view_range` parameter: {value}. Its first line {first} must be from 1 to {count}, the number "
+            "of lines in the file."
+        )
+    note = ""
+    if last == -1:
+        last = count
+    elif last > count:
+        note = f"NOTE: the last line {last} of the view_range is beyond the end; the file has {count} lines.\n"
+        last = count
+    if last < first and count:
+        raise EditError(
+            f"Invalid `view_range` parameter: {value}. Its last line {last} must not be before its first, {first}; "
+            "-1 stands for the end of the file."
+        )
+    return first, last, note
+
+
+def _snippet(path: str, data: bytes, first: int, last: int) -> str:
+    lines = TextFile(data).lines()
+    start, end = max(1, first - listing.CONTEXT), min(len(lines), last + listing.CONTEXT)
+    return _cut(listing.numbered(lines, start, end, f"The place in {path}, as `cat -n` shows it:"))
+
+
+def _cut(text: str, hint: str = _CUT_HINT) -> str:
+    return cut_middle(text, RESPONSE_LIMIT, hint).text
+
+
+def _result(edit: Edit, outcome: EditOutcome, *, is_error: bool, existed: bool) -> Dict[str, Any]:
+    old = _content(outcome.old)
+    new = _content(outcome.new)
+    changed = outcome.new is not None
+    result: Dict[str, Any] = {
+        "command": edit.command,
+        "path": edit.path,
+        "text": outcome.text,
+        "is_error": is_error,
+        "prev_exist": existed,
+        "old_content": old if old is not None and len(old) <= CONTENT_LIMIT else None,
+        "new_content": new if new is not None and len(new) <= CONTENT_LIMIT else None,
+        "diff": unified(old or "", new or "", edit.path) if changed else None,
+    }
+    if outcome.image is not None:
+        result["image"] = outcome.image
+    return result
+
+
+def _content(data: Optional[bytes]) -> Optional[str]:
+    return encoding.decode(data).text if data is not None else None
+
+
+def edit_of(given: Dict[str, Any], directory: str) -> Edit:
+    """Check the types of the arguments of ``file.edit``; what their values mean is the editor's to judge.
+
+    Raises:
+        BadRequestError: one is of the wrong type, or the path can be none.
+    """
+    where = arguments.text(given, "path")
+    if "\0" in where or not arguments.is_unicode(where):
+        raise arguments.BadRequestError("path must not hold NUL or half characters")
+    given_range = given.get("view_range")
+    if given_range is not None and not isinstance(given_range, list):
+        raise arguments.BadRequestError("view_range must be a list of two whole numbers")
+    line = given.get("insert_line")
+    if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
+        raise arguments.BadRequestError("insert_line must be a whole number")
+    return Edit(
+        arguments.text(given, "command"),
+        where,
+        arguments.text(given, "cwd", directory),
+        arguments.text_or_none(given, "file_text"),
+        arguments.text_or_none(given, "old_str"),
+        arguments.text_or_none(given, "new_str"),
+        line,
+        given_range,
+        arguments.texts(given, "only") if given.get("only") is not None else None,
+        arguments.text_or_none(given, "blank"),
+    )

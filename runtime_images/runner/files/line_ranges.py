@@ -1,0 +1,212 @@
+"""``file.range``: lines of a file, read and replaced, for edits that a model drafts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ..core import arguments
+from ..core.cut_text import cut_middle
+from . import disk, encoding, listing
+from . import edit_checks as checks
+from .diff import unified
+from .edit_checks import FILE_LIMIT, EditError
+from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
+from .history import EditHistory
+from .text_file import TextFile
+
+LINES_LIMIT = 300
+_CHUNK = 20
+_CHUNKS = 3
+_CHUNK_CHARACTERS = 4000
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Span(NamedTuple):
+    """The checked arguments of one ``file.range``.
+
+    ``first`` and ``last`` count from one; -1 is the end of the file, for ``first`` the place behind its last line.
+    ``draft`` is what similar parts are looked for by where the range is too long to be read. ``version`` is the one
+    that was read, "" for a file that was not there; no other is overwritten. ``problems`` are told of in the result.
+    """
+
+    command: str
+    path: str
+    directory: str
+    first: int = 1
+    last: int = -1
+    draft: str = ""
+    text: str = ""
+    version: str = ""
+    problems: str = ""
+
+
+class Ranges:
+    """Reads and replaces ranges. Blocking; to be used from worker threads."""
+
+    commands = ("read", "replace")
+
+    def __init__(self, history: EditHistory) -> None:
+        self._history = history
+
+    def run(self, span: Span) -> Dict[str, Any]:
+        """Do it and return the result; what is wrong with it is a result too."""
+        result: Dict[str, Any] = {"command": span.command, "path": span.path, "is_error": False, "prev_exist": False}
+        try:
+            data = _content(span)
+            result["prev_exist"] = data is not None
+            return {**result, **(_read(span, data) if span.command == "read" else self._replace(span, data))}
+        except (EditError, disk.FileError) as error:
+            return {**result, "text": str(error), "is_error": True}
+
+    def _replace(self, span: Span, old: Optional[bytes]) -> Dict[str, Any]:
+        if _version(old) != span.version:
+            raise EditError(
+                f"{span.path} was changed by something else meanwhile; nothing was written. Look at it anew."
+            )
+        new = spliced(old, span.first, span.last, span.text)
+        checks.require_fitting(span.path, new)
+        disk.replace(span.path, new)
+        self._history.push(span.path, new if old is None else old)
+        before, after = "" if old is None else encoding.decode(old).text, encoding.decode(new).text
+        diff = unified(before, after, span.path)
+        return {
+            "text": _report(span, diff, is_new=old is None),
+            "is_error": bool(span.problems),
+            "old_content": before if old is not None and len(before) <= CONTENT_LIMIT else None,
+            "new_content": after if len(after) <= CONTENT_LIMIT else None,
+            "diff": diff,
+        }
+
+
+def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
+    """Return the file with the text in place of these lines, and all others byte for byte as they were.
+
+    A line that is the file's last stays without an end if it had none. No text takes the lines out.
+    """
+    if not old:
+        return encoding.encode(text, "utf-8")
+    file = TextFile(old)
+    start, end = file.line_start(first - 1), file.line_start(last)
+    text = text.replace("\r\n", "\n")
+    if text and not text.endswith("\n"):
+        text += "\n"
+    if file.text and not file.text.endswith("\n") and end == len(file.text):
+        text = ("\n" + text if start == end else text)[:-1] if text else ""
+    return file.replaced(start, end, text)
+
+
+def _content(span: Span) -> Optional[bytes]:
+    """Return the file's bytes; None when there is no file yet."""
+    checks.require_absolute(span.path, span.directory)
+    if not checks.exists(span.path):
+        if span.path.endswith(("/", "/.")):
+            raise EditError(f"Invalid `path` parameter: {span.path}. It ends like a directory's; give that of a file.")
+        return None
+    if disk.kind(span.path) == "directory":
+        raise EditError(f"Invalid `path` parameter: {span.path}. It is a directory; give the path of a file.")
+    checks.require_ordinary(span.path)
+    checks.require_small(span.path)
+    data = disk.read(span.path, FILE_LIMIT + 1).data
+    checks.require_text(span.path, data)
+    return data
+
+
+def _read(span: Span, data: Optional[bytes]) -> Dict[str, Any]:
+    lines = TextFile(data or b"").lines()
+    first, last = _bounds(span, len(lines)) if data is not None else (1, 0)
+    if last - first + 1 > LINES_LIMIT + 1:
+        raise EditError(_too_long(span, lines, first, last))
+    return {
+        "text": "",
+        "first": first,
+        "last": last,
+        "lines": len(lines),
+        "content": "".join(f"{line}\n" for line in lines[first - 1 : last]),
+        "version": _version(data),
+    }
+
+
+def _bounds(span: Span, count: int) -> Tuple[int, int]:
+    """Return the first and last line that are meant; behind the end there is an empty range."""
+    first, last, most = span.first, span.last, max(1, count)
+    if not (first == -1 or 1 <= first <= most):
+        rule = f"`start` must be from 1 to {most}, or -1 to put the draft behind the last line"
+    elif not (last == -1 or 1 <= last <= most):
+        rule = f"`end` must be from 1 to {most}, or -1 for the last line"
+    elif -1 not in (first, last) and last < first:
+        rule = "`end` must not be before `start`"
+    elif first == -1 or not count:
+        return count + 1, count
+    else:
+        return first, count if last == -1 else last
+    raise EditError(f"Invalid range for editing: start={first}, end={last}, and {span.path} has {count} lines. {rule}.")
+
+
+def _too_long(span: Span, lines: List[str], first: int, last: int) -> str:
+    parts = [
+        f"The range of lines to edit is too long: {first} to {last} are {last - first + 1} lines, and at most "
+        f"{LINES_LIMIT} can be edited at once. Give a smaller range with `start` and `end`. These parts of {span.path} "
+        "are the most similar to the draft:\n"
+    ]
+    for start, likeness in _similar(lines, span.draft):
+        end = min(len(lines), start + _CHUNK)
+        head = f"\nLines {start + 1} to {end} (similarity {likeness:.2f}):"
+        parts.append(cut_middle(listing.numbered(lines, start + 1, end, head), _CHUNK_CHARACTERS).text)
+    return cut_middle("".join(parts), RESPONSE_LIMIT).text
+
+
+def _similar(lines: List[str], draft: str) -> List[Tuple[int, float]]:
+    """Return where the parts begin that have the most words in common with the draft, the most similar one first."""
+    wanted = Counter(_WORD.findall(draft))
+    total = sum(wanted.values())
+    found: List[Tuple[float, int]] = []
+    for start in range(0, len(lines), _CHUNK):
+        words = Counter(_WORD.findall("\n".join(lines[start : start + _CHUNK])))
+        shared = sum((wanted & words).values())
+        found.append((-2 * shared / max(1, total + sum(words.values())), start))
+    return [(start, -likeness) for likeness, start in sorted(found)[:_CHUNKS]]
+
+
+def _version(data: Optional[bytes]) -> str:
+    import hashlib  # see history
+
+    return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _report(span: Span, diff: str, *, is_new: bool) -> str:
+    if span.problems:
+        text = f"{span.path} was written, but there are new problems in it:\n{span.problems}\nThe changes:\n{diff}"
+    elif is_new:
+        text = f"File created successfully at: {span.path}"
+    elif diff:
+        text = f"The file {span.path} has been edited:\n{diff}"
+    else:
+        text = f"The draft changes nothing in {span.path}: it is as it was."
+    return cut_middle(text, RESPONSE_LIMIT, " — view the file to see all").text
+
+
+def span_of(given: Dict[str, Any], directory: str) -> Span:
+    """Check the arguments of ``file.range`` and ``code.lint``.
+
+    Raises:
+        BadRequestError: one is of the wrong type, or there is no such command.
+    """
+    command = arguments.text(given, "command")
+    if command not in Ranges.commands:
+        raise arguments.BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")
+    where = arguments.text(given, "path")
+    if "\0" in where or not arguments.is_unicode(where):
+        raise arguments.BadRequestError("path must not hold NUL or half characters")
+    return Span(
+        command,
+        where,
+        arguments.text(given, "cwd", directory),
+        arguments.integer(given, "first", 1, -(2**31), 2**31),
+        arguments.integer(given, "last", -1, -(2**31), 2**31),
+        arguments.text(given, "draft", ""),
+        arguments.whole_text(given, "text"),
+        arguments.text(given, "version", ""),
+        arguments.text(given, "problems", ""),
+    )

@@ -1,0 +1,146 @@
+"""Finding what is broken in a source file, as a program of its own: the order comes on standard input, as JSON.
+
+It looks for errors of syntax, as the languages' own readers report them, where these are at hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+import tempfile
+import warnings
+from typing import Any, Callable, Dict, List, NamedTuple
+
+from . import disk, encoding
+from .edit_checks import FILE_LIMIT
+from .line_ranges import spliced
+
+PROGRAM_SECONDS = 10.0
+_MOST = 100
+
+
+class LintProblem(NamedTuple):
+    """What is wrong, and in which line, if that is known; 0 otherwise."""
+
+    line: int
+    text: str
+
+
+def main(order: str) -> int:
+    """Look at a file as an edit would leave it, and print what it would break."""
+    found = [{"line": problem.line, "text": problem.text} for problem in report(json.loads(order))]
+    sys.stdout.write(json.dumps({"problems": found}))
+    return 0
+
+
+def report(order: Dict[str, Any]) -> List[LintProblem]:
+    """Return the problems that are not there yet."""
+    path = order["path"]
+    try:
+        old = disk.read(path, FILE_LIMIT + 1).data if os.path.exists(path) else None
+    except disk.FileError:
+        return []  # whoever edits it will be told
+    new = spliced(old, order["first"], order["last"], order["text"])
+    before = {_nameless(problem) for problem in problems(path, old)} if old is not None else set()
+    return [problem for problem in problems(path, new) if _nameless(problem) not in before][:_MOST]
+
+
+def problems(path: str, data: bytes) -> List[LintProblem]:
+    """Return what is wrong with a file of this name and content; nothing for languages that are not known here."""
+    look = _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
+    if look is None or encoding.is_binary(data):
+        return []
+    return look(data)
+
+
+def _nameless(problem: LintProblem) -> str:
+    """Return what tells a problem from others wherever it stands."""
+    return re.sub(r"\d+", "", problem.text)
+
+
+def _python(data: bytes) -> List[LintProblem]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(data)
+    except SyntaxError as error:
+        return [LintProblem(error.lineno or 0, f"{type(error).__name__}: {error.msg}")]
+    except (ValueError, RecursionError, MemoryError) as error:
+        return [LintProblem(0, f"it cannot be read: {error}")]
+    return []
+
+
+def _json(data: bytes) -> List[LintProblem]:
+    try:
+        json.loads(encoding.decode(data).text)
+    except json.JSONDecodeError as error:
+        return [LintProblem(error.lineno, f"JSON: {error.msg}")]
+    except RecursionError:
+        return [LintProblem(0, "JSON: it is nested too deeply")]
+    return []
+
+
+def _toml(data: bytes) -> List[LintProblem]:
+    try:
+        import tomllib  # Python 3.11 has it
+    except ImportError:
+        return []
+    try:
+        tomllib.loads(encoding.decode(data).text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        line = re.search(r"at line (\d+)", str(error))
+        return [LintProblem(int(line.group(1)) if line else 0, f"TOML: {error}")]
+    return []
+
+
+def _bash(data: bytes) -> List[LintProblem]:
+    return _told_by(["bash", "-n"], data, ".sh", re.compile(r"^[^\n]*?: line (\d+): (.*)$", re.MULTILINE))
+
+
+def _node(data: bytes, suffix: str) -> List[LintProblem]:
+    said = re.compile(r":(\d+)\n(?s:.*?)^(SyntaxError: .*)$", re.MULTILINE)
+    return _told_by(["node", "--check"], data, suffix, said)
+
+
+def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str]") -> List[LintProblem]:
+    """Return what a program says of a copy of the file; nothing when it is not there, or takes too long."""
+    import shutil  # only for languages that Python does not read itself
+    import subprocess
+
+    program = shutil.which(command[0])
+    if program is None:
+        return []
+    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:
+        copy.write(data)
+        copy.flush()
+        try:
+            done = subprocess.run(
+                [program, *command[1:], copy.name],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=PROGRAM_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        said = (done.stdout + done.stderr).decode("utf-8", "replace").replace(copy.name, "")
+    if done.returncode == 0:
+        return []
+    return [LintProblem(int(found.group(1)), found.group(2).strip()) for found in form.finditer(said)]
+
+
+_Look = Callable[[bytes], List[LintProblem]]
+_BY_SUFFIX: Dict[str, _Look] = {
+    ".py": _python,
+    ".pyi": _python,
+    ".json": _json,
+    ".toml": _toml,
+    ".sh": _bash,
+    ".bash": _bash,
+    ".js": lambda data: _node(data, ".js"),
+    ".cjs": lambda data: _node(data, ".cjs"),
+    ".mjs": lambda data: _node(data, ".mjs"),
+}

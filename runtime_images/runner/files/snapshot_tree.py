@@ -1,0 +1,293 @@
+"""The files of the workspace as they were at certain moments: every content once, and a list of files for each moment.
+
+Nothing in the workspace is touched to keep it, a repository of the user's least of all. Left alone, which means neither
+kept nor brought back nor removed: folders with the names in `LEFT_ALONE`, files over a limit, and what is no file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tarfile
+import time
+from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+from .snapshot_store import TreeStore
+
+_REPOSITORIES = (".git", ".hg", ".svn")
+_MADE_AGAIN = ("node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
+LEFT_ALONE = frozenset((*_REPOSITORIES, *_MADE_AGAIN, ".ruff_cache", ".gradle", ".terraform"))
+"""Folders that belong to version control, or that a tool makes again."""
+
+FILE_LIMIT = 32 * 1024 * 1024
+ENTRIES_LIMIT = 20_000
+BYTES_LIMIT = 256 * 1024 * 1024
+_RACY = 50_000_000
+"""Nanoseconds: a file that was changed so shortly before it was looked at may have changed again unnoticed."""
+
+
+class SnapshotEntry(NamedTuple):
+    """A file (kind f), folder (d), link (l), or what is left alone (x); value is a digest, or where a link points."""
+
+    kind: str
+    mode: int
+    value: str
+    stamp: Tuple[int, ...] = ()
+
+    @property
+    def same(self) -> Tuple[str, int, str]:
+        """What has to be equal in two moments."""
+        return self.kind, self.mode, self.value
+
+
+Entries = Dict[str, SnapshotEntry]
+
+
+class TooLargeError(Exception):
+    """There is more in the workspace than is kept."""
+
+
+class StoppedError(Exception):
+    """It was asked to stop."""
+
+
+class RestoredCounts(NamedTuple):
+    """How many paths were written, and how many removed."""
+
+    written: int
+    removed: int
+
+
+class Tree:
+    """Keeps the workspace's files and brings them back. One call at a time, in any thread."""
+
+    def __init__(self, workspace: str, store: TreeStore) -> None:
+        self._workspace = workspace
+        self._store = store
+        self._known: Entries = {}
+        self._looked_at = 0
+        self._is_newest = False
+
+    def take(self, name: str, stop: Callable[[], bool]) -> Entries:
+        """Keep the files as they are under a name.
+
+        Raises:
+            TooLargeError: there is too much.
+            StoppedError: ``stop`` said so.
+            OSError: they cannot be kept.
+        """
+        began = time.time_ns()
+        entries: Entries = {}
+        size = 0
+        for path, found in self._walk():
+            if stop():
+                raise StoppedError
+            entry = self._entry(path, found)
+            entries[path] = entry
+            size += found.stat(follow_symlinks=False).st_size if entry.kind == "f" else 0
+            if len(entries) > ENTRIES_LIMIT or size > BYTES_LIMIT:
+                raise TooLargeError(
+                    f"the workspace has more than {ENTRIES_LIMIT} files or {BYTES_LIMIT // 2**20} MiB"
+                    f" (without {', '.join(sorted(LEFT_ALONE)[:4])} and the like)"
+                )
+        self._store.keep(name, {path: list(entry.same) for path, entry in entries.items()})
+        self._known, self._looked_at, self._is_newest = entries, began, True
+        return entries
+
+    def take_unchanged(self, name: str, limit: int) -> bool:
+        """Keep the files under this name too if a glance shows that none has changed since they were last kept.
+
+        Returns False, having done nothing, where one has, where that cannot be told without reading it, and where there
+        are more than ``limit``.
+
+        Raises:
+            OSError: the name cannot be kept.
+        """
+        if not self._is_newest or len(self._known) > limit:
+            return False
+        count = 0
+        for path, found in self._walk():
+            count += 1
+            known = self._known.get(path)
+            if known is None or count > limit or not self._is_still(known, found):
+                return False
+        if count != len(self._known):
+            return False
+        self._store.keep_same(name)
+        return True
+
+    def _is_still(self, known: SnapshotEntry, found: os.DirEntry[str]) -> bool:
+        try:
+            facts = found.stat(follow_symlinks=False)
+            mode = stat.S_IMODE(facts.st_mode)
+            if stat.S_ISDIR(facts.st_mode):
+                return known.kind == "d" and known.mode == mode
+            if stat.S_ISLNK(facts.st_mode):
+                return known.kind == "l" and known.value == os.readlink(found.path)
+        except OSError:
+            return False
+        return known.kind == "f" and known.mode == mode and self._is_unread(known, _stamp(facts))
+
+    def _is_unread(self, known: SnapshotEntry, stamp: Tuple[int, ...]) -> bool:
+        """Whether a file with this stamp still holds what it held when it was read."""
+        return known.stamp == stamp and max(stamp[1:3]) < self._looked_at - _RACY
+
+    def has(self, name: str) -> bool:
+        """Whether files are kept under this name."""
+        return self._store.has(name)
+
+    def restore(self, name: str, present: Entries) -> RestoredCounts:
+        """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now.
+
+        Raises:
+            KeyError: nothing is kept under the name.
+            OSError: a file cannot be written; some are as they were by then.
+        """
+        wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
+        removed = 0
+        for path in sorted(present, reverse=True):  # what is in a folder before the folder
+            before, then = present[path], wanted.get(path)
+            if before.kind == "x" or (then is not None and then.kind in ("x", before.kind)):
+                continue
+            removed += self._remove(path, before)
+        written = 0
+        for path in sorted(wanted):
+            then, now = wanted[path], present.get(path)
+            if then.kind == "x" or (now is not None and (now.kind == "x" or now.same == then.same)):
+                continue
+            self._write(path, then)
+            written += 1
+        self._known, self._is_newest = {}, False
+        return RestoredCounts(written, removed)
+
+    def _walk(self) -> Iterator[Tuple[str, os.DirEntry[str]]]:
+        folders: List[str] = [""]
+        while folders:
+            folder = folders.pop()
+            try:
+                found = list(os.scandir(os.path.join(self._workspace, folder)))
+            except OSError:
+                continue  # not ours to read
+            for one in found:
+                path = os.path.join(folder, one.name)
+                if one.name in LEFT_ALONE:
+                    continue
+                yield path, one
+                if one.is_dir(follow_symlinks=False):
+                    folders.append(path)
+
+    def _entry(self, path: str, found: os.DirEntry[str]) -> SnapshotEntry:
+        try:
+            facts = found.stat(follow_symlinks=False)
+            mode = stat.S_IMODE(facts.st_mode)
+            if stat.S_ISDIR(facts.st_mode):
+                return SnapshotEntry("d", mode, "")
+            if stat.S_ISLNK(facts.st_mode):
+                return SnapshotEntry("l", 0, os.readlink(found.path))
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > FILE_LIMIT:
+                return SnapshotEntry("x", 0, "")
+            stamp = _stamp(facts)
+            known = self._known.get(path)
+            if known is not None and self._is_unread(known, stamp):
+                return SnapshotEntry("f", mode, known.value, stamp)
+            with open(found.path, "rb") as file:
+                data = file.read(FILE_LIMIT + 1)
+            digest = hashlib.blake2b(data, digest_size=20).hexdigest()
+        except (PermissionError, FileNotFoundError):
+            return SnapshotEntry("x", 0, "")
+        self._store.put(digest, data)
+        return SnapshotEntry("f", mode, digest, stamp)
+
+    def _remove(self, path: str, entry: SnapshotEntry) -> int:
+        place = os.path.join(self._workspace, path)
+        try:
+            if entry.kind == "d":
+                self._remove_made_again(place)
+                os.rmdir(place)
+            else:
+                os.unlink(place)
+        except OSError:
+            return 0  # a folder that holds what is left alone, or gone already
+        return 1
+
+    def _remove_made_again(self, folder: str) -> None:
+        """Caches in a folder that there was not then are no reason to keep it; a repository is one."""
+        inside = os.listdir(folder)
+        if all(name in LEFT_ALONE and name not in _REPOSITORIES for name in inside):
+            for name in inside:
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+    def _write(self, path: str, entry: SnapshotEntry) -> None:
+        place = os.path.join(self._workspace, path)
+        if entry.kind == "d":
+            os.makedirs(place, exist_ok=True)
+            os.chmod(place, entry.mode | 0o700)
+            return
+        fresh = f"{place}.drydock-{os.getpid()}"
+        if entry.kind == "l":
+            os.symlink(entry.value, fresh)
+        else:
+            with open(self._store.object(entry.value), "rb") as kept, open(fresh, "wb") as file:
+                file.write(kept.read())
+            os.chmod(fresh, entry.mode)
+        os.replace(fresh, place)
+
+    def pack(self, name: str, target: str) -> None:
+        """Write a tar file with the files as they were under a name, and the folders of version control as they are.
+
+        Raises:
+            KeyError: nothing is kept under the name.
+            OSError: it cannot be written.
+        """
+        with tarfile.open(target, "w") as archive:
+            for path, parts in sorted(self._store.entries(name).items()):
+                entry = SnapshotEntry(*parts)
+                about = tarfile.TarInfo(path)
+                about.mode = entry.mode
+                if entry.kind == "d":
+                    about.type = tarfile.DIRTYPE
+                    archive.addfile(about)
+                elif entry.kind == "l":
+                    about.type, about.linkname = tarfile.SYMTYPE, entry.value
+                    archive.addfile(about)
+                elif entry.kind == "f":
+                    place = self._store.object(entry.value)
+                    about.size = os.path.getsize(place)
+                    with open(place, "rb") as file:
+                        archive.addfile(about, file)
+            for path in self._repositories():
+                archive.add(os.path.join(self._workspace, path), path)
+
+    def unpack(self, source: str) -> int:
+        """Put the files of such a tar file into the workspace; returns how many entries it has.
+
+        Raises:
+            OSError, tarfile.TarError: it cannot be read, or a file cannot be written.
+        """
+        count = 0
+        with tarfile.open(source) as archive:
+            archive.extraction_filter = _as_it_is  # newer Pythons would change modes and refuse links by themselves
+            for about in archive:
+                if about.name.startswith("/") or ".." in about.name.split("/"):
+                    continue
+                about.uid, about.gid = os.getuid(), os.getgid()
+                archive.extract(about, self._workspace, set_attrs=not about.issym())
+                count += 1
+        return count
+
+    def _repositories(self) -> Iterator[str]:
+        for folder, folders, _files in os.walk(self._workspace):
+            for name in [one for one in folders if one in LEFT_ALONE]:
+                folders.remove(name)
+                if name in _REPOSITORIES:
+                    yield os.path.relpath(os.path.join(folder, name), self._workspace)
+
+
+def _stamp(facts: os.stat_result) -> Tuple[int, ...]:
+    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
+
+
+def _as_it_is(about: tarfile.TarInfo, _folder: str) -> tarfile.TarInfo:
+    return about

@@ -1,0 +1,239 @@
+"""When the workspace's files are kept, and the operations that bring them back (see ``snapshot_tree``).
+
+Once a server has asked for the first snapshot, one is taken behind each operation that may have changed something,
+under the operation's key: while the model thinks, so that nobody waits. What comes meanwhile waits for its end, within
+a limit. In a workspace so large that this takes long, only the snapshots that are asked for are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional
+
+from ..core import arguments
+from ..core.arguments import BadRequestError
+from ..core.loop import Loop, Timer
+from ..core.request import Request
+from ..wire import MAX_BLOB
+from .operations import Files, HandlerReply
+
+LANE = "snapshots"
+WAIT_SECONDS = 2.0
+QUICK_SECONDS = 0.25
+"""Of work, not of waiting for others who have the processors: a small workspace stays one on a busy machine."""
+GLANCE = 64
+"""Files and folders that are looked at between two operations, without a thread."""
+PART = 8 * 1024 * 1024
+_ONE_TIME_KEYS = ("once:", "direct:")
+
+Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
+
+
+class _Waiting:
+    def __init__(self, request: Request, begin: Callable[[], None]) -> None:
+        self.request = request
+        self.begin = begin
+
+
+class Snapshots:
+    """Serves ``workspace.snapshot``, ``.restore``, ``.pack`` and ``.unpack``, and takes snapshots by itself."""
+
+    def __init__(self, loop: Loop, files: Files, workspace: str, state_directory: str) -> None:
+        self._loop = loop
+        self._files = files
+        self._workspace = workspace
+        self._folder = os.path.join(state_directory, "snapshots")
+        self._made: Optional[Any] = None
+        self._is_armed = False
+        self._is_slow = False
+        self._busy = 0
+        self._stopping = False
+        self._exclusive = 0
+        self._hurrying: Optional[Timer] = None
+        self._waiting: Deque[_Waiting] = deque()
+        self.operations: Dict[str, Operation] = {
+            "workspace.snapshot": self._snapshot,
+            "workspace.restore": self._restore,
+            "workspace.pack": self._pack,
+            "workspace.unpack": self._unpack,
+        }
+
+    def before(self, request: Request, begin: Callable[[], None]) -> None:
+        """Begin an operation that may change something, when the files are not being kept at the moment."""
+        if not self._busy:
+            begin()
+            return
+        waiting = _Waiting(request, begin)
+        self._waiting.append(waiting)
+        if self._hurrying is None:
+            self._hurrying = self._loop.call_later(WAIT_SECONDS, self._hurry)
+
+        def cancel() -> bool:
+            if waiting not in self._waiting:
+                return False
+            self._waiting.remove(waiting)
+            request.fail("cancelled", "the request was cancelled before it was begun")
+            return True
+
+        request.cancel = cancel
+
+    def after(self, key: str) -> None:
+        """An operation that may have changed something is done."""
+        if not self._is_armed or self._is_slow or self._busy or key.startswith(_ONE_TIME_KEYS):
+            return
+        if not self._take_unchanged(key):
+            self._begin(lambda: self._take(key), lambda reply: None, lambda error: None)
+
+    # Operations
+
+    def _snapshot(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        name = arguments.text(given, "name")
+        self._is_armed = True
+        self._begin(lambda: self._take(name), lambda reply: request.finish(reply.result), _failing(request))
+
+    def _restore(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
+
+        def work() -> HandlerReply:
+            tree = self._tree()
+            name = next((one for one in names if tree.has(one)), None)
+            if name is None:
+                return HandlerReply({"restored": None, "written": 0, "removed": 0})
+            present = tree.take(keep, _never)
+            change = tree.restore(name, present)
+            return HandlerReply({"restored": name, "written": change.written, "removed": change.removed})
+
+        self._begin(work, lambda reply: request.finish(reply.result), _failing(request), exclusive=True)
+
+    def _pack(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
+        offset = arguments.integer(given, "offset", 0, 0, 2**62)
+        place = os.path.join(self._folder, "packed.tar")
+
+        def work() -> HandlerReply:
+            name = None
+            if offset == 0:
+                tree = self._tree()
+                name = next((one for one in names if tree.has(one)), None)
+                if name is None:
+                    tree.take(keep, _never)
+                tree.pack(keep if name is None else name, place)
+            with open(place, "rb") as file:
+                file.seek(offset)
+                data = file.read(min(PART, MAX_BLOB))
+                ends = offset + len(data) >= os.path.getsize(place)
+            if ends:
+                os.unlink(place)
+            return HandlerReply({"packed": name, "eof": ends}, data)
+
+        done = lambda reply: request.answer({"ok": True, "result": reply.result}, reply.blob)  # noqa: E731
+        self._begin(work, done, _failing(request), exclusive=True)
+
+    def _unpack(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
+        offset, ends = arguments.integer(given, "offset", 0, 0, 2**62), arguments.flag(given, "eof")
+        if blob is None:
+            raise BadRequestError("workspace.unpack needs a part of the file as the frame's attachment (key blob)")
+        place = os.path.join(self._folder, "unpacked.tar")
+
+        def work() -> HandlerReply:
+            tree = self._tree()
+            with open(place, "r+b" if offset else "wb") as file:
+                file.truncate(offset)
+                file.seek(offset)
+                file.write(blob)
+            if not ends:
+                return HandlerReply({"entries": 0})
+            try:
+                return HandlerReply({"entries": tree.unpack(place)})
+            finally:
+                os.unlink(place)
+
+        self._begin(work, lambda reply: request.finish(reply.result), _failing(request), exclusive=True)
+
+    # The work
+
+    def _tree(self) -> Any:
+        if self._made is None:
+            # Needs modules that are slow to load, and that a runner without snapshots can do without.
+            from .snapshot_store import TreeStore
+            from .snapshot_tree import Tree
+
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            self._made = Tree(self._workspace, TreeStore(self._folder))
+        return self._made
+
+    def _take_unchanged(self, name: str) -> bool:
+        """Most operations change nothing: in a small workspace that is seen sooner than a thread would have begun."""
+        try:
+            return self._made is not None and bool(self._made.take_unchanged(name, GLANCE))
+        except OSError:
+            return False  # the thorough way will say why
+
+    def _take(self, name: str) -> HandlerReply:
+        began, worked = time.monotonic(), time.thread_time()
+        try:
+            entries = self._tree().take(name, lambda: self._stopping)
+        finally:
+            self._is_slow = time.thread_time() - worked > QUICK_SECONDS or time.monotonic() - began > WAIT_SECONDS
+        return HandlerReply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
+
+    def _begin(
+        self,
+        work: Callable[[], HandlerReply],
+        done: Callable[[HandlerReply], None],
+        failed: Callable[[Exception], None],
+        *,
+        exclusive: bool = False,
+    ) -> None:
+        """Do the work when that before it is done; what may change files waits, for long if ``exclusive``."""
+
+        def ended(tell: Callable[[], None]) -> None:
+            self._busy -= 1
+            self._exclusive -= exclusive
+            if not self._busy:
+                self._stopping = False
+                self._let_go()
+            tell()
+
+        self._files.start(
+            LANE,
+            work,
+            lambda reply: ended(lambda: done(reply)),
+            lambda error: ended(lambda: failed(error)),
+        )
+        self._busy += 1
+        self._exclusive += exclusive
+
+    def _hurry(self) -> None:
+        """It takes too long: whoever waits goes on, and what is not kept by now is not."""
+        self._hurrying = None
+        if self._exclusive:
+            self._hurrying = self._loop.call_later(WAIT_SECONDS, self._hurry)
+        elif self._busy:
+            self._stopping = True
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._hurrying is not None:
+            self._hurrying.cancel()
+            self._hurrying = None
+        waiting: List[_Waiting] = list(self._waiting)
+        self._waiting.clear()
+        for one in waiting:
+            one.begin()
+
+
+def _failing(request: Request) -> Callable[[Exception], None]:
+    def failed(error: Exception) -> None:
+        name = type(error).__name__
+        known = {"TooLargeError": "too_large", "StoppedError": "cancelled", "OSError": "not_possible"}
+        text = "it took too long" if name == "StoppedError" else str(error)
+        request.fail(known.get(name, "not_possible" if isinstance(error, OSError) else "internal"), text)
+
+    return failed
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,437 @@
+"""Files of the workspace on their way out and in, opened once and moved in parts; what nobody ends is dropped."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ..core import arguments
+from ..core.arguments import BadRequestError
+from ..core.loop import Loop, Timer
+from ..core.request import Request
+from ..core.workers import TooMuchWorkError
+from . import disk
+from .confined_folder import Beneath, Opened, readable
+from .disk import FileError, failure
+from .ignores import IgnoreRules
+from .operations import Files, HandlerReply
+
+PART = 4 * 1024 * 1024
+_ZIP_SECONDS = 0.5
+
+
+class Outgoing:
+    """A file that is read, or a folder that becomes an archive."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._descriptor = opened.descriptor
+        self.size = opened.status.st_size
+        self._archive: Optional[Any] = None
+        self._last: Tuple[int, bytes, bool] = (0, b"", False)
+        if opened.is_folder:
+            from .zip_stream import ZipStream  # needed for this only
+
+            self._archive, self._descriptor, self.size = ZipStream(opened.descriptor), -1, -1
+
+    def part(self, offset: int, limit: int) -> Tuple[bytes, bool]:
+        """The bytes from there on, and whether they are the last; of an archive only the newest part again."""
+        if self._archive is None:
+            data = os.pread(self._descriptor, max(0, min(limit, self.size - offset)), offset)
+            return data, offset + len(data) >= self.size
+        start, data, ended = self._last
+        if offset == start and data:
+            return data, ended
+        if offset != start + len(data):
+            raise FileError("bad_request", f"offset must be {start + len(data)}: an archive is read from the beginning")
+        if not ended:
+            self._last = (offset, *self._archive.read(min(limit, PART), _ZIP_SECONDS))
+        return self._last[1], self._last[2]
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._archive is not None:
+            self._archive.close()
+        elif self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Incoming:
+    """A file that is written beside where it is to be; nothing is seen of it before `keep`."""
+
+    def __init__(self, beneath: Beneath, path: str) -> None:
+        self._place = beneath.place(path)
+        self._path = path
+        self._temporary: Optional[str] = None
+        self._descriptor = -1
+        try:
+            if not self._place.missing:
+                self._check_present(self._place.folder)
+            self._descriptor = self._open()
+        except OSError as error:
+            os.close(self._place.folder)
+            raise disk.failure(error, path) from error
+        except FileError:
+            os.close(self._place.folder)
+            raise
+
+    def part(self, offset: int, data: bytes) -> None:
+        """Take bytes for that place in the file."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, offset)
+            view, offset = view[written:], offset + written
+
+    def keep(self) -> int:
+        """Make it the file under its name; returns its size. Folders on the way are made."""
+        folder = os.dup(self._place.folder)
+        try:
+            for name in self._place.missing:
+                deeper = _made_folder(name, folder)
+                os.close(folder)
+                folder = deeper
+            self._check_present(folder)
+            if self._temporary is None:
+                self._name(folder)
+            else:
+                os.rename(self._temporary, self._place.name, src_dir_fd=self._place.folder, dst_dir_fd=folder)
+                self._temporary = None
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise disk.failure(error, self._path) from error
+        finally:
+            os.close(folder)
+
+    def _name(self, folder: int) -> None:
+        """Give the file its name: in two steps, since what has none yet cannot replace what is there."""
+        name = _beside(self._place.name)
+        os.link(f"/proc/self/fd/{self._descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
+        try:
+            os.rename(name, self._place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(name, dir_fd=folder)
+            raise
+
+    def close(self) -> None:
+        """Let go of it; what was not kept is gone."""
+        if self._descriptor < 0:
+            return
+        if self._temporary is not None:
+            os.unlink(self._temporary, dir_fd=self._place.folder)
+        os.close(self._descriptor)
+        os.close(self._place.folder)
+        self._descriptor = -1
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(".", flags | os.O_TMPFILE, 0o666, dir_fd=self._place.folder)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+                raise
+        self._temporary = _beside(self._place.name)
+        return os.open(self._temporary, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._place.folder)
+
+    def _check_present(self, folder: int) -> None:
+        """What is there may be a file or a link, which are replaced; a file's rights are kept."""
+        try:
+            present = os.stat(self._place.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISREG(present.st_mode):
+            if self._descriptor >= 0:
+                os.fchmod(self._descriptor, stat.S_IMODE(present.st_mode))
+        elif not stat.S_ISLNK(present.st_mode):
+            what = "a folder" if stat.S_ISDIR(present.st_mode) else "no file"
+            raise FileError("not_a_file", f"{self._path} is {what} already")
+
+
+def _made_folder(name: str, folder: int) -> int:
+    """Open a folder, making it where it is missing."""
+    with contextlib.suppress(FileExistsError):  # made by somebody else; if it is no folder, opening says so
+        os.mkdir(name, 0o777, dir_fd=folder)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+
+
+def _beside(name: str) -> str:
+    return f".{name[:40]}.{os.urandom(6).hex()}.tmp"  # at most four bytes a sign, and 255 in all
+
+
+LIMIT = 10_000
+HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
+"""Names that lists for people leave out."""
+_RULES_BYTES = 1024 * 1024
+Place = Tuple[bool, str, str]
+
+
+class FolderList:
+    """Serves ``folder.list``. Blocking; to be used from worker threads."""
+
+    def __init__(self, beneath: Beneath) -> None:
+        self._beneath = beneath
+
+    def of(self, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
+        """The entries of a folder, folders first: name, kind, size, time of change, and whether they are passed over.
+
+        ``after`` is where the list goes on: the place of an entry that was listed before (see `place_of`).
+
+        Raises:
+            FileError: it is no folder of the workspace, or cannot be read.
+        """
+        opened = self._beneath.open(path)
+        try:
+            if not opened.is_folder:
+                raise FileError("not_a_file", f"{path} is a file, not a folder")
+            with os.scandir(opened.descriptor) as found:
+                places = [(place_of(_is_folder(one), readable(one.name)), one.name) for one in found]
+            names = [name for place, name in sorted(places) if after is None or place > after]
+            parts = self._beneath.parts(path)
+            rules = self._rules()
+            entries = [self._entry(opened.descriptor, name, parts, rules) for name in names[:LIMIT]]
+        except OSError as error:
+            raise failure(error, path) from error
+        finally:
+            os.close(opened.descriptor)
+        return {"path": "/".join(parts), "entries": entries, "left_out": max(0, len(names) - LIMIT)}
+
+    def _entry(self, folder: int, name: str, parts: List[str], rules: IgnoreRules) -> Dict[str, Any]:
+        status: Optional[os.stat_result] = None
+        is_link = False
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                is_link, status = True, os.stat(name, dir_fd=folder)
+        except OSError:
+            status = None  # a link to nothing, or something that was just removed
+        kind = _kind(status)
+        return {
+            "name": readable(name),
+            "kind": kind,
+            "link": is_link,
+            "size": status.st_size if status is not None and kind == "file" else None,
+            "modified": status.st_mtime if status is not None else None,
+            "hidden": name in HIDDEN or _is_ignored(rules, [*parts, name], kind == "folder"),
+        }
+
+    def _rules(self) -> IgnoreRules:
+        """Those of the workspace's own ``.gitignore``."""
+        try:
+            opened = self._beneath.open(".gitignore")
+        except FileError:
+            return IgnoreRules(())
+        with open(opened.descriptor, "rb") as file:
+            if opened.is_folder:
+                return IgnoreRules(())
+            return IgnoreRules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
+
+
+def place_of(is_folder: bool, name: str) -> Place:
+    """What lists are sorted by."""
+    return (not is_folder, name.lower(), name)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads in circles
+
+
+def _kind(status: Optional[os.stat_result]) -> str:
+    if status is None:
+        return "missing"
+    if stat.S_ISDIR(status.st_mode):
+        return "folder"
+    return "file" if stat.S_ISREG(status.st_mode) else "other"
+
+
+def _is_ignored(rules: IgnoreRules, parts: List[str], is_folder: bool) -> bool:
+    """Whether the rules pass over it, or over a folder that it is in."""
+    ends = range(1, len(parts) + 1) if rules else ()
+    return any(rules.ignores("/".join(parts[:end]), end < len(parts) or is_folder) for end in ends)
+
+
+IDLE_SECONDS = 600.0
+AT_ONCE = 64
+
+Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
+
+
+class Transfers:
+    """Serves ``transfer.*`` and ``folder.list``."""
+
+    def __init__(self, loop: Loop, files: Files, workspace: str) -> None:
+        self._loop = loop
+        self._files = files
+        self._beneath = Beneath(workspace)
+        self._list = FolderList(self._beneath)
+        self._open: Dict[str, Any] = {}
+        self._timers: Dict[str, Timer] = {}
+        self.operations: Dict[str, Operation] = {
+            "folder.list": self._folder_list,
+            "transfer.read": self._begin_outgoing,
+            "transfer.next": self._next,
+            "transfer.write": self._begin_incoming,
+            "transfer.put": self._put,
+            "transfer.keep": self._keep,
+            "transfer.drop": self._drop,
+        }
+
+    def close(self) -> None:
+        """Drop all of them."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for transfer in self._open.values():
+            transfer.close()
+        self._open.clear()
+
+    # Operations
+
+    def _folder_list(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.text(given, "path", "")
+        after = arguments.text(given, "after", "")
+        place = place_of(arguments.flag(given, "after_folder"), after) if after else None
+        self._work(request, "folder.list", lambda: HandlerReply(self._list.of(path, place)))
+
+    def _begin_outgoing(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.text(given, "path", "")
+
+        def work() -> Tuple[Outgoing, Dict[str, Any]]:
+            opened = self._beneath.open(path)
+            status = opened.status
+            facts = {
+                "kind": "folder" if opened.is_folder else "file",
+                "size": None if opened.is_folder else status.st_size,
+                "modified": status.st_mtime_ns,
+                "tag": f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}",
+                "name": next(iter(self._beneath.parts(path)[-1:]), ""),
+            }
+            return Outgoing(opened), facts
+
+        self._begin(request, work)
+
+    def _begin_incoming(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.text(given, "path")
+        self._begin(request, lambda: (Incoming(self._beneath, path), {}))
+
+    def _next(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        transfer = self._known(given, Outgoing)
+        offset = arguments.integer(given, "offset", 0, 0, 2**62)
+        limit = arguments.integer(given, "limit", PART, 1, PART)
+
+        def work() -> HandlerReply:
+            data, ended = transfer.part(offset, limit)
+            return HandlerReply({"eof": ended}, data)
+
+        self._work(request, str(given["id"]), work)
+
+    def _put(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
+        transfer = self._known(given, Incoming)
+        offset = arguments.integer(given, "offset", 0, 0, 2**62)
+        if blob is None:
+            raise BadRequestError("transfer.put needs a part of the file as the frame's attachment (key blob)")
+        data = blob
+
+        def work() -> HandlerReply:
+            transfer.part(offset, data)
+            return HandlerReply({})
+
+        self._work(request, str(given["id"]), work)
+
+    def _keep(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        transfer = self._known(given, Incoming)
+        self._work(request, str(given["id"]), lambda: HandlerReply({"size": transfer.keep()}), ends=True)
+
+    def _drop(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        ident = arguments.text(given, "id")
+        if ident in self._open:
+            self._work(request, ident, lambda: HandlerReply({}), ends=True)
+        else:
+            request.finish({})  # it is over already
+
+    # The work
+
+    def _known(self, given: Dict[str, Any], kind: type) -> Any:
+        transfer = self._open.get(arguments.text(given, "id"))
+        if not isinstance(transfer, kind):
+            raise FileError("not_found", "there is no such transfer (any more)")
+        return transfer
+
+    def _begin(self, request: Request, work: Callable[[], Tuple[Any, Dict[str, Any]]]) -> None:
+        if len(self._open) >= AT_ONCE:
+            raise TooMuchWorkError(f"{AT_ONCE} transfers are under way already")
+        ident = os.urandom(8).hex()
+        made: Dict[str, Any] = {}
+
+        def begin() -> HandlerReply:
+            made["transfer"], facts = work()
+            return HandlerReply({"id": ident, **facts})
+
+        def done(reply: HandlerReply) -> None:
+            self._open[ident] = made["transfer"]
+            self._wait_for_use(ident)
+            request.finish(reply.result)
+
+        self._files.start(f"transfer {ident}", begin, done, _failing(request))
+
+    def _work(self, request: Request, lane: str, work: Callable[[], HandlerReply], *, ends: bool = False) -> None:
+        """Do it behind what is done for the same transfer already."""
+        if lane in self._timers:
+            self._timers[lane].cancel()
+
+        def done(reply: HandlerReply) -> None:
+            self._used(lane, ends=ends)
+            request.answer({"ok": True, "result": reply.result}, reply.blob)
+
+        def failed(error: Exception) -> None:
+            self._used(lane, ends=ends)
+            _failing(request)(error)
+
+        self._files.start(f"transfer {lane}", work, done, failed)
+
+    def _used(self, ident: str, *, ends: bool) -> None:
+        if ident not in self._open:
+            return
+        if ends:
+            self._end(ident)
+        else:
+            self._wait_for_use(ident)
+
+    def _wait_for_use(self, ident: str) -> None:
+        if ident in self._timers:
+            self._timers[ident].cancel()
+        self._timers[ident] = self._loop.call_later(IDLE_SECONDS, lambda: self._end(ident))
+
+    def _end(self, ident: str) -> None:
+        """Close it, when what is being done for it is done."""
+        transfer = self._open.pop(ident, None)
+        timer = self._timers.pop(ident, None)
+        if timer is not None:
+            timer.cancel()
+        if transfer is not None:
+            self._files.start(f"transfer {ident}", lambda: _closed(transfer), lambda reply: None, _report)
+
+
+def _failing(request: Request) -> Callable[[Exception], None]:
+    def failed(error: Exception) -> None:
+        if isinstance(error, FileError):
+            request.fail(error.code, str(error))
+        elif isinstance(error, OSError):
+            known = disk.failure(error, "the file")
+            request.fail(known.code, str(known))
+        else:
+            request.fail("internal", f"{type(error).__name__}: {error}")
+
+    return failed
+
+
+def _closed(transfer: Any) -> HandlerReply:
+    transfer.close()
+    return HandlerReply({})
+
+
+def _report(error: Exception) -> None:
+    raise error  # the loop writes it to the runner's standard error

@@ -1,0 +1,199 @@
+"""Reading, writing, replacing and listing in the way of the Gemini tools."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from ..core import arguments
+from ..core.cut_text import cut_middle
+from ..core.names import below, shown
+from . import disk, encoding, listing
+from .diff import unified
+from .edit_checks import FILE_LIMIT
+from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
+from .history import EditHistory
+from .text_file import TextFile
+
+LINES_LIMIT = 1000
+_ENTRIES = 1000
+
+
+class WholeFileError(Exception):
+    """It cannot be done; the message is for the model."""
+
+
+class WholeFileArguments(NamedTuple):
+    """The checked arguments of one ``file.whole``; which of them count depends on the command."""
+
+    command: str
+    path: str
+    content: str = ""
+    old: str = ""
+    new: str = ""
+    expected: int = 1
+    offset: int = 0
+    limit: int = LINES_LIMIT
+    recursive: bool = False
+
+
+class WholeFiles:
+    """Serves ``file.whole``. Blocking; to be used from worker threads."""
+
+    commands = ("read", "write", "replace", "list")
+
+    def __init__(self, history: EditHistory) -> None:
+        self._history = history
+
+    def run(self, asked: WholeFileArguments) -> Dict[str, Any]:
+        """Do it and return the result; what is wrong with it is a result too."""
+        do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[asked.command]
+        try:
+            return {**_result(asked), **do(asked)}
+        except (WholeFileError, disk.FileError) as error:
+            return {**_result(asked), "text": str(error), "is_error": True}
+
+    def _write(self, asked: WholeFileArguments) -> Dict[str, Any]:
+        old = None if disk.kind(asked.path) == "missing" else _bytes(asked.path)
+        return self._changed(asked, old, encoding.encode(asked.content, "utf-8"), "Wrote" if old else "Created")
+
+    def _replace(self, asked: WholeFileArguments) -> Dict[str, Any]:
+        path = asked.path
+        if not asked.old:
+            if disk.kind(path) != "missing":
+                raise WholeFileError(f"{path} exists already; an empty old_string is for a new file.")
+            return self._changed(asked, None, encoding.encode(asked.new, "utf-8"), "Created")
+        old = _text_bytes(path)
+        if asked.old == asked.new:
+            raise WholeFileError("old_string and new_string are the same; nothing was changed.")
+        wanted, new = asked.old.replace("\r\n", "\n"), asked.new.replace("\r\n", "\n")
+        file = TextFile(old)
+        places = _places(file.text, wanted)
+        if len(places) != asked.expected:
+            found = "is not" if not places else f"stands {len(places)} times"
+            advice = "View the file and copy the text exactly" if not places else "Take in more of the text around it"
+            raise WholeFileError(
+                f"old_string {found} in {path}, but {asked.expected} replacement(s) were expected. {advice}, "
+                "or correct expected_replacements."
+            )
+        data = file.with_changes([(start, start + len(wanted), new) for start in places])
+        return self._changed(asked, old, data, f"Made {len(places)} replacement(s) in")
+
+    def _changed(self, asked: WholeFileArguments, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:
+        if len(new) > FILE_LIMIT:
+            raise WholeFileError(f"{asked.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
+        disk.replace(asked.path, new)
+        if old is not None:
+            self._history.push(asked.path, old)
+        before = None if old is None or encoding.is_binary(old) else encoding.decode(old).text
+        after = encoding.decode(new).text
+        return {
+            "text": f"{what} {asked.path}.",
+            "prev_exist": old is not None,
+            "old_content": before if before is not None and len(before) <= CONTENT_LIMIT else None,
+            "new_content": after if len(after) <= CONTENT_LIMIT else None,
+            "diff": unified(before or "", after, asked.path),
+        }
+
+
+def _read(asked: WholeFileArguments) -> Dict[str, Any]:
+    lines = TextFile(_text_bytes(asked.path)).lines()
+    first, last = asked.offset + 1, min(len(lines), asked.offset + asked.limit)
+    if asked.offset and asked.offset >= len(lines):
+        raise WholeFileError(f"offset {asked.offset} is beyond the end; {asked.path} has {len(lines)} lines.")
+    header = f"The lines of {asked.path}:"
+    if (first, last) != (1, len(lines)) and lines:
+        header = f"The lines {first} to {last} of {asked.path}, which has {len(lines)}:"
+    text = listing.numbered(lines, first, last, header)
+    if last < len(lines):
+        text += f"[There is more: read on with offset={last}.]\n"
+    return {"text": cut_middle(text, RESPONSE_LIMIT * 4, " — use offset and limit").text, "prev_exist": True}
+
+
+def _list(asked: WholeFileArguments) -> Dict[str, Any]:
+    path = asked.path
+    kind = disk.kind(path)
+    if kind != "directory":
+        what = {"missing": "does not exist", "file": "is a file"}.get(kind, f"is {kind}")
+        raise WholeFileError(f"{path} {what}; give a directory.")
+    if asked.recursive:
+        return {"text": cut_middle(listing.directory(path), RESPONSE_LIMIT, "").text, "prev_exist": True}
+    try:
+        with os.scandir(path) as found:
+            entries = sorted(found, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name))
+    except OSError as error:
+        raise disk.failure(error, path) from error
+    lines: List[str] = [_entry(entry) for entry in entries[:_ENTRIES]]
+    if len(entries) > _ENTRIES:
+        lines.append(f"[… {len(entries) - _ENTRIES} more entries are not listed …]")
+    return {"text": "\n".join([f"The entries of {path}:", *(lines or ["(none)"])]), "prev_exist": True}
+
+
+def _entry(entry: "os.DirEntry[str]") -> str:
+    name = shown(entry.name)
+    if entry.is_dir(follow_symlinks=False):
+        return f"{name}/"
+    try:
+        return f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
+    except OSError:
+        return name
+
+
+def _bytes(path: str) -> bytes:
+    content = disk.read(path, FILE_LIMIT + 1)
+    if len(content.data) > FILE_LIMIT:
+        raise WholeFileError(f"{path} has {content.size} bytes; the limit is {FILE_LIMIT}.")
+    return content.data
+
+
+def _text_bytes(path: str) -> bytes:
+    data = _bytes(path)
+    if encoding.is_binary(data):
+        raise WholeFileError(f"{path} is binary and cannot be shown or edited.")
+    return data
+
+
+def _places(text: str, wanted: str) -> List[int]:
+    found: List[int] = []
+    position = text.find(wanted)
+    while position >= 0:
+        found.append(position)
+        position = text.find(wanted, position + len(wanted))
+    return found
+
+
+def _result(asked: WholeFileArguments) -> Dict[str, Any]:
+    return {
+        "command": asked.command,
+        "path": asked.path,
+        "is_error": False,
+        "prev_exist": False,
+        "old_content": None,
+        "new_content": None,
+        "diff": None,
+    }
+
+
+def whole_file(given: Dict[str, Any], directory: str) -> WholeFileArguments:
+    """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home.
+
+    Raises:
+        BadRequestError: one is of the wrong type, or there is no such command.
+    """
+    command = arguments.text(given, "command")
+    if command not in WholeFiles.commands:
+        raise arguments.BadRequestError(f"command must be one of {', '.join(WholeFiles.commands)}")
+    where = arguments.text(given, "path")
+    if not where or "\0" in where or not arguments.is_unicode(where):
+        raise arguments.BadRequestError("path must be a path without NUL or half characters")
+    return WholeFileArguments(
+        command,
+        below(directory, where),
+        arguments.text(given, "content", ""),
+        arguments.text(given, "old", ""),
+        arguments.text(given, "new", ""),
+        arguments.integer(given, "expected", 1, 1, 1000000),
+        arguments.integer(given, "offset", 0, 0, 2**31),
+        arguments.integer(given, "limit", LINES_LIMIT, 1, LINES_LIMIT),
+        arguments.flag(given, "recursive"),
+    )

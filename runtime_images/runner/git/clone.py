@@ -1,0 +1,184 @@
+"""Getting a repository, and whose name stands on commits.
+
+The password goes through a pipe from this process to the helper that git asks for it, for the one address that it is
+meant for. It is in no file, no argument, no variable, and nothing that is left when this has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional
+from urllib.parse import urlsplit
+
+from .command import GitError, environment
+from .limits import scratch_of
+
+_DESCRIPTOR = 9
+"""One digit: shells take no longer number for a descriptor to read from."""
+
+_SETTINGS = (
+    "credential.helper=",
+    "core.askPass=",
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.sshCommand=false",
+    "protocol.allow=never",
+    "protocol.http.allow=always",
+    "protocol.https.allow=always",
+    "submodule.recurse=false",
+    "advice.detachedHead=false",
+)
+_PROGRESS = re.compile(r"(Counting|Compressing|Receiving|Resolving|Updating)[a-z ]*:\s+\d+%")
+_TELL_SECONDS = 0.3
+_ERROR_BYTES = 8000
+_REASONS = (
+    ("authentication", r"Authentication failed|could not read (Username|Password)|HTTP 40[13]|error: 40[13]|denied"),
+    ("not_found", r"repository '.*' not found|error: 404|not valid: is this a git repository"),
+    ("no_branch", r"Remote branch .* not found"),
+    ("no_space", r"No space left|Disk quota"),
+    (
+        "unreachable",
+        r"Could not resolve|Failed to connect|unable to access|Network is unreachable|Connection|timed out",
+    ),
+)
+
+
+def clone(asked: Dict[str, Any]) -> Dict[str, Any]:
+    """Clone ``url`` into ``folder`` (absolute), whole or not at all.
+
+    Raises:
+        GitError: the code says why not: ``authentication``, ``not_found``, ``no_branch``, ``unreachable``,
+            ``no_space``, ``too_slow``, ``no_git``, ``failed``.
+    """
+    folder, password = asked["folder"], asked.get("password") or ""
+    scratch = scratch_of(folder)
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        _run(_arguments(asked, scratch), asked, password)
+        os.rename(scratch, folder)
+    except OSError as error:
+        raise GitError("failed", f"{folder} cannot be made: {error.strerror}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return {"cloned": True, "branch": _branch(folder)}
+
+
+def identify(asked: Dict[str, Any]) -> Dict[str, Any]:
+    """Set the name and mail address for commits of this sandbox's user; what is empty stays as it is.
+
+    Raises:
+        GitError: ``no_git``, or the settings cannot be written.
+    """
+    for name in ("name", "email"):
+        if not asked[name]:
+            continue
+        try:
+            done = subprocess.run(
+                ["git", "config", "--global", f"user.{name}", asked[name]],
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=10,
+            )
+        except FileNotFoundError:
+            raise GitError("no_git", "git is not installed in this sandbox") from None
+        except subprocess.TimeoutExpired:
+            raise GitError("too_slow", "git took too long") from None
+        if done.returncode != 0:
+            raise GitError("failed", done.stderr.decode("utf-8", "replace").strip()[:500])
+    return {}
+
+
+def _arguments(asked: Dict[str, Any], folder: str) -> List[str]:
+    address = urlsplit(asked["url"])
+    settings = list(_SETTINGS)
+    if asked.get("password"):
+        answer = f'!f() {{ test "$1" = get && cat <&{_DESCRIPTOR}; }}; f'
+        settings.append(f"credential.{address.scheme}://{address.netloc}.helper={answer}")
+    arguments = ["git"]
+    for setting in settings:
+        arguments += ["-c", setting]
+    arguments += ["clone", "--progress", "--no-recurse-submodules"]
+    if asked.get("branch"):
+        arguments += ["--branch", asked["branch"]]
+    if asked.get("depth"):
+        arguments += ["--depth", str(asked["depth"]), "--no-single-branch"]
+    return [*arguments, "--", asked["url"], folder]
+
+
+def _run(arguments: List[str], asked: Dict[str, Any], password: str) -> None:
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, f"username={asked.get('username') or ''}\npassword={password}\n".encode())
+        os.close(writer)
+        os.dup2(reader, _DESCRIPTOR)
+        variables = environment()
+        variables["GIT_LFS_SKIP_SMUDGE"] = "1"
+        process = subprocess.Popen(
+            arguments,
+            cwd="/",
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(_DESCRIPTOR,) if password else (),
+        )
+    except FileNotFoundError:
+        raise GitError("no_git", "git is not installed in this sandbox") from None
+    finally:
+        os.close(reader)
+        os.close(_DESCRIPTOR)
+    with process:
+        try:
+            _follow(process, float(asked["seconds"]), password)
+        finally:
+            process.kill()
+
+
+def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -> None:
+    """Tell how far it is, until it has ended."""
+    deadline, told_at, text = time.monotonic() + seconds, 0.0, ""
+    assert process.stderr is not None  # noqa: S101 - it was asked for
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stderr, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise GitError("too_slow", f"it took longer than {seconds:g} s and was stopped")
+            data = os.read(process.stderr.fileno(), 65536)
+            if not data:
+                break
+            text = (text + data.decode("utf-8", "replace"))[-_ERROR_BYTES:]
+            found = list(_PROGRESS.finditer(text))
+            if found and time.monotonic() - told_at > _TELL_SECONDS:
+                told_at = time.monotonic()
+                sys.stdout.write(json.dumps({"progress": found[-1].group()}) + "\n")
+                sys.stdout.flush()
+    if process.wait() != 0:
+        raise _failure(text.replace(password, "***") if password else text)
+
+
+def _failure(text: str) -> GitError:
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip() and not _PROGRESS.search(line)]
+    reason = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:", "remote:"))), "")
+    reason = re.sub(r"^(fatal|error|remote): *", "", reason or (lines[-1] if lines else "git says nothing about why"))
+    for code, pattern in _REASONS:
+        if re.search(pattern, "\n".join(lines)):
+            return GitError(code, reason[:500])
+    return GitError("failed", reason[:500])
+
+
+def _branch(folder: str) -> Optional[str]:
+    try:
+        with open(os.path.join(folder, ".git", "HEAD"), encoding="utf-8", errors="replace") as file:
+            head = file.read(4096).strip()
+    except OSError:
+        return None
+    prefix = "ref: refs/heads/"
+    return head[len(prefix) :] if head.startswith(prefix) else None

@@ -1,0 +1,108 @@
+"""``git.*``: looks at repositories, and getting them, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Callable, Dict, Optional
+
+from ..core import arguments
+from ..core.loop import Loop
+from ..core.request import Request
+from ..core.side_process import SideProcesses
+from ..files.confined_folder import Beneath
+from ..files.operations import Files, HandlerReply
+from .limits import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
+
+_AT_ONCE = 4
+_TEXT_LIMIT = 800
+"""So that an order with a password is short enough for a pipe, and never held anywhere else."""
+
+Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
+
+
+class GitRequests:
+    """Checks what is asked of git and has it done, a few at a time."""
+
+    def __init__(self, loop: Loop, files: Files, workspace: str) -> None:
+        self._workspace = workspace
+        self._files = files
+        self._beneath = Beneath(workspace)
+        self._processes = SideProcesses(loop, "git", _AT_ONCE)
+        self.operations: Dict[str, Operation] = {
+            "git.clone": self._clone,
+            "git.diff": lambda request, given, _: self._look("diff", request, given),
+            "git.identity": self._identity,
+            "git.log": lambda request, given, _: self._look("log", request, given),
+            "git.status": lambda request, given, _: self._look("status", request, given),
+        }
+
+    def close(self) -> None:
+        """Kill what is under way."""
+        self._processes.close()
+
+    def _look(self, what: str, request: Request, given: Dict[str, Any]) -> None:
+        folder = self._beneath.parts(arguments.text(given, "directory", ""))
+        since = arguments.text(given, "since", LAST_COMMIT)
+        if since not in (LAST_COMMIT, BASE):
+            raise arguments.BadRequestError(f"since must be {LAST_COMMIT} or {BASE}")
+        start = arguments.text(given, "start", "")
+        if re.fullmatch("([0-9a-f]{40,64})?", start) is None:
+            raise arguments.BadRequestError("start must be the hash of a commit")
+        order = {
+            "what": what,
+            "start": start,
+            "since": since,
+            "workspace": self._workspace,
+            "directory": os.path.join(self._workspace, *folder),
+            "path": arguments.text(given, "path", ""),
+            "limit": arguments.integer(given, "limit", 50, 1, COMMITS),
+            "skip": arguments.integer(given, "skip", 0, 0, 2**31),
+        }
+        overdue = f"git took longer than {LOOK_SECONDS:g} s in this workspace and was stopped"
+        request.cancel = self._processes.start(order, LOOK_SECONDS, overdue, request)
+
+    def _identity(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        order = {"what": "identity", **{name: arguments.text(given, name, "") for name in ("name", "email")}}
+        if any("\0" in order[name] for name in order):
+            raise arguments.BadRequestError("name and email must not hold NUL")
+        request.cancel = self._processes.start(order, LOOK_SECONDS, "git took too long", request)
+
+    def _clone(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        order: Dict[str, Any] = {"what": "clone"}
+        for name in ("url", "branch", "username", "password"):
+            order[name] = arguments.text(given, name, None if name == "url" else "")
+            if len(order[name]) > _TEXT_LIMIT:
+                raise arguments.BadRequestError(f"{name} has more than {_TEXT_LIMIT} characters")
+            if any(ord(one) < 32 or ord(one) == 127 for one in order[name]):
+                raise arguments.BadRequestError(f"{name} must not hold control characters")
+        if re.match(r"https?://[^/@]+/", order["url"]) is None:
+            raise arguments.BadRequestError("url must be a http or https address without a user's name")
+        if order["branch"].startswith("-"):
+            raise arguments.BadRequestError("branch can be no branch's name")
+        parts = self._beneath.parts(arguments.text(given, "folder"))
+        if len(parts) != 1:
+            raise arguments.BadRequestError("folder must be the name of one folder in the workspace")
+        order["folder"] = folder = os.path.join(self._workspace, *parts)
+        if os.path.lexists(folder):
+            request.finish({"cloned": False})
+            return
+        order["depth"] = arguments.integer(given, "depth", 0, 0, 2**31 - 1)
+        asked = arguments.seconds(given, "timeout")
+        order["seconds"] = seconds = CLONE_SECONDS if asked is None else asked
+        end = self._processes.start(order, seconds + LOOK_SECONDS, "git took too long and was stopped", request)
+
+        def cancel() -> bool:
+            is_ended = end()
+            if is_ended:
+                self._files.start(folder, lambda: _removed(scratch_of(folder)), lambda reply: None, lambda error: None)
+            return is_ended
+
+        request.cancel = cancel
+
+
+def _removed(folder: str) -> HandlerReply:
+    import shutil  # the runner's start does not need it
+
+    shutil.rmtree(folder, ignore_errors=True)
+    return HandlerReply({})

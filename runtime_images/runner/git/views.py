@@ -1,0 +1,175 @@
+"""One file before and after, and what was committed: what is shown of a repository besides its changes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, Dict, List, Optional
+
+from ..files.confined_folder import Beneath
+from ..files.disk import FileError, failure
+from .base import base_of
+from .command import GitError, checked, look, text
+from .limits import BASE, FILE_LIMIT, LAST_COMMIT
+from .place import check, root_of, without_filters
+
+_LOG_BYTES = 2 * 1024 * 1024
+_BODY = 2000
+_FIELDS = ("hash", "parents", "author", "email", "date", "refs", "subject", "body")
+_FORMAT = "%x00".join(("%H", "%P", "%an", "%ae", "%aI", "%D", "%s", "%b")) + "%x00"
+_SAMPLE = 8000
+_NO_COMMIT = 1
+_NAMES_BYTES = 16 * 1024 * 1024
+_REPLACED = "\ufffd"
+_WIDE_END = b"\r\n"
+
+
+def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
+    """A file as it was in the last commit (or where its branch was begun), and as it is: empty where it is not there.
+
+    Raises:
+        GitError: it is in no repository, binary, too large, or not a file.
+        FileError: the path leads out of the workspace.
+    """
+    beneath = Beneath(workspace)
+    parts = beneath.parts(os.path.join(directory, path) if not path.startswith("/") else path)
+    whole = os.path.join(workspace, *parts)
+    root = root_of(os.path.dirname(whole), workspace) if parts else None
+    if root is None:
+        raise GitError("no_repository", "Not a git repository")
+    check(root, workspace)
+    base = base_of(root) if since == BASE else None
+    commit = base.commit if base is not None else "HEAD"
+    inside = _meant(root, os.path.relpath(whole, root), commit)
+    original = _committed(root, inside, path, commit)
+    modified = _present(beneath, os.path.join(root, inside), path)
+    if original is None and modified is None:
+        raise GitError("not_found", f"{path} is neither in the last commit nor in the workspace")
+    if original and modified and _WIDE_END in modified and _WIDE_END not in original:
+        original = _with_its_line_ends(root, inside, path, commit)
+    return {"original": _shown(original, path), "modified": _shown(modified, path)}
+
+
+def log(directory: str, path: str, limit: int, skip: int, workspace: str, start: str = "") -> Dict[str, Any]:
+    """The newest commits of the repository that a folder is in, of a file or folder if ``path`` names one.
+
+    ``start`` is the commit that they lead to; "" stands for the present one. It is told as ``start``: history behind a
+    commit does not change, so the same ``start`` with a greater ``skip`` goes on exactly where a page has ended.
+
+    Raises:
+        GitError: there is no repository, or git failed.
+        FileError: the path leads out of the workspace.
+    """
+    Beneath(workspace).parts(os.path.join(directory, path))
+    root = root_of(directory, workspace)
+    if root is None:
+        raise GitError("no_repository", "Not a git repository")
+    check(root, workspace)
+    start = start or _head(root)
+    if not start:
+        return {"commits": [], "has_more": False, "start": ""}
+    wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
+    output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", start, "--", path or "."], _LOG_BYTES, root)
+    fields = [field.lstrip(b"\n") for field in checked(output, "git log").split(b"\0")]
+    commits = [_commit(fields[n : n + len(_FIELDS)]) for n in range(0, len(fields) - len(_FIELDS), len(_FIELDS))]
+    return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut, "start": start}
+
+
+def _meant(root: str, path: str, commit: str) -> str:
+    """The path as git has it, where it was told with the signs that stand for what is no Unicode."""
+    if _REPLACED not in path:
+        return path
+    lists = (["ls-tree", "-r", "-z", "--name-only", commit], ["ls-files", "-z", "--others", "--exclude-standard"])
+    names = {name for one in lists for name in look(root, one, _NAMES_BYTES, root).data.split(b"\0")}
+    alike = [name for name in names if text(name) == path]
+    return os.fsdecode(alike[0]) if len(alike) == 1 else path
+
+
+def _head(root: str) -> str:
+    """The present commit; "" where there is none yet. A repository that git cannot use is no such one."""
+    found = look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root)
+    return "" if found.status == _NO_COMMIT else text(checked(found, "git rev-parse")).strip()
+
+
+def _commit(fields: List[bytes]) -> Dict[str, Any]:
+    commit: Dict[str, Any] = {name: text(fields[place]) for place, name in enumerate(_FIELDS)}
+    commit["parents"] = commit["parents"].split()
+    commit["refs"] = [ref.strip() for ref in commit["refs"].split(",") if ref.strip()]
+    commit["body"] = commit["body"].strip()[:_BODY]
+    return commit
+
+
+def _committed(root: str, path: str, shown: str, commit: str) -> Optional[bytes]:
+    listed = look(root, ["ls-tree", "-z", commit, "--", path], 4096 + len(path) * 4, root)
+    if listed.status != 0:
+        if _head(root):
+            checked(listed, "git ls-tree")
+        return None
+    entry = listed.data.partition(b"\t")[0].split()
+    if len(entry) != 3 or entry[1] == b"tree":
+        return None
+    if entry[1] == b"commit":
+        return b"Subproject commit " + entry[2] + b"\n"
+    content = look(root, ["cat-file", "blob", entry[2].decode("ascii")], FILE_LIMIT, root)
+    if content.is_cut:
+        raise _was_too_large(shown)
+    return checked(content, "git cat-file")
+
+
+def _with_its_line_ends(root: str, path: str, shown: str, commit: str) -> bytes:
+    """A committed file with the line ends that git gives it when it checks it out: these are no change of it."""
+    overruled = without_filters(root, keep_of_user=False)
+    content = look(root, ["cat-file", "--filters", f"{commit}:{path}"], FILE_LIMIT, root, overruled)
+    if content.is_cut:
+        raise _was_too_large(shown)
+    return checked(content, "git cat-file")
+
+
+def _was_too_large(shown: str) -> GitError:
+    return GitError("too_large", f"{shown} was larger than the {FILE_LIMIT // 2**20} MiB that are shown")
+
+
+def _present(beneath: Beneath, path: str, shown: str) -> Optional[bytes]:
+    try:
+        place = beneath.place(path)
+        try:
+            if place.missing:
+                return None
+            status = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                return os.fsencode(os.readlink(place.name, dir_fd=place.folder))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failure(error, path) from error
+        finally:
+            os.close(place.folder)
+        opened = beneath.open(path)
+    except FileError as error:
+        if error.code == "not_found":
+            return None
+        raise
+    if opened.is_folder:
+        os.close(opened.descriptor)
+        return _checked_out(path, shown)
+    with open(opened.descriptor, "rb") as file:
+        data = file.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise GitError("too_large", f"{shown} is larger than the {FILE_LIMIT // 2**20} MiB that are shown")
+    return data
+
+
+def _checked_out(path: str, shown: str) -> bytes:
+    """What stands for a repository inside of another one."""
+    if not os.path.lexists(os.path.join(path, ".git")):
+        raise GitError("not_a_file", f"{shown} is a folder")
+    head = look(path, ["rev-parse", "--verify", "HEAD"], 100, path)
+    return b"Subproject commit " + (head.data.strip() if head.status == 0 else b"(none)") + b"\n"
+
+
+def _shown(data: Optional[bytes], path: str) -> str:
+    if data is None:
+        return ""
+    if b"\0" in data[:_SAMPLE]:
+        raise GitError("binary", f"{path} is binary")
+    return text(data)

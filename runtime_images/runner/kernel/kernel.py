@@ -1,0 +1,352 @@
+"""The sandbox's IPython kernel: cells in turn, its processes started at first use, and again when they have ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import deque
+from typing import Callable, Deque, List, Optional, Tuple
+
+from ..core import processes
+from ..core.driver_process import DriverProcess, Message
+from ..core.facts import find_python
+from ..core.loop import Loop, Timer
+from ..core.request import Asker
+from .cell import Cell, CellOrder, make_result
+
+TERMINATE_AFTER = 0.025
+KILL_AFTER = 0.045
+ASK_AGAIN_AFTER = 1.0
+GIVE_UP_AFTER = 1.7
+GIVE_UP_BUSY_AFTER = 15.0
+_LOOK_SECONDS = 0.05
+_IDLE_LOOKS = 4
+_DEAF_TICKS = 150
+
+
+class KernelInterruption:
+    """The end of one cell, in a kernel that goes on if it can.
+
+    The kernel gets SIGINT, and again if it then waits for something else: a second one must not hit it while it tells
+    of the first. The processes that the cell has started, and no others, get SIGINT, SIGTERM and SIGKILL.
+    """
+
+    def __init__(
+        self, loop: Loop, scope: processes.TerminalProcesses, begun: int, given_up: Callable[[], None]
+    ) -> None:
+        """``begun`` is when the cell was, in clock ticks; ``given_up`` is called when the kernel has to be ended."""
+        self._loop = loop
+        self._scope = scope
+        self._begun = begun
+        self._given_up = given_up
+        self._used = processes.ticks_used(scope.shell)
+        self._idle_looks = 0
+        self._timers: List[Timer] = []
+
+    def start(self) -> None:
+        """Send the first signal and plan the others."""
+        processes.signal_process(self._scope.shell, signal.SIGINT)
+        self._signal_started(signal.SIGINT)
+        self._plan(TERMINATE_AFTER, lambda: self._signal_started(signal.SIGTERM))
+        self._plan(KILL_AFTER, lambda: self._signal_started(signal.SIGKILL))
+        self._plan(ASK_AGAIN_AFTER, self._ask_again)
+        self._plan(GIVE_UP_AFTER, self._look)
+        self._plan(GIVE_UP_BUSY_AFTER, self._given_up)
+
+    def finish(self) -> None:
+        """The kernel is back, or gone: nothing of the cell may be left."""
+        for timer in self._timers:
+            timer.cancel()
+        for _ in range(2):  # who forks faster than one look takes is caught by the next
+            self._signal_started(signal.SIGKILL)
+
+    def _plan(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(seconds, callback))
+
+    def _ask_again(self) -> None:
+        if processes.waits(self._scope.shell):  # otherwise it may be telling of the first
+            processes.signal_process(self._scope.shell, signal.SIGINT)
+
+    def _look(self) -> None:
+        """Give up a kernel that waits for something else, or has worked on; not one that gets no processor time."""
+        kernel = self._scope.shell
+        self._idle_looks = self._idle_looks + 1 if processes.waits(kernel) else 0
+        if self._idle_looks >= _IDLE_LOOKS or processes.ticks_used(kernel) - self._used >= _DEAF_TICKS:
+            self._given_up()
+        else:
+            self._plan(_LOOK_SECONDS, self._look)
+
+    def _signal_started(self, number: int) -> None:
+        started = processes.of_command(self._scope, self._begun)
+        if started:
+            processes.send(started, number, self._scope.shell)
+            if number == signal.SIGTERM:
+                processes.send(started, signal.SIGCONT, self._scope.shell)
+
+
+_QUEUE_LIMIT = 64
+_START_SECONDS = 120.0
+_IDLE_CHARACTERS = 2000
+_OWN_LIBRARY = "/opt/drydock-kernel"
+_LIBRARY = "DRYDOCK_KERNEL_LIBRARY"  # variable: a folder with the libraries, where the sandbox's own Python has none
+_BOOT = (
+    "import sys, runpy; sys.path[0] = sys.argv.pop(1); sys.path[1:1] = [p for p in [sys.argv[2]] if p];"
+    " runpy.run_module('kernel_driver', run_name='__main__', alter_sys=True)"
+)
+_PREPARE = (
+    "__import__('drydock_runner.kernel.kernel_driver.inside', fromlist=['prepare'])"
+    ".prepare({directory!r}, {variables!r})"
+)
+_FIX = (
+    "Use a sandbox with one: the image drydock/sandbox:base (make sandbox-image), or install it in an image of your"
+    " own (python3 -m pip install ipykernel); for local sandboxes install it in the server's environment"
+    " (pip install ipykernel)."
+)
+_GONE = "all variables, imports and functions are gone"
+
+
+class Kernel:
+    """Runs one cell at a time. A kernel that hangs or dies costs the cell at hand and its state, not the next cell."""
+
+    def __init__(self, loop: Loop, workspace: str, state_directory: str, mark: str) -> None:
+        self._loop = loop
+        self._workspace = workspace
+        self._state_directory = state_directory
+        self._mark = f"{mark}./kernel"  # no terminal can have this name
+        self._directory_now: Callable[[], str] = lambda: workspace
+        self._process: Optional[DriverProcess] = None
+        self._scope = processes.TerminalProcesses(0, self._mark, processes.now_in_ticks())
+        self._python = ""
+        self._is_ready = self._is_fresh = self._has_lent = False
+        self._queue: Deque[Tuple[CellOrder, Asker]] = deque()
+        self._next: Optional[Tuple[CellOrder, Asker]] = None
+        self._cell: Optional[Cell] = None
+        self._interruption: Optional[KernelInterruption] = None
+        self._timer: Optional[Timer] = None
+        self._number = 0
+        self._directory = ""
+        self._notice = self._idle = ""
+
+    def follow(self, directory: Callable[[], str]) -> None:
+        """Go where the terminal is, before each cell for which that has changed."""
+        self._directory_now = directory
+
+    def run(self, order: CellOrder, asker: Asker) -> None:
+        """Run a cell when those before it have been answered."""
+        if len(self._queue) >= _QUEUE_LIMIT:
+            asker.fail("busy", f"{_QUEUE_LIMIT} cells are waiting for the kernel already: wait for their results")
+            return
+        self._queue.append((order, asker))
+        self._serve()
+
+    def cancel(self, asker: Asker) -> bool:
+        """Stop a cell: it is answered as interrupted. False when no such cell is under way."""
+        waiting = [*self._queue, *([self._next] if self._next is not None else [])]
+        for entry in waiting:
+            if entry[1] is asker:
+                if entry is self._next:
+                    self._next = None  # the kernel that is starting is kept for the next cell
+                else:
+                    self._queue.remove(entry)
+                asker.finish(make_result("interrupted", said=["It was stopped by the user before it began."]))
+                self._serve()
+                return True
+        if self._cell is None or self._cell.asker is not asker:
+            return False
+        self._stop("interrupted")
+        return True
+
+    def restart(self) -> "dict[str, bool]":
+        """Start a new kernel in place of the one that there is; its cell is answered."""
+        self._end("kernel_died", f"The kernel was restarted: {_GONE}.")
+        self._serve()
+        return {"restarted": self._process is not None}
+
+    def close(self) -> None:
+        """End the kernel and all that it has started."""
+        self._plan_nothing()
+        if self._interruption is not None:
+            self._interruption.finish()
+            self._interruption = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            processes.kill_all(self._scope)
+        self._is_ready = False
+
+    # Turns
+
+    def _serve(self) -> None:
+        if self._cell is not None or self._next is not None or not self._queue:
+            return
+        self._next = self._queue.popleft()
+        if self._is_ready:
+            self._begin()
+        elif self._process is None:
+            self._start()
+
+    def _start(self) -> None:
+        self._is_ready, self._directory = False, ""
+        self._scope = processes.TerminalProcesses(0, self._mark, processes.now_in_ticks())
+        self._python = find_python(os.environ.get("PATH", os.defpath), ("python3", "python")) or sys.executable
+        folder = os.path.dirname(os.path.abspath(__file__))
+        library = os.environ.get(_LIBRARY, "") or (_OWN_LIBRARY if os.path.isdir(_OWN_LIBRARY) else "")
+        sockets = os.path.join(self._state_directory, "kernel")
+        command = [self._python, "-E", "-c", _BOOT, folder, self._workspace, library, sockets]
+        history = os.path.join(self._state_directory, "history")  # the file editor's, for undo
+        environment = {**os.environ, processes.MARK: self._mark, "DRYDOCK_EDIT_HISTORY": history}
+        log = os.path.join(self._state_directory, "kernel.log")
+        try:
+            self._process = DriverProcess(self._loop, command, environment, log, self._told, self._driver_gone)
+        except OSError as error:
+            self._unavailable(f"its program cannot be started: {error}")
+            return
+        self._plan(_START_SECONDS, lambda: self._unavailable("it did not start in time"))
+
+    def _begin(self) -> None:
+        taken, self._next = self._next, None
+        process = self._process
+        if taken is None or process is None:
+            return
+        order, asker = taken
+        self._number += 1
+        cell = self._cell = Cell(self._loop, order, asker, self._number)
+        if self._notice:
+            cell.notices.append(self._notice)
+        if self._idle.strip():
+            cell.notices.append(f"Meanwhile, what earlier cells have started has printed: {self._idle.strip()}")
+        self._notice = self._idle = ""
+        process.send({"run": cell.number, "prepare": self._preparation(order), "code": order.code})
+        self._plan(order.timeout, lambda: self._stop("timeout"))
+
+    def _preparation(self, order: CellOrder) -> List[str]:
+        codes = []
+        directory = self._directory_now()
+        if directory != self._directory or order.env or self._has_lent:
+            moved = directory if directory != self._directory else ""
+            codes.append(_PREPARE.format(directory=moved, variables=order.env))
+            self._directory, self._has_lent = directory, bool(order.env)
+        if self._is_fresh and order.init_code:
+            codes.append(order.init_code)
+        self._is_fresh = False
+        return codes
+
+    def _stop(self, status: str) -> None:
+        cell = self._cell
+        if cell is None or cell.stopped_as:
+            return
+        cell.stopped_as = status
+        self._plan_nothing()
+        words = f"The kernel did not react to being interrupted and was ended. A new one is started: {_GONE}."
+        self._interruption = KernelInterruption(self._loop, self._scope, cell.ticks, lambda: self._end(status, words))
+        self._interruption.start()
+
+    # What the program says
+
+    def _told(self, message: Message) -> None:
+        cell = self._cell
+        if "cell" in message:
+            if "done" in message:
+                self._done(message)
+            elif cell is not None:
+                cell.take(message)
+            else:
+                text = message.get("stream") or message.get("display") or ""
+                self._idle = (self._idle + text)[-_IDLE_CHARACTERS:]
+        elif "ready" in message:
+            self._scope = self._scope._replace(shell=message["ready"]["pid"])
+            self._is_ready = self._is_fresh = True
+            self._plan_nothing()
+            self._begin()
+            self._serve()
+        elif "unavailable" in message:
+            self._unavailable(message["unavailable"])
+        elif "died" in message:
+            self._died(message["died"]["code"], message["died"]["words"])
+
+    def _done(self, message: Message) -> None:
+        cell = self._cell
+        if message["exits"]:  # the cell has asked for it, with exit() or %restart
+            self._end("completed", f"The kernel was restarted, as the cell wished: {_GONE}.")
+            self._serve()
+        elif cell is not None and message["cell"] == cell.number:
+            self._answer(
+                "error" if cell.error or message["error"] else "completed"
+            )  # groups of errors are only printed
+
+    def _died(self, code: int, words: str) -> None:
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        memory = ", as happens when the sandbox's memory runs out" if code == -9 else ""
+        last = f" Its last words: {words}." if words and code not in (0, -9) else ""
+        self._end("kernel_died", f"The kernel {how}{memory}.{last} A new one is started: {_GONE}.")
+        self._serve()
+
+    def _driver_gone(self) -> None:
+        words = self._process.last_words() if self._process is not None else ""
+        if self._is_ready:
+            self._end("kernel_died", f"The kernel's program ended unexpectedly. A new one is started: {_GONE}.")
+            self._serve()
+        else:
+            self._unavailable(f"its program ended unexpectedly ({words or 'without a word'})")
+
+    # Ends
+
+    def _end(self, status: str, words: str) -> None:
+        """End this kernel and have the next one started; whoever waits for a cell is told, or else the next one."""
+        was_ready, was_used = self._is_ready, not self._is_fresh
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            interruption.finish()
+        directory = self._kernel_directory()
+        self.close()
+        if self._cell is not None:
+            self._cell.notices.append(words)
+            self._answer(status, directory)
+        elif was_ready:
+            self._notice = words
+        if was_ready and was_used and self._process is None:  # one that ends by itself is not started for ever
+            self._start()
+
+    def _unavailable(self, why: str) -> None:
+        self.close()
+        said = f"There is no IPython kernel in this sandbox: {why}. {_FIX}"
+        waiting, self._next = self._next, None
+        if waiting is not None:
+            waiting[1].finish(make_result("unavailable", said=[said]))
+        self._serve()
+
+    def _answer(self, status: str, directory: str = "") -> None:
+        cell, self._cell = self._cell, None
+        self._plan_nothing()
+        if self._interruption is not None:
+            self._interruption.finish()
+            self._interruption = None
+        if cell is None:
+            return
+        where = directory or self._kernel_directory()
+        cell.asker.finish(cell.result(cell.stopped_as or status, where, self._python))
+        self._serve()
+
+    def _kernel_directory(self) -> str:
+        try:
+            return os.readlink(f"/proc/{self._scope.shell}/cwd") if self._scope.shell else self._directory
+        except OSError:
+            return self._directory
+
+    def _plan(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._plan_nothing()
+        self._timer = self._loop.call_later(seconds, callback)
+
+    def _plan_nothing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _signal_name(number: int) -> str:
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

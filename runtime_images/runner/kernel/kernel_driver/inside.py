@@ -1,0 +1,421 @@
+"""What runs in the kernel's own process before the first cell: plain text, bounded output, helpers for cells."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import zmq
+from ipykernel import kernelapp
+from ipykernel.iostream import IOPubThread, OutStream
+from IPython import version_info
+from jupyter_client.jsonutil import json_default
+from tornado.ioloop import IOLoop
+from traitlets.config import Config
+
+from ... import agent_skills
+from .outputs import OMITTED
+
+_WINDOW_SECONDS = 0.2
+_WINDOW_CHARACTERS = 128 * 1024
+_TAIL_CHARACTERS = 64 * 1024
+
+
+class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
+    """Publishes what is written, in order; of a flood the beginning and the end of each moment, and how much it lacks.
+
+    Without a bound the messages of a program that prints faster than they are read would fill the memory.
+    """
+
+    _last: Optional[BoundedStream] = None
+    """The one that was written to last."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._bound = threading.RLock()
+        self._window_began = 0.0
+        self._room = _WINDOW_CHARACTERS
+        self._held: List[str] = []
+        self._held_length = 0
+        self._next_look = 0
+        self._left_out = 0
+        self._is_dirty = False
+        super().__init__(*args, **options)
+
+    def write(self, string: str) -> int:
+        """Take text."""
+        if not isinstance(string, str):
+            raise TypeError(f"write() argument must be str, not {type(string).__name__}")
+        with self._bound:
+            if self._held and self._held_length < self._next_look:  # in a flood: as little as possible
+                self._held.append(string)
+                self._held_length += len(string)
+                return len(string)
+            self._take(string)
+        return len(string)
+
+    def flush(self) -> None:
+        """Publish what was written, except what is held back of a flood."""
+        if self._is_dirty:
+            self._is_dirty = False
+            super().flush()
+
+    def close(self) -> None:
+        """Publish what there is. It stays open: the cells that follow have no other."""
+        self.release()
+
+    def put_back(self) -> None:
+        """Be what prints go to again, where a cell has left nothing, or has closed it."""
+        current = getattr(sys, self.name)
+        if current is None or getattr(current, "closed", False):
+            setattr(sys, self.name, self)
+
+    def release(self) -> None:
+        """Publish what was held back too."""
+        with self._bound:
+            self._release()
+        self.flush()
+
+    def _pass_on(self, text: str) -> None:
+        before, BoundedStream._last = BoundedStream._last, self
+        if before is not None and before is not self:
+            before.flush()  # so that what two streams are given comes in its order
+        self._is_dirty = True
+        super().write(text)
+
+    def _take(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._window_began > _WINDOW_SECONDS:
+            self._release()
+            self._window_began, self._room = now, _WINDOW_CHARACTERS
+        if not self._held and self._room > 0:
+            self._pass_on(text[: self._room])
+            self._room -= len(text)
+            text = text[self._room :] if self._room < 0 else ""
+        if text:
+            self._hold(text)
+
+    def _hold(self, text: str) -> None:
+        """Keep the end of what comes."""
+        joined = "".join((*self._held, text))
+        over = len(joined) - _TAIL_CHARACTERS
+        if over > 0:
+            self._left_out += over
+            joined = joined[over:]
+        if not self._held:
+            self.pub_thread.schedule(self._release_later)
+        self._held = [joined]
+        self._held_length = len(joined)
+        self._next_look = self._held_length + _TAIL_CHARACTERS
+
+    def _release_later(self) -> None:
+        self._io_loop.call_later(_WINDOW_SECONDS, self._release_if_free)
+
+    def _release_if_free(self) -> None:
+        """In the thread that publishes: whoever writes now may wait for this very thread."""
+        if not self._bound.acquire(blocking=False):
+            self._release_later()
+            return
+        try:
+            self._release()
+        finally:
+            self._bound.release()
+
+    def _release(self) -> None:
+        if not self._held:
+            return
+        text = "".join(self._held)
+        self._held = []
+        left_out, self._held_length, self._left_out = self._left_out, 0, 0
+        if left_out:
+            self.flush()
+            self.session.send(self.pub_thread, OMITTED, {"characters": left_out}, parent=self.parent_header)
+        self._pass_on(text)
+
+
+_FRAMES = 20
+
+
+def bounded(told: Callable[..., List[str]]) -> Callable[..., List[str]]:
+    """IPython's way of telling an error, with the frames in the middle left out where there are very many.
+
+    Each takes it a millisecond or more, and a function that calls itself without end has thousands.
+    """
+
+    def short(kind: Any, value: Any, trace: Optional[TracebackType] = None, *more: Any, **options: Any) -> List[str]:
+        frames = _frames(trace)
+        over = len(frames) - 2 * _FRAMES
+        if over <= 0:
+            return told(kind, value, trace, *more, **options)
+        lines = told(kind, value, _joined(frames[:_FRAMES] + frames[-_FRAMES:]), *more, **options)
+        return [f"[{over} frames in the middle of the calls are left out here]", *lines]
+
+    return short
+
+
+def warm(shell: Any) -> None:
+    """Have IPython load what it needs to tell of an error, so that the first interrupted cell is answered at once."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        shell.InteractiveTB.structured_traceback(*sys.exc_info())
+
+
+def _frames(trace: Optional[TracebackType]) -> List[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found
+
+
+def _joined(frames: List[TracebackType]) -> Optional[TracebackType]:
+    joined: Optional[TracebackType] = None
+    for frame in reversed(frames):
+        joined = TracebackType(joined, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return joined
+
+
+# The library takes a TCP port for it, which would be one of the sandbox's ports that users see and open.
+class PortlessThread(IOPubThread):  # type: ignore[misc] # the library has no types
+    """The library's own, which listens to forks at `address`; a library that does it in another way keeps its port."""
+
+    address = ""
+    _is_portless = False
+
+    def _setup_pipe_in(self) -> None:
+        super()._setup_pipe_in()
+        pipe = getattr(getattr(self, "_pipe_in", None), "socket", None)
+        if pipe is not None:
+            pipe.unbind(pipe.last_endpoint)
+            pipe.bind(self.address)
+            self._is_portless = True
+
+    def _setup_pipe_out(self) -> Tuple[Any, Any]:
+        if not self._is_portless:
+            ends: Tuple[Any, Any] = super()._setup_pipe_out()
+            return ends
+        context = zmq.Context()  # the fork's own
+        pipe = context.socket(zmq.PUSH)
+        pipe.linger = 3000
+        pipe.connect(self.address)
+        return context, pipe
+
+
+_CHUNK = 64 * 1024
+_LOOK_SECONDS = 0.05
+_KILL_AFTER_SECONDS = 0.03
+
+
+def run(shell: Any, command: str) -> None:
+    """Run a command with the sandbox's shell, in place of IPython's own way, which gives it a terminal.
+
+    With a terminal a program that asks something would wait for the cell's time limit; so it finds no input. The call
+    ends with the command: what that has started in the background goes on, and what it prints later is not shown.
+    """
+    process = subprocess.Popen(
+        [_shell(), "-c", shell.var_expand(command, depth=2)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        _show(process)
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        assert process.stdout is not None  # noqa: S101 - it was asked for
+        process.stdout.close()
+    code = process.returncode
+    shell.user_ns["_exit_code"] = 128 - code if code < 0 else code
+
+
+def _show(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    descriptor = process.stdout.fileno()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while True:
+        ended = process.poll() is not None
+        if select.select([descriptor], [], [], 0 if ended else _LOOK_SECONDS)[0]:
+            data = os.read(descriptor, _CHUNK)
+            sys.stdout.write(decoder.decode(data, not data))
+            if not data:
+                process.wait()
+                return
+        elif ended:
+            sys.stdout.write(decoder.decode(b"", True))
+            return
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """The cell was interrupted: ask the command's processes to end, and kill them when they do not."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(_KILL_AFTER_SECONDS)
+        except ProcessLookupError:
+            break
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _shell() -> str:
+    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+
+
+_SHOWN = ["text/plain", "image/png", "image/jpeg"]
+_TEXT_LIMIT = 1024 * 1024
+_MESSAGES_LIMIT = 100_000
+_WARM_AFTER_SECONDS = 0.3
+_FIRST_TO_GO = "600"  # when memory runs out it shall be the kernel's or its children's turn, not ours
+
+_lent: Dict[str, Tuple[str, Optional[str]]] = {}
+"""The variables of the cell that runs, and what they were before."""
+
+
+class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # the library has no types
+    """ipykernel's program, with room for many messages on their way, and without a port."""
+
+    def init_iopub(self, context: Any) -> None:
+        context.sndhwm = _MESSAGES_LIMIT
+        PortlessThread.address = f"ipc://{self.ip}-p"  # beside its other sockets; their paths may hardly be longer
+        kernelapp.IOPubThread = PortlessThread  # which the library lets nobody choose
+        super().init_iopub(context)
+
+
+def prepare(directory: str, variables: Dict[str, str]) -> None:
+    """Before a cell: go where the terminal is, and take over what variables it is lent, in place of the last one's."""
+    for name, (value, before) in _lent.items():
+        if os.environ.get(name) == value:  # otherwise a cell has set it for itself
+            del os.environ[name]
+            os.environ.update({} if before is None else {name: before})
+    _lent.clear()
+    _lent.update({name: (value, os.environ.get(name)) for name, value in variables.items()})
+    os.environ.update(variables)
+    if directory:
+        try:
+            os.chdir(directory)
+        except OSError:
+            return  # it is gone: the terminal's user has removed it
+
+
+def main() -> None:
+    """Run the kernel until it is told to end."""
+    _go_first()
+    _let_pip_install()
+    app = KernelApp.instance(config=_config())
+    app.initialize(sys.argv[1:])
+    shell: Any = app.shell
+    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, BoundedStream)]
+    shell.events.register("post_run_cell", _after_each_cell(streams))
+    shell.system = lambda command: run(shell, command)
+    shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
+    _bound_displays(shell)
+    _give_helpers(shell)
+    shell.InteractiveTB.structured_traceback = bounded(shell.InteractiveTB.structured_traceback)
+    IOLoop.current().add_callback(_wake_for_signals)
+    IOLoop.current().call_later(_WARM_AFTER_SECONDS, lambda: warm(shell))
+    app.start()
+
+
+def _config() -> Any:
+    config = Config()
+    config.IPKernelApp.outstream_class = f"{BoundedStream.__module__}.{BoundedStream.__name__}"
+    config.Session.packer = f"{__name__}.pack"
+    config.IPKernelApp.log_level = "ERROR"
+    config.IPythonKernel._execute_sleep = 0.0
+    config.InteractiveShell.colors = "nocolor" if version_info[0] >= 9 else "NoColor"
+    config.InteractiveShell.banner1 = ""
+    config.HistoryManager.hist_file = ":memory:"
+    config.DisplayFormatter.active_types = _SHOWN
+    config.Completer.use_jedi = False
+    return config
+
+
+def _release_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, BoundedStream):
+            stream.release()
+
+
+def _after_each_cell(streams: List[BoundedStream]) -> Callable[..., None]:
+    def put_in_order(*_: Any) -> None:
+        for stream in streams:
+            stream.put_back()
+        _release_streams()
+
+    return put_in_order
+
+
+def _give_helpers(shell: Any) -> None:
+    """Let cells find the helpers by their names, also when one has made the namespace empty with ``%reset``."""
+    reset = shell.reset
+
+    def give() -> None:
+        shell.push(agent_skills.available(), interactive=False)
+
+    def reset_and_give(*args: Any, **options: Any) -> None:
+        reset(*args, **options)
+        give()
+
+    shell.reset = reset_and_give
+    give()
+
+
+def _bound_displays(shell: Any) -> None:
+    """Let no single value's text fill the memory of those that it is sent to."""
+    plain = shell.display_formatter.format
+
+    def bounded(*args: Any, **options: Any) -> Any:
+        _release_streams()
+        data, metadata = plain(*args, **options)
+        text = data.get("text/plain")
+        if isinstance(text, str) and len(text) > _TEXT_LIMIT:
+            left_out = f"[… {len(text) - _TEXT_LIMIT} characters left out here …]"
+            data["text/plain"] = f"{text[: _TEXT_LIMIT // 2]} {left_out} {text[-_TEXT_LIMIT // 2 :]}"
+        return data, metadata
+
+    shell.display_formatter.format = bounded
+
+
+def pack(message: Any) -> bytes:
+    """A message as JSON that can be sent whatever is in it, also half characters."""
+    return json.dumps(message, default=json_default, ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+async def _wake_for_signals() -> None:
+    """Let an interrupt wake a loop that waits for something that a cell awaits: ipykernel's own handler does not.
+
+    A loop with a handler for any signal is woken by all of them; the one taken here means nothing to a kernel.
+    """
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
+
+
+def _let_pip_install() -> None:
+    """Let pip put packages into the user's folder, also where a distribution keeps its own Python to itself.
+
+    Where the distribution's folder could be written, it stays as careful as it is.
+    """
+    if not os.access(sysconfig.get_path("purelib"), os.W_OK):
+        os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
+    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+
+
+def _go_first() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(_FIRST_TO_GO)
+    except OSError:
+        return  # not every sandbox lets us

@@ -1,0 +1,1 @@
+"""Terminals: a kept bash on a pseudo-terminal, its commands, and what they print."""

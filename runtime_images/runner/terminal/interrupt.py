@@ -1,0 +1,153 @@
+"""Stopping a command: asked first, then told, then killed, with everything it started, in under a tenth of a second."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Callable, List
+
+from ..core import processes
+from ..core.loop import Loop, Timer
+from .shell import Shell
+
+READ_WITHIN = 0.03
+TERMINATE_AFTER = 0.025
+KILL_AFTER = 0.045
+GIVE_UP_SHELL_AFTER = 0.07
+GIVE_UP_SLOW_SHELL_AFTER = 0.4
+GIVE_UP_AFTER = 1.0
+_AGAIN = 0.004
+_INTERRUPT_AGAIN = 0.02
+_DEAF_TICKS = 3
+
+
+class Interruption:
+    """One running command's end.
+
+    SIGINT goes out at once, to the foreground group as if it was typed and to the shell, so that it gives the rest of
+    the command up. Who is still there is sent SIGTERM, then SIGKILL. A shell that does not come back is killed too:
+    soon when it goes on regardless, later when it may only be slow, on a busy machine. ``done`` is called once, when
+    the processes are gone and the shell has reported or is dead.
+    """
+
+    def __init__(self, loop: Loop, shell: Shell, begun: int, done: Callable[[], None]) -> None:
+        """``begun`` is when the command was, in clock ticks."""
+        self._loop = loop
+        self._scope = shell.scope()
+        self._shell = shell
+        self._pid = shell.pid
+        self._begun = begun
+        self._done = done
+        self._asked = 0.0
+        self._asked_at = processes.now_in_ticks()
+        self._used = processes.ticks_used(shell.pid)
+        self._timers: List[Timer] = []
+        self._shell_back = False
+        self._killing = False
+        self._waited = 0.0
+        self._waited_for_shell = GIVE_UP_SHELL_AFTER
+        self._finished = False
+
+    def start(self) -> None:
+        """Send the first signal and plan the others."""
+        self._shell.gives_up()
+        self._begin(time.monotonic() + READ_WITHIN)
+
+    def _begin(self, patience_ends: float) -> None:
+        if self._finished:  # the command had not begun
+            return
+        if self._shell.is_reading:  # what it has not read of the command yet would be run without what it has
+            if time.monotonic() < patience_ends:
+                self._plan(_AGAIN, lambda: self._begin(patience_ends))
+                return
+            processes.signal_process(self._pid, signal.SIGKILL)
+        foreground = self._shell.foreground()
+        if foreground != self._pid:
+            processes.signal_group(foreground, signal.SIGINT)
+        self._interrupt_shell()
+        self._plan(TERMINATE_AFTER, self._terminate)
+        self._plan(KILL_AFTER, self._kill)
+        self._plan(GIVE_UP_SHELL_AFTER, self._give_up_shell)
+
+    def shell_is_back(self) -> None:
+        """Say that the shell has reported, or is gone."""
+        self._shell_back = True
+        self._check()
+
+    def abandon(self) -> None:
+        """Stop watching, since something stronger has killed the processes; ``done`` is not called."""
+        self._finished = True
+        for timer in self._timers:
+            timer.cancel()
+
+    def _plan(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(seconds, callback))
+
+    def _remaining(self) -> List[processes.Process]:
+        return processes.of_command(self._scope, self._begun)
+
+    def _check(self) -> None:
+        """When the shell is back, what is left (background processes of the command) need not be asked for longer."""
+        remaining = self._remaining()
+        if not remaining:
+            self._finish()
+        elif not self._killing:
+            self._signal_all(remaining, signal.SIGTERM)
+
+    def _terminate(self) -> None:
+        self._signal_all(self._remaining(), signal.SIGTERM)
+        self._interrupt_shell()
+
+    def _kill(self) -> None:
+        self._killing = True
+        remaining: List[processes.Process] = []
+        for _ in range(2):  # who forks faster than one look takes is caught by the next
+            remaining = self._remaining()
+            if not remaining:
+                break
+            self._signal_all(remaining, signal.SIGKILL)
+        self._interrupt_shell()
+        if not remaining and self._shell_back:
+            self._finish()
+            return
+        self._waited += _AGAIN
+        if self._waited > GIVE_UP_AFTER:
+            self._finish()
+        else:
+            self._plan(_AGAIN, self._kill)
+
+    def _give_up_shell(self) -> None:
+        if self._shell_back:
+            return
+        self._waited_for_shell += _INTERRUPT_AGAIN
+        if self._goes_on() or self._waited_for_shell > GIVE_UP_SLOW_SHELL_AFTER:
+            processes.signal_process(self._pid, signal.SIGKILL)
+        else:
+            self._plan(_INTERRUPT_AGAIN, self._give_up_shell)
+
+    def _goes_on(self) -> bool:
+        """True when the shell ignores interrupts, works on, or has started programs since it was asked to stop."""
+        return (
+            processes.ignores(self._pid, signal.SIGINT)
+            or processes.ticks_used(self._pid) - self._used >= _DEAF_TICKS
+            or any(process.started > self._asked_at + 1 for process in self._remaining())
+        )
+
+    def _interrupt_shell(self) -> None:
+        now = time.monotonic()
+        if not self._shell_back and now - self._asked >= _INTERRUPT_AGAIN:
+            self._asked = now  # not more often: a shell that is coming back needs a moment for its report
+            processes.signal_process(self._pid, signal.SIGINT)
+            self._shell.disturbed()
+
+    def _signal_all(self, remaining: List[processes.Process], number: int) -> None:
+        processes.send(remaining, number, self._pid)
+        if number != signal.SIGKILL:
+            processes.send(remaining, signal.SIGCONT, self._pid)
+
+    def _finish(self) -> None:
+        if not self._finished:
+            self._finished = True
+            for timer in self._timers:
+                timer.cancel()
+            self._done()

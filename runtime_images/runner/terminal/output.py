@@ -1,0 +1,171 @@
+"""What a command has printed: kept with a bound for its result, and thinned out for whoever watches it live."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Callable, Deque, List, Optional
+
+from ..core.cut_text import Cut, cut_ends
+from ..core.loop import Loop, Timer
+from .terminal_text import TerminalText
+from .whole_outputs import WholeOutput, WholeOutputs
+
+LIVE_INTERVAL_SECONDS = 0.02
+LIVE_CHARACTERS = 8 * 1024
+
+_ESCAPES = re.compile(
+    "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+_OPEN_ESCAPE = re.compile("(?:\x1b(?:\\[[0-?]{0,64}[ -/]{0,8}|[\\]PX^_][^\x07\x1b\n]{0,512}\x1b?|[ -/]{0,8})|\r)\\Z")
+
+
+class BoundedText:
+    """The beginning and the end of a text of any length: memory stays within a few times the limit.
+
+    With ``files``, the whole of a text that is cut is kept in one of them.
+    """
+
+    def __init__(self, limit: int, files: Optional[WholeOutputs] = None) -> None:
+        self._limit = limit
+        self._files = files
+        self._reset()
+
+    def _reset(self) -> None:
+        self._head: List[str] = []
+        self._head_length = 0
+        self._tail: Deque[str] = deque()
+        self._tail_length = 0
+        self._total = 0
+        self._file: Optional[WholeOutput] = None
+
+    def append(self, text: str) -> None:
+        """Take the next piece."""
+        self._total += len(text)
+        if self._files is not None and self._total > self._limit:
+            self._begin_file(self._files).write(text)
+        room = self._limit - self._head_length
+        if room > 0:
+            self._head.append(text[:room])
+            self._head_length += len(self._head[-1])
+        if len(text) > self._limit:
+            text = text[-self._limit :] if self._limit else ""
+        self._tail.append(text)
+        self._tail_length += len(text)
+        while self._tail_length - len(self._tail[0]) >= self._limit and len(self._tail) > 1:
+            self._tail_length -= len(self._tail.popleft())
+        if len(self._tail) > 512:  # many short pieces: one long one costs less
+            self._tail = deque(["".join(self._tail)])
+
+    def leave_out(self, count: int) -> None:
+        """Count characters that stood here and are not at hand; as much as the limit must come before and after."""
+        self._total += count
+
+    def take(self, limit: Optional[int] = None) -> Cut:
+        """Return what was appended since the last call, cut to the limit, and begin anew."""
+        limit = self._limit if limit is None else min(limit, self._limit)
+        if self._files is not None and self._total > limit:
+            self._begin_file(self._files)
+        kept = self._file.keep() if self._file is not None else None
+        cut = cut_ends("".join(self._head), "".join(self._tail), self._total, limit, kept=kept)
+        self._reset()
+        return cut
+
+    def close(self) -> None:
+        """Forget what nobody has taken."""
+        if self._file is not None:
+            self._file.drop()
+        self._reset()
+
+    def _begin_file(self, files: WholeOutputs) -> WholeOutput:
+        if self._file is None:  # up to the limit, the beginning is all
+            self._file = files.begin()
+            self._file.write("".join(self._head))
+        return self._file
+
+
+class IdleOutput:
+    """The end of what was printed while nobody had anything running."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._text = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take what was written to the terminal."""
+        text = TerminalText(self._keep)
+        text.feed(data.decode("utf-8", "replace"))
+        text.flush()
+
+    def take(self) -> str:
+        """Return it, once."""
+        text, self._text = self._text, ""
+        return text
+
+    def _keep(self, text: str) -> None:
+        self._text = (self._text + text)[-self._limit :]
+
+
+class LiveFeed:
+    """Sends a running command's output on while it comes, at most once per interval and a bounded amount each time.
+
+    What a watcher sees is readable, not exact: control sequences are dropped, a carriage return stands for "this
+    line starts anew", and of a flood only the ends are shown.
+    """
+
+    def __init__(self, loop: Loop, send: Callable[[str], bool]) -> None:
+        """``send`` returns False when the watcher is too slow now; the text is then kept and thinned out."""
+        self._loop = loop
+        self._send = send
+        self._head = ""
+        self._tail: Deque[str] = deque()
+        self._tail_length = 0
+        self._left_out = 0
+        self._timer: Optional[Timer] = None
+
+    def append(self, text: str) -> None:
+        """Take the next piece of raw output."""
+        half = LIVE_CHARACTERS // 2
+        room = half - len(self._head)
+        if room > 0 and not self._tail:
+            self._head += text[:room]
+            text = text[room:]
+        if text:
+            if len(text) > half:
+                self._left_out += len(text) - half
+                text = text[-half:]
+            self._tail.append(text)
+            self._tail_length += len(text)
+            while self._tail_length - len(self._tail[0]) >= half:
+                gone = len(self._tail.popleft())
+                self._tail_length -= gone
+                self._left_out += gone
+        if self._timer is None:
+            self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS, self._tick)
+
+    def close(self) -> None:
+        """Send nothing more: the result says everything."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._send = _refuse
+        self._head = ""
+        self._tail.clear()
+
+    def _tick(self) -> None:
+        self._timer = None
+        marker = f"\n[… {self._left_out} characters not shown live …]\n" if self._left_out else ""
+        raw = self._head + marker + "".join(self._tail)
+        match = _OPEN_ESCAPE.search(raw, max(0, len(raw) - 600))
+        rest = match.group() if match is not None else ""
+        text = _ESCAPES.sub("", raw[: len(raw) - len(rest)]).replace("\r\n", "\n")
+        if text and not self._send(text):
+            self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS * 5, self._tick)
+            return
+        self._head = rest
+        self._tail.clear()
+        self._tail_length = self._left_out = 0
+
+
+def _refuse(_text: str) -> bool:
+    return False

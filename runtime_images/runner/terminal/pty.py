@@ -1,0 +1,312 @@
+"""A pseudo-terminal of the runner's own and the shell process on it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import termios
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..core import processes
+from ..core.loop import Loop
+from .screen import COLUMNS, ROWS
+
+KEPT = 4095
+"""So many bytes of a line does a terminal keep, without its end; what is typed beyond them is lost."""
+_PIECE = 4000
+_ENDS = (b"\r", b"\n")
+_DISABLED = b"\0"
+
+
+class TypedLine:
+    """The line that is being typed at one terminal, while the terminal collects lines for a program.
+
+    The end-of-input key gives a program what there is of a line; only at the beginning of one does it mean the end.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """``descriptor`` is the program's end of the terminal."""
+        self._descriptor = descriptor
+        self._length = 0
+
+    def begin(self) -> None:
+        """Say that what was typed so far is forgotten."""
+        self._length = 0
+
+    def takes(self, data: bytes) -> bool:
+        """Return whether all of the data can get to the program."""
+        lines = data.replace(b"\n", b"\r").split(b"\r")
+        return max(map(len, lines)) <= KEPT or self._handing_on() != _DISABLED
+
+    def due(self) -> bytes:
+        """Return the key that has to be typed now, before anything else, or nothing."""
+        key = self._handing_on()
+        if key is None:
+            self._length = 0
+        return key if key and key != _DISABLED and self._length >= _PIECE else b""
+
+    def room(self, data: bytes) -> int:
+        """Return how many of the next bytes can be typed at once, at least one."""
+        room = max(1, _PIECE - self._length)
+        if room >= len(data):
+            return len(data)
+        whole = room
+        while whole > 0 and data[whole] & 0xC0 == 0x80:  # a character that takes several bytes stays whole
+            whole -= 1
+        return whole or room
+
+    def typed(self, data: bytes) -> None:
+        """Say what was typed."""
+        end = max(data.rfind(end) for end in _ENDS)
+        self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
+
+    def _handing_on(self) -> Optional[bytes]:
+        """Return the key that hands a line on unfinished; None where the program gets every byte at once."""
+        modes = termios.tcgetattr(self._descriptor)
+        if not modes[3] & termios.ICANON:
+            return None
+        key: bytes = modes[6][termios.VEOF]
+        return key
+
+
+_INPUT_LIMIT = 1024 * 1024
+_HIGHEST_INHERITABLE = 1024
+_SIGNAL_KEYS = {b"\x03": signal.SIGINT, b"\x1a": signal.SIGTSTP, b"\x1c": signal.SIGQUIT}
+
+
+class Terminal:
+    """Both ends of one pseudo-terminal.
+
+    The program's end stays open here too: programs that outlive their shell keep a terminal, and a new shell can take
+    it over.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError when the system has no terminal to give."""
+        self.master, self._slave = os.openpty()
+        self.name = os.ttyname(self._slave)
+        os.set_blocking(self.master, False)
+        os.set_blocking(self._slave, False)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self._modes = _modes(self._slave)
+        self._pending = bytearray()
+        self._line = TypedLine(self._slave)
+        self.restore()
+
+    def restore(self) -> None:
+        """Undo what programs did to the terminal's modes and forget input that nobody read."""
+        self._pending.clear()
+        self._line.begin()
+        termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
+        with contextlib.suppress(OSError):
+            # Reading also has the kernel act now on keys that it still holds, an interrupt above all.
+            while os.read(self._slave, 65536):
+                continue
+        with contextlib.suppress(termios.error):  # not every sandbox's kernel knows how to flush
+            termios.tcflush(self._slave, termios.TCIFLUSH)
+
+    def foreground(self) -> int:
+        """Return the foreground process group, or 0 when there is none."""
+        try:
+            return max(0, os.tcgetpgrp(self.master))
+        except OSError:
+            return 0
+
+    def write(self, loop: Loop, data: bytes) -> bool:
+        """Type the bytes; what the program does not take at once is typed when it does.
+
+        False: too much is waiting, or there is a longer line than the terminal could hand on whole. Nothing is typed.
+        A key that stands for a signal sends it, as a terminal's kernel side does; some sandboxes' kernels do not, and
+        those that do may do it late.
+        """
+        number = _SIGNAL_KEYS.get(data)
+        if number is not None and self._sends_signals() and self.foreground() > 0:
+            processes.signal_group(self.foreground(), number)
+            return True
+        if len(self._pending) + len(data) > _INPUT_LIMIT or not self._line.takes(data):
+            return False
+        idle = not self._pending
+        self._pending += data
+        if idle:
+            self._drain(loop)
+        return True
+
+    def close(self, loop: Loop) -> None:
+        """Hang up: programs still on the terminal read its end."""
+        loop.remove_reader(self.master)
+        loop.remove_writer(self.master)
+        os.close(self.master)
+        os.close(self._slave)
+
+    def _sends_signals(self) -> bool:
+        local_modes: int = termios.tcgetattr(self._slave)[3]
+        return bool(local_modes & termios.ISIG)
+
+    def _drain(self, loop: Loop) -> None:
+        try:
+            while self._pending:
+                if (key := self._line.due()) and os.write(self.master, key):
+                    self._line.begin()
+                piece = bytes(self._pending[:2048])
+                count = os.write(self.master, piece[: self._line.room(piece)])
+                self._line.typed(piece[:count])
+                del self._pending[:count]
+        except BlockingIOError:
+            loop.add_writer(self.master, lambda: self._drain(loop))
+            return
+        except OSError:
+            self._pending.clear()
+        loop.remove_writer(self.master)
+
+
+class Inlet:
+    """Where a shell writes what is for the runner: opened by its path for the purpose, and read here.
+
+    A terminal, because only that has a path that others of this user can open and nobody can take away: the runner's
+    own descriptors are nobody else's business (see ``hidden``), and a pipe in a folder could be removed.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError when the system has no terminal to give."""
+        self.reader, self._writer = os.openpty()
+        self.path = os.ttyname(self._writer)
+        os.set_blocking(self.reader, False)
+        self.restore()
+
+    def restore(self) -> None:
+        """Have bytes come through as they are, whatever a program has made of the modes."""
+        modes = termios.tcgetattr(self._writer)
+        modes[0] = modes[1] = modes[3] = 0
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(self._writer, termios.TCSANOW, modes)
+
+    def close(self, loop: Loop) -> None:
+        """Close both ends."""
+        loop.remove_reader(self.reader)
+        os.close(self.reader)
+        os.close(self._writer)
+
+
+class Pipe:
+    """A pipe: one end for the runner's loop, the other for the shell."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+
+    def close(self, loop: Loop) -> None:
+        """Close what is open of it."""
+        for descriptor in (self.reader, self.writer):
+            if descriptor >= 0:
+                loop.remove_reader(descriptor)
+                loop.remove_writer(descriptor)
+                os.close(descriptor)
+        self.reader = self.writer = -1
+
+
+def spawn_shell(
+    shell: str, arguments: Tuple[str, ...], terminal: Terminal, control: int, environment: Dict[str, str]
+) -> int:
+    """Start the shell as leader of a new session on the terminal and return its process id.
+
+    Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
+    own time only.
+
+    Raises:
+        OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
+    """
+    # Opening a terminal makes it the controlling one of a session leader that has none.
+    actions: List[Any] = [
+        (os.POSIX_SPAWN_OPEN, 1, terminal.name, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, control, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    signals = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+    try:
+        return os.posix_spawn(
+            shell, arguments, environment, file_actions=actions, setsid=True, setsigmask=[], setsigdef=signals
+        )
+    except NotImplementedError:  # a Python built for C libraries that could not yet make sessions this way
+        return _fork_shell(shell, arguments, terminal, control, environment)
+
+
+def _fork_shell(
+    shell: str, arguments: Tuple[str, ...], terminal: Terminal, control: int, environment: Dict[str, str]
+) -> int:
+    pid = os.fork()
+    if pid != 0:
+        return pid
+    try:  # only system calls from here on: other threads of the runner may have held locks
+        os.setsid()
+        os.close(os.open(terminal.name, os.O_RDWR))
+        null = os.open(os.devnull, os.O_RDWR)
+        for source, target in ((control, 0), (null, 1), (null, 2)):
+            os.dup2(source, target)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.execve(shell, arguments, environment)
+    finally:
+        os._exit(127)
+
+
+def shell_environment(mark: str) -> Dict[str, str]:
+    """Return the environment of a shell: the runner's own, a terminal that can show everything, and no pager."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DRYDOCK_")}
+    environment.update(TERM="xterm-256color", PAGER="cat", GIT_PAGER="cat", MANPAGER="cat")
+    environment[processes.MARK] = mark
+    if processes.SANDBOX_MARK in os.environ:
+        environment[processes.SANDBOX_MARK] = os.environ[processes.SANDBOX_MARK]
+    if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        environment["LANG"] = "C.UTF-8"
+    environment.setdefault("HOME", os.path.expanduser("~"))
+    environment.setdefault("PATH", os.defpath)
+    return environment
+
+
+def close_inherited(kept: int) -> None:
+    """Close what the runner was started with beyond its standard streams, so that no program inherits it.
+
+    ``kept`` is left open for the runner itself; -1: none.
+    """
+    if kept >= 0:
+        os.set_inheritable(kept, False)
+        os.closerange(3, kept)
+    os.closerange(max(3, kept + 1), _HIGHEST_INHERITABLE)
+
+
+def exit_code(status: int) -> int:
+    """Return a wait status as a shell would: the exit code, or 128 + the signal's number."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
+
+
+def how_ended(status: int) -> str:
+    """Return what a wait status says, as the end of a sentence."""
+    if os.WIFSIGNALED(status):
+        return f"was killed by signal {os.WTERMSIG(status)}"
+    return f"has ended with exit code {os.WEXITSTATUS(status)}"
+
+
+def _modes(slave: int) -> List[Any]:
+    """Nothing is echoed, line ends stay as written, and no key stops the output for good."""
+    modes: List[Any] = termios.tcgetattr(slave)
+    modes[0] &= ~(termios.IXON | termios.IXOFF)
+    modes[0] |= getattr(termios, "IUTF8", 0x4000)
+    modes[1] &= ~termios.ONLCR
+    modes[3] &= ~(termios.ECHO | termios.ECHONL)
+    return modes
+
+
+def find_program(name: str, path: Optional[str] = None) -> Optional[str]:
+    """Return where a program is, or None when the image has none of that name."""
+    folders = (path or os.environ.get("PATH") or os.defpath).split(":")
+    for folder in [*folders, "/bin", "/usr/bin", "/usr/local/bin"]:
+        candidate = os.path.join(folder, name)
+        if folder and os.access(candidate, os.X_OK):
+            return candidate
+    return None

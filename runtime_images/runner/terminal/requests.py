@@ -1,0 +1,93 @@
+"""Requests for a terminal: the arguments of ``shell.run``, and a command in a shell of its own (``is_static``)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Optional
+
+from ..core import arguments
+from ..core.arguments import BadRequestError
+from ..core.request import Asker, Result
+from . import notices
+from .command import Order
+
+_COMMAND_LIMIT = 8 * 1024 * 1024
+_OUTPUT_LIMIT = 4 * 1024 * 1024
+_UNFINISHED = ("soft_timeout", "hard_timeout")
+
+
+def shell_order(given: Dict[str, Any]) -> Order:
+    """Check the arguments of ``shell.run``.
+
+    Raises:
+        BadRequestError: one is missing, of the wrong type or out of its range, or two contradict each other.
+    """
+    command = arguments.text(given, "command")
+    soft = arguments.seconds(given, "soft_timeout")
+    order = Order(
+        command=command,
+        is_input=arguments.flag(given, "is_input"),
+        timeout=arguments.seconds(given, "timeout"),
+        soft_timeout=10.0 if soft is None else soft,
+        reset=arguments.flag(given, "reset"),
+        max_output=arguments.integer(given, "max_output", 30000, 0, _OUTPUT_LIMIT),
+        at_once=arguments.flag(given, "at_once"),
+        env=arguments.variables(given, "env"),
+    )
+    if "\0" in command:
+        raise BadRequestError("command holds a NUL character, which no shell can take: leave it out or write it as \\0")
+    try:
+        size = len(command.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise BadRequestError("command holds a lone surrogate, which is not a character: send valid Unicode") from None
+    if size > _COMMAND_LIMIT:
+        raise BadRequestError(f"command has {size} bytes, the limit is {_COMMAND_LIMIT}: write a file and run that")
+    if order.reset and order.is_input:
+        raise BadRequestError("reset and is_input contradict each other: a new terminal runs nothing to give input to")
+    return order
+
+
+def fresh_directory(given: Dict[str, Any], workspace: str) -> Optional[str]:
+    """Return where a shell of its own, for this one command, is to begin; None when it is for a shell that is kept.
+
+    Raises:
+        BadRequestError: there is no such directory, or the arguments contradict each other.
+    """
+    where = arguments.text(given, "cwd", "")
+    if not arguments.flag(given, "fresh"):
+        if where:
+            raise BadRequestError("cwd is for a fresh shell only: leave it out, and put `cd` into the command")
+        return None
+    if arguments.flag(given, "is_input") or given.get("session") is not None:
+        raise BadRequestError("a fresh shell has no session, and runs nothing to give input to")
+    found = os.path.join(workspace, where)
+    if "\0" in found or not arguments.is_unicode(found) or not os.path.isdir(found):
+        raise BadRequestError(f"cwd {where!r} is no directory: give one that exists, or leave it out for the workspace")
+    return found
+
+
+class FreshAsker(Asker):
+    """Hands the answer on, and ends the shell: nobody could ask a command any more that is not done yet."""
+
+    def __init__(self, asker: Asker, end: Callable[[], object]) -> None:
+        self._asker = asker
+        self._end = end
+
+    def finish(self, result: Result) -> None:
+        """Take the result."""
+        self._end()
+        if result["status"] in _UNFINISHED:
+            said = result["notice"].split(". ", 1)[0]
+            result = {**result, "running": False, "notice": f"{said}. {notices.FRESH_ENDED}"}
+        elif result.get("shell_ended"):  # it ends with the command anyway
+            result = {**result, "shell_ended": False, "notice": ""}
+        self._asker.finish(result)
+
+    def fail(self, code: str, message: str) -> None:
+        """Take an error instead of a result."""
+        self._end()
+        self._asker.fail(code, message)
+
+    def live(self, output: str) -> bool:
+        """Take output while the command runs."""
+        return self._asker.live(output)

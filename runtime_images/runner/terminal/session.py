@@ -1,0 +1,425 @@
+"""A terminal session: one command at a time, those who wait for it, and what each of them is told."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from functools import partial
+from typing import Callable, Deque, List, NamedTuple, Optional, Tuple
+
+from ..core import processes
+from ..core.cut_text import Cut
+from ..core.loop import Loop
+from ..core.request import Asker, Result
+from . import notices
+from .command import Command, Order, Wait, make_result
+from .interrupt import Interruption
+from .output import IdleOutput
+from .shell import Shell
+from .shell_events import Ended, ShellEvents
+from .whole_outputs import WholeOutputs
+
+KEY = b"\x03"
+_YOUNG_SECONDS = 0.1
+_TRIES = 100
+_OF_THE_SHELL = 8
+"""A shell that has heard it may also do with it what it likes, so it is asked less often."""
+_LOOK_AGAIN = 0.002
+_HEARD_WITHIN = 0.015
+
+
+class TypedInterrupt:
+    """One press of the key.
+
+    A shell that is about to begin a command does not hear it, nor does a program that is just being started, or just
+    ending in a loop of short ones; a person at a terminal presses again. So it is typed when there is somebody to hear
+    it, and once more where nobody can have heard it. Whoever has heard it does with it what it likes.
+    """
+
+    def __init__(self, loop: Loop, shell: Shell, begun: int, is_over: Callable[[], bool]) -> None:
+        """``begun`` is when the command was, in clock ticks; ``is_over``, whether it has ended."""
+        self._loop = loop
+        self._shell = shell
+        self._begun = begun
+        self._is_over = is_over
+        self._tries = _TRIES
+
+    def press(self) -> None:
+        """Type it, now or as soon as it can be heard."""
+        self._aim(time.monotonic() + _HEARD_WITHIN)
+
+    def _aim(self, patience_ends: float) -> None:
+        if self._is_over():
+            return
+        group, shell = self._shell.foreground(), self._shell.pid
+        is_young = processes.seconds_since(self._begun) < _YOUNG_SECONDS
+        is_heard = not self._shell.is_reading and group not in (0, shell) and not processes.is_copy(group, shell)
+        if not is_heard and (is_young or (group == shell and time.monotonic() < patience_ends)):
+            self._loop.call_later(_LOOK_AGAIN, lambda: self._aim(patience_ends))
+            return
+        began = processes.started(group)
+        is_brief = group == shell or began is None or processes.seconds_since(began) < _YOUNG_SECONDS
+        self._shell.type(KEY)
+        self._tries -= _OF_THE_SHELL if group == shell else 1
+        if is_brief and self._tries > 0:
+            self._loop.call_later(_HEARD_WITHIN, lambda: self._look(group, is_young or group == shell))
+
+    def _look(self, group: int, is_doubtful: bool) -> None:
+        if is_doubtful or self._shell.foreground() != group:
+            self.press()
+
+
+class Key(NamedTuple):
+    """A key: its name for notices, and what a terminal sends for it."""
+
+    name: str
+    data: bytes
+
+
+_NAMED = {
+    "ENTER": b"\r",
+    "TAB": b"\t",
+    "BS": b"\x7f",
+    "ESC": b"\x1b",
+    "UP": b"\x1b[A",
+    "DOWN": b"\x1b[B",
+    "RIGHT": b"\x1b[C",
+    "LEFT": b"\x1b[D",
+    "HOME": b"\x1b[H",
+    "END": b"\x1b[F",
+    "PGUP": b"\x1b[5~",
+    "PGDN": b"\x1b[6~",
+}
+_CONTROL = re.compile(r"(?:C-|CTRL[-+])([A-Z])\Z", re.IGNORECASE)
+
+
+def key(text: str) -> Optional[Key]:
+    """Return the key that the whole text names, or None."""
+    name = text.strip()
+    if name in _NAMED:
+        return Key(name, _NAMED[name])
+    match = _CONTROL.match(name)
+    if match is None:
+        return None
+    letter = match.group(1).upper()
+    return Key(f"CTRL+{letter}", bytes([ord(letter) - ord("A") + 1]))
+
+
+def typed(text: str) -> bytes:
+    """Return the bytes of a person typing the text and pressing Enter, which a terminal sends as a carriage return."""
+    return text.replace("\r\n", "\n").replace("\n", "\r").encode("utf-8", "replace") + b"\r"
+
+
+_QUEUE_LIMIT = 64
+_IDLE_CHARACTERS = 2000
+_NOTHING = Cut("", 0)
+
+
+class TerminalSession(ShellEvents):
+    """One named terminal.
+
+    Orders are served one after the other, except those that must reach a command while somebody waits for it: input,
+    and a reset; and those of somebody who does not wait in a line, who is told that it is busy. A command that outlives
+    its asker's patience goes on, and the next asker hears of it.
+    """
+
+    def __init__(self, loop: Loop, mark: str, directory: str, files: WholeOutputs) -> None:
+        self._loop = loop
+        self._files = files
+        self._home = directory
+        self._shell = Shell(loop, mark, directory, self)
+        self._command: Optional[Command] = None
+        self._waiting: Optional[Wait] = None
+        self._starting: Optional[Wait] = None
+        self._queue: Deque[Tuple[Order, Asker]] = deque()
+        self._stopped_by: List[Callable[[], None]] = []
+        self._idle = IdleOutput(_IDLE_CHARACTERS)
+        self._lost = ""
+
+    def run(self, order: Order, asker: Asker) -> None:
+        """Serve an order, now or when those before it have been answered."""
+        if order.reset or (self._waiting is None and self._starting is None):
+            self._serve(order, asker)
+        elif order.is_typed and self._waiting is not None:
+            self._pass_on(order, asker)
+        elif order.at_once and not order.is_typed:
+            self._refuse_while_waited_for(order, asker)
+        elif len(self._queue) >= _QUEUE_LIMIT:
+            asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
+        else:
+            self._queue.append((order, asker))
+
+    def cancel(self, asker: Asker) -> bool:
+        """Stop what was asked for, the running command with all its processes or a place in the queue.
+
+        The asker is answered with the status ``interrupted``. False when nothing of the kind is under way.
+        """
+        for entry in list(self._queue):
+            if entry[1] is asker:
+                self._queue.remove(entry)
+                asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
+                return True
+        if self._starting is not None and self._starting.asker is asker:
+            self._starting = None  # the shell that is starting is kept for the next command
+            asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
+            return True
+        return self._waiting is not None and self._waiting.asker is asker and self.interrupt(lambda: None)
+
+    def interrupt(self, told: Callable[[], None]) -> bool:
+        """Stop the running command; ``told`` is called when its processes are gone. False when nothing runs."""
+        command = self._command
+        if command is None or command.ended is not None:
+            return False
+        self._stopped_by.append(told)
+        if command.interruption is None:
+            command.interrupted = True
+            done = partial(self._interruption_done, command)
+            command.interruption = Interruption(self._loop, self._shell, command.ticks, done)
+            command.interruption.start()
+        return True
+
+    def destroy(self, notice: str) -> None:
+        """Kill the shell and everything it started, and forget its state; whoever waits is told with the notice."""
+        wait, command = self._waiting or self._starting, self._command
+        self._waiting = self._starting = self._command = None
+        self._shell.destroy()
+        self._shell.directory = self._home
+        self._idle.take()
+        self._lost = ""
+        if command is not None and command.interruption is not None:
+            command.interruption.abandon()
+        if wait is not None:
+            wait.close()
+            cut = command.take(wait.order.max_output) if command is not None else _NOTHING
+            wait.asker.finish(self._result("shell_lost", -1, cut, [notice]))
+        elif command is not None:
+            command.forget()
+        self._tell_stopped()
+
+    def close(self, notice: str) -> None:
+        """Destroy the terminal for good; whoever waits for their turn is told too."""
+        self.destroy(notice)
+        while self._queue:
+            self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
+
+    @property
+    def shell(self) -> Shell:
+        """The shell; its process id is 0 when none runs."""
+        return self._shell
+
+    @property
+    def runs(self) -> bool:
+        """True while a command runs, which can be given input."""
+        return self._command is not None and self._command.ended is None
+
+    @property
+    def is_unused(self) -> bool:
+        """True when no command runs, waits or has a result that nobody has seen, and nothing that one started runs."""
+        return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
+
+    def child_changed(self) -> None:
+        """Look whether the shell has stopped or ended; to be called on SIGCHLD."""
+        self._shell.child_changed()
+
+    def _serve(self, order: Order, asker: Asker) -> None:
+        said: List[str] = []
+        if order.reset:
+            self.destroy(notices.RESET_MEANWHILE)
+            said.append(notices.RESET)
+            if not order.command:
+                self._answer(asker, self._result("reset", 0, _NOTHING, said))
+                return
+        command = self._command
+        if order.is_literal:
+            self._answer(asker, self._result("not_executed", -1, _NOTHING, [*said, notices.LITERAL]))
+        elif command is not None and command.ended is None:
+            self._serve_while_running(command, order, asker)
+        elif command is not None and command.ended is not None:
+            self._serve_after_end(command, command.ended, order, asker)
+        elif not order.command or order.is_input:
+            self._refuse_without_command(order, asker)
+        else:
+            self._begin(order, asker, said)
+
+    def _serve_while_running(self, command: Command, order: Order, asker: Asker) -> None:
+        if order.command and not order.is_input:
+            cut = command.take(order.max_output)
+            self._answer(asker, self._result("not_executed", -1, cut, [notices.STILL_RUNNING], notices.CONTINUED))
+            return
+        wait = Wait(self._loop, asker, order, notices.CONTINUED)
+        self._watch(wait)
+        if order.command:
+            wait.notices += self._type(order.command)
+
+    def _serve_after_end(self, command: Command, ended: Ended, order: Order, asker: Asker) -> None:
+        """The command ended while nobody was waiting for it."""
+        self._command = None
+        if not order.command:
+            self._answer_end(command, ended, Wait(self._loop, asker, order, notices.CONTINUED))
+            return
+        said = [notices.ended_meanwhile(ended.status, command.take(_IDLE_CHARACTERS).text)]
+        if order.is_input:
+            self._answer(asker, self._result("not_executed", -1, _NOTHING, [*said, notices.INPUT_NOT_SENT]))
+        else:
+            self._begin(order, asker, said)
+
+    def _refuse_without_command(self, order: Order, asker: Asker) -> None:
+        idle = self._idle.take()
+        said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
+        said += [notices.FROM_BACKGROUND] if idle else []
+        self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
+
+    def _pass_on(self, order: Order, asker: Asker) -> None:
+        """Type at a command whose result somebody else waits for."""
+        asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
+
+    def _refuse_while_waited_for(self, order: Order, asker: Asker) -> None:
+        if order.command:
+            asker.finish(self._result("not_executed", -1, _NOTHING, [notices.STILL_RUNNING]))
+        else:
+            asker.finish(self._result("soft_timeout", -1, _NOTHING, [notices.ALREADY_WAITED_FOR]))
+
+    def _type(self, text: str) -> List[str]:
+        named, command = key(text), self._command
+        if named is not None and named.data == KEY and command is not None:
+            is_over = lambda: command is not self._command or command.ended is not None  # noqa: E731
+            TypedInterrupt(self._loop, self._shell, command.ticks, is_over).press()
+            return [f"{named.name} was sent."]
+        if not self._shell.type(named.data if named is not None else typed(text)):
+            return [notices.INPUT_NOT_READ]
+        return [f"{named.name} was sent."] if named is not None else []
+
+    def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
+        wait = Wait(self._loop, asker, order)
+        idle = self._idle.take()
+        said += [notices.background_output(idle)] if idle.strip() else []
+        said += [self._lost] if self._lost else []
+        self._lost = ""
+        wait.notices, self._starting = said, wait
+        self._shell.prepare()
+
+    def ready(self) -> None:
+        """The shell takes a command now."""
+        wait, self._starting = self._starting, None
+        if wait is None:
+            self._next()
+            return
+        self._command = Command(wait.order.max_output, self._shell.type, self._files)
+        self._watch(wait)
+        self._shell.run(wait.order.command, wait.order.env)
+        while self._queue and self._queue[0][0].is_typed:  # it came before the shell was ready
+            self._pass_on(*self._queue.popleft())
+
+    def failed(self, message: str) -> None:
+        """No shell can be started."""
+        wait, self._starting = self._starting, None
+        if wait is not None:
+            wait.close()
+            wait.notices.append(f"The command was not run: {message}.")
+            wait.asker.finish(self._result("shell_lost", -1, _NOTHING, wait.notices))
+        self._next()
+
+    def _watch(self, wait: Wait) -> None:
+        self._waiting = wait
+        wait.active = time.monotonic()
+        if wait.order.timeout is not None:
+            wait.look.at(wait.order.timeout, lambda: self._answer_running(wait, "hard_timeout"))
+        else:
+            wait.look.at(wait.order.soft_timeout, lambda: self._soft_limit(wait))
+
+    def _soft_limit(self, wait: Wait) -> None:
+        if wait.order.at_once and wait.order.is_typed:
+            self._answer_running(wait, "soft_timeout")
+            return
+        left = wait.active + wait.order.soft_timeout - time.monotonic()
+        if left > 0.0005:  # there was output since the look was planned
+            wait.look.at(left, lambda: self._soft_limit(wait))
+        elif not self._shell.kill_if_broken():
+            self._answer_running(wait, "soft_timeout")
+
+    def _answer_running(self, wait: Wait, status: str) -> None:
+        command = self._command
+        if wait is not self._waiting or command is None:
+            return
+        self._waiting = None
+        wait.close()
+        said = [*wait.notices, notices.REPLACED] if self._shell.replaced else list(wait.notices)
+        hard, soft = wait.order.timeout, wait.order.soft_timeout
+        if wait.order.at_once and wait.order.is_typed:
+            said.append(notices.INPUT_TAKEN)
+        else:
+            said.append(notices.soft_limit(soft) if hard is None else notices.hard_limit(hard))
+        cut = command.take(wait.order.max_output)
+        self._answer(wait.asker, self._result(status, -1, cut, said, wait.prefix))
+
+    # What the shell says
+
+    def output(self, data: bytes) -> None:
+        """The running command has printed this."""
+        if self._command is not None:
+            text = self._command.output(data)
+            if self._waiting is not None:
+                self._waiting.output(text)
+
+    def idle_output(self, data: bytes) -> None:
+        """Background jobs have printed this."""
+        self._idle.feed(data)
+
+    def ended(self, how: Ended) -> None:
+        """The running command has ended."""
+        command = self._command
+        if command is not None:
+            command.end(how)
+            if command.interruption is not None:
+                command.interruption.shell_is_back()
+            else:
+                self._deliver(command, how)
+
+    def lost(self, reason: str) -> None:
+        """The shell has ended while it was idle; a command that it had not read goes on in the next one."""
+        said = notices.shell_lost(reason, self._shell.directory)
+        if (wait := self._waiting or self._starting) is not None:
+            wait.notices.append(said)
+        else:
+            self._lost = said
+
+    def _interruption_done(self, command: Command) -> None:
+        command.interruption = None
+        if command.ended is not None and command is self._command:
+            self._deliver(command, command.ended)
+        self._tell_stopped()
+
+    def _deliver(self, command: Command, ended: Ended) -> None:
+        wait, self._waiting = self._waiting, None
+        if wait is None:
+            return  # the result is kept until somebody asks
+        self._command = None
+        wait.close()
+        self._answer_end(command, ended, wait)
+
+    def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
+        status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
+        said = wait.notices + ([notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else [])
+        cut = command.take(wait.order.max_output)
+        result = self._result(status, ended.status, cut, said, wait.prefix, ended.background)
+        self._answer(wait.asker, {**result, "shell_ended": bool(ended.reason)})
+
+    def _answer(self, asker: Asker, result: Result) -> None:
+        asker.finish(result)
+        self._next()
+
+    def _result(
+        self, status: str, exit_code: int, output: Cut, said: List[str], prefix: str = "", background: int = -1
+    ) -> Result:
+        running, shell = self.runs, self._shell
+        return make_result(status, exit_code, output, said, background, running, shell.directory, shell.path, prefix)
+
+    def _tell_stopped(self) -> None:
+        stopped, self._stopped_by = self._stopped_by, []
+        for done in stopped:
+            done()
+
+    def _next(self) -> None:
+        if self._queue and self._waiting is None and self._starting is None:
+            self._serve(*self._queue.popleft())

@@ -1,0 +1,466 @@
+"""A kept bash on a terminal: started, given commands one at a time, watched, and started again with its state kept."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import termios
+from typing import Callable, Dict, Optional, Tuple
+
+from ..core import processes
+from ..core.loop import Callback, Loop, Plan
+from . import shell_reports
+from .pty import Pipe, Terminal, exit_code, how_ended, shell_environment, spawn_shell
+from .shell_events import Ended, ShellEvents
+from .shell_protocol import Speech
+from .shell_streams import Streams
+from .watch import Watch, same_file
+
+Sent = Tuple[str, Dict[str, str]]
+"""A command, and the variables that it is lent."""
+
+
+class Undone:
+    """Keeps the command that was sent last until it is known that it was read, and has it run again once."""
+
+    def __init__(self, events: ShellEvents) -> None:
+        self._events = events
+        self._sent: Optional[Sent] = None
+        self._again: Optional[Sent] = None
+
+    def sent(self, command: str, variables: Dict[str, str]) -> None:
+        """A command was sent to a shell."""
+        self._sent, self._again = (command, variables), None
+
+    def unread(self, status: int) -> bool:
+        """The shell has ended without having read it; True when the next shell is to run it."""
+        self._again, self._sent = self._sent, None
+        if self._again is None:
+            self._events.ended(Ended(-1, -1, f"{how_ended(status)} and has not run the command", True))
+            return False
+        self._events.lost(how_ended(status))
+        return True
+
+    def take(self, send: Callable[[str, Dict[str, str]], None]) -> bool:
+        """Send what a shell that is ready is to run now; False: nothing. After that it is not run again."""
+        taken, self._again = self._again, None
+        if taken is not None:
+            send(*taken)
+        return taken is not None
+
+    def fail(self, message: str) -> None:
+        """There is no next shell."""
+        if self._again is None:
+            self._events.failed(message)
+        else:
+            self._again = None
+            self._events.ended(Ended(-1, -1, f"was lost and has not run the command: {message}", True))
+
+    def stop(self) -> None:
+        """Whoever sent it does not want it any more."""
+        self._sent = None
+        if self.take(lambda _command, _variables: None):
+            self._events.ended(Ended(128 + signal.SIGINT, -1))
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._sent = self._again = None
+
+
+_LOOK_SECONDS = 0.001
+
+
+class ControlLine:
+    """The runner's end of the pipe from which the shell reads the lines it runs."""
+
+    def __init__(self, loop: Loop, gone: Callback) -> None:
+        """``gone`` is called once, when nobody can read the lines any more."""
+        self._loop = loop
+        self._gone = gone
+        self._pipe = Pipe()
+        self._pending = bytearray()
+        self._behind = 0
+        self._is_cut = False
+        os.set_blocking(self._pipe.writer, False)
+
+    @property
+    def shell_end(self) -> int:
+        """The descriptor that becomes the shell's standard input."""
+        return self._pipe.reader
+
+    def started(self) -> None:
+        """Say that the shell has its end: from now on only it keeps the pipe alive."""
+        os.close(self._pipe.reader)
+        self._pipe.reader = -1
+        # A write end never becomes readable; its watcher hears of the last reader's end.
+        self._loop.add_reader(self._pipe.writer, self._hung_up)
+
+    def send(self, data: bytes) -> None:
+        """Queue lines."""
+        idle = not self._pending
+        self._pending += data
+        if idle:
+            self._drain()
+
+    def send_command(self, command: bytes, after: bytes, *, apart: bool) -> None:
+        """Queue the lines of a command and those behind it; ``apart``, not before the shell has read the former."""
+        self._behind = 0 if apart else len(after)
+        self.send(command if apart else command + after)
+        if apart:
+            self._send_when_read(after)
+
+    @property
+    def is_being_read(self) -> bool:
+        """True while the shell has not yet read the whole of the command, and for ever if it never will.
+
+        False says less: bash reads a kilobyte ahead, and may have what it has not begun.
+        """
+        return self._is_cut or self.unread() > self._behind
+
+    def _send_when_read(self, after: bytes) -> None:
+        if self._pipe.writer >= 0 and self.unread() == 0:
+            self._behind = len(after)
+            self.send(after)
+        elif self._pipe.writer >= 0:
+            self._loop.call_later(_LOOK_SECONDS, lambda: self._send_when_read(after))
+
+    def unread(self) -> int:
+        """Return how many bytes of what was sent the shell has not read yet."""
+        waiting = bytearray(4)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._pipe.writer, termios.FIONREAD, waiting)
+        return len(self._pending) + int.from_bytes(waiting, sys.byteorder)
+
+    def is_read_by(self, pid: int) -> bool:
+        """True when the process has this pipe as its standard input now, and has read all that was sent."""
+        return self._pipe.writer >= 0 and self.unread() == 0 and same_file(pid, 0, self._pipe.writer)
+
+    def close(self) -> None:
+        """Let the shell read the end of its input."""
+        self._pending.clear()
+        self._pipe.close(self._loop)
+
+    def _drain(self) -> None:
+        writer = self._pipe.writer
+        if writer < 0:
+            return
+        try:
+            while self._pending:
+                del self._pending[: os.write(writer, self._pending[:65536])]
+        except BlockingIOError:
+            self._loop.add_writer(writer, self._drain)
+            return
+        except OSError:
+            self._is_cut = self.is_being_read
+            self._pending.clear()
+        self._loop.remove_writer(writer)
+
+    def _hung_up(self) -> None:
+        self._is_cut = self.is_being_read
+        self._loop.remove_reader(self._pipe.writer)
+        self._loop.remove_writer(self._pipe.writer)
+        self._pending.clear()
+        self._gone()
+
+
+def start_shell(
+    loop: Loop, path: str, arguments: Tuple[str, ...], terminal: Terminal, environment: Dict[str, str], gone: Callback
+) -> Tuple[int, ControlLine]:
+    """Start a shell on the terminal; return its process id and the line to it, whose loss ``gone`` tells of.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    control = ControlLine(loop, gone)
+    try:
+        pid = spawn_shell(path, arguments, terminal, control.shell_end, environment)
+    except OSError:
+        control.close()
+        raise
+    control.started()
+    return pid, control
+
+
+START_SECONDS = 10.0
+MARKER_SECONDS = 0.2
+DRAIN_SECONDS = 0.01
+SETTLE_SECONDS = 0.1
+_SETTLE_TRIES = 20
+
+
+class Shell:
+    """One bash process and its terminal, and after that process's end the next one."""
+
+    def __init__(self, loop: Loop, mark: str, directory: str, events: ShellEvents) -> None:
+        self._loop = loop
+        self._mark = mark
+        self._events = events
+        self.directory = directory
+        self.path = os.environ.get("PATH", os.defpath)
+        self.pid = 0
+        self.replaced = self._hung_up = self._unsure = False
+        self._since = processes.now_in_ticks()
+        self._status = 0
+        self._streams = Streams(loop, self._take_output, self._take_report)
+        self._control: Optional[ControlLine] = None
+        self._report: Optional[shell_reports.Report] = None
+        self._speech = Speech(self._streams)
+        self._watch = Watch(loop, self._is_idle, self._ask_again, self._kill_broken)
+        self._plan = Plan(loop)
+        self._running = self._plain = self._starting = self._settling = False
+        self._undone = Undone(events)
+
+    def prepare(self) -> None:
+        """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
+        if self.pid > 0 and processes.lacks_descriptors(self.pid):
+            self._events.lost("could open no more files (ulimit -n)")
+            self._start()
+        elif self.pid <= 0 or self._hung_up:
+            self._start()
+        elif self._unsure:
+            self._settle(_SETTLE_TRIES)
+        else:
+            self._events.ready()
+
+    def disturbed(self) -> None:
+        """Say that an interrupt was sent to the shell.
+
+        It may have cost the line that reports, which is sent again; or it may reach the shell late, with the next
+        command, which is not sent before the shell has been heard of once more.
+        """
+        self._unsure = True
+        if self._running:
+            self._ask_again()
+
+    def gives_up(self) -> None:
+        """Say that the command is to be stopped: it is not begun again, whatever becomes of the shell."""
+        self._undone.stop()
+
+    def _ask_again(self) -> None:
+        if self._control is not None:
+            self._control.send(b"\n" + self._speech.report())
+
+    def _is_idle(self) -> bool:
+        return self._report is None and self._control is not None and self._control.is_read_by(self.pid)
+
+    def _kill_broken(self) -> None:
+        processes.signal_process(self.pid, signal.SIGKILL)
+
+    def _settle(self, tries: int) -> None:
+        """Have the shell report until it does: an interrupt on its way to it costs a line that it reads, only not this.
+
+        Half of a command would otherwise be lost, and the other half run.
+        """
+        if tries == 0 or self._control is None:
+            self._start()
+            return
+        self._starting = self._settling = True
+        self._unsure = False
+        self._streams.restore()
+        self._speech.expect()
+        self._control.send(b"\n" + self._speech.report())
+        self._plan.at(SETTLE_SECONDS, lambda: self._settle(tries - 1))
+
+    def _start(self) -> None:
+        self._discard_process()
+        self._starting = self._settling = False
+        path = self._speech.choose()
+        if path is None:
+            self._undone.fail("there is no bash and no sh in this image: install bash, or use an image that has it")
+            return
+        try:
+            terminal, environment = self._streams.open(), shell_environment(self._mark)
+            self.pid, self._control = start_shell(
+                self._loop, path, self._speech.lines.arguments, terminal, environment, self._control_lost
+            )
+        except OSError as error:
+            self._undone.fail(f"no shell can be started: {error.strerror or error}")
+            return
+        self._starting = True
+        self._control.send(self._speech.start(self.directory, plain=self._plain))
+        self._plan.at(START_SECONDS, self._start_failed)
+
+    def run(self, command: str, variables: Dict[str, str]) -> None:
+        """Run a command in a usable shell, or in the next if that is lost before it has read it; ends in ``ended``."""
+        self._undone.sent(command, variables)
+        self._send(command, variables)
+
+    def _send(self, command: str, variables: Dict[str, str]) -> None:
+        if self._control is None:
+            raise RuntimeError("the shell has not been started")
+        self._streams.restore()
+        self._running = True
+        lines, after = self._speech.run(command, variables, self._status)
+        self._control.send_command(lines, after, apart=self._speech.lines.reads_ahead)
+        self._streams.hold()
+        self._watch.begin()
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the shell has not yet read the whole of its command."""
+        return self._running and self._control is not None and self._control.is_being_read
+
+    def type(self, data: bytes) -> bool:
+        """Type bytes on the terminal; False when too much typed before is still unread."""
+        self._unsure = True  # an interrupt key may come just when the command ends by itself
+        self._watch.hurry()
+        return self._streams.is_open and self._streams.terminal.write(self._loop, data)
+
+    def foreground(self) -> int:
+        """Return the terminal's foreground process group, or 0."""
+        return self._streams.terminal.foreground() if self._streams.is_open else 0
+
+    def scope(self) -> processes.TerminalProcesses:
+        """Return by what the terminal's processes are known."""
+        return processes.TerminalProcesses(self.pid, self._mark, self._since)
+
+    def kill_if_broken(self) -> bool:
+        """Kill a shell that can never report, because the command has closed the shell's own input; True if so."""
+        broken = self._hung_up and not self.replaced and self.pid > 0 and not processes.belonging(self.scope())
+        if broken:
+            self._kill_broken()
+        return broken
+
+    def child_changed(self) -> None:
+        """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
+        status = processes.ended(self.pid) if self.pid > 0 else None
+        if status is not None:
+            self._died(status)
+
+    def destroy(self) -> None:
+        """Kill the shell and all it has started, and forget its state."""
+        processes.kill_all(self.scope())
+        self._discard_process()
+        self._watch.end()
+        self._streams.close()
+        self._status = 0
+        self._undone.clear()
+        self._running = self._starting = self._settling = False
+        self._plan.cancel()
+
+    def _discard_process(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        processes.signal_process(self.pid, signal.SIGKILL)  # collected with the runner's other dead children
+        self.pid = 0
+        self.replaced = self._hung_up = self._unsure = False
+
+    def _start_failed(self) -> None:
+        """The profile, the restored state or the machine keeps the shell from starting: try once without the former."""
+        self._starting = False
+        if self._plain:
+            self._plain = False
+            self._discard_process()
+            self._undone.fail("the shell did not become ready in time")
+        else:
+            self._plain = True
+            self._start()
+
+    def _take_output(self, data: bytes) -> None:
+        before, after = self._speech.boundary.divide(data)
+        self._emit(before)
+        if after:
+            self._events.idle_output(after)
+        self._check_ended()
+
+    def _emit(self, data: bytes) -> None:
+        if data and self._running:
+            self._events.output(data)
+        elif data and self._settling:
+            self._events.idle_output(data)
+
+    def _take_report(self, report: shell_reports.Report) -> None:
+        self.directory = processes.directory(self.pid, report.directory) or self.directory
+        self.path = report.path
+        if report.word != self._speech.word:
+            self._streams.state.announce(report.word, at_once=True)
+        elif self._report is None and (self._running or self._starting):
+            self._report = report
+            if self._running:
+                self._streams.state.announce(report.word)
+            self._streams.read_terminal()
+            self._streams.watch()
+            if self._report is not None and self._speech.boundary.awaited:
+                # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
+                self._plan.at(MARKER_SECONDS, self._marker_missing)
+            self._check_ended()
+
+    def _marker_missing(self) -> None:
+        self._emit(self._speech.boundary.give_up())
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        report = self._report
+        if report is None or self._speech.boundary.awaited:
+            return
+        self._plan.cancel()
+        self._report = None
+        if self._starting:
+            self._starting = self._settling = self._plain = False
+            if not self._undone.take(self._send):
+                self._events.ready()
+        elif self._running:
+            self._running = False
+            self._watch.end()
+            self._status = max(0, report.status)
+            self._events.ended(Ended(report.status, report.background))
+
+    def _control_lost(self) -> None:
+        """The shell has closed its input: it is ending, or another program has taken its place, or it was tricked."""
+        self._hung_up = True
+        if not self._running or self.is_reading:
+            processes.signal_process(self.pid, signal.SIGKILL)
+            return
+        program = processes.replacement(self.pid, self._speech.lines.known_by.encode())
+        if program is None:
+            return
+        self.replaced = True
+        self.directory = program.directory
+        self._streams.state.replaced(program.environment)
+
+    def _died(self, status: int) -> None:
+        replaced, unread = self.replaced, self.is_reading
+        self._watch.end()
+        self.pid = 0
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        self._streams.read_reports()
+        self._streams.reader.reset()
+        self._streams.state.shell_died()
+        self._streams.read_terminal()
+        self._streams.watch()
+        self._plan.cancel()
+        if self._settling:
+            self._start()
+        elif self._starting:
+            self._start_failed()
+        elif self._running and unread:
+            self._begin_again(status)
+        elif self._running:
+            self._plan.at(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
+        else:
+            self._status = exit_code(status)
+            self._events.lost(how_ended(status))
+
+    def _begin_again(self, status: int) -> None:
+        self._emit(self._speech.boundary.give_up())
+        self._running = False
+        self._status = exit_code(status)
+        if self._undone.unread(status):
+            self._start()
+
+    def _finish_death(self, status: int, replaced: bool) -> None:
+        """Every program's last words have had time to arrive: the command has ended together with its shell."""
+        self._streams.read_terminal()
+        if not self._running:
+            return
+        self._report = None
+        self._emit(self._speech.boundary.give_up())
+        self._running = False
+        self._status = exit_code(status)
+        self._events.ended(Ended(self._status, -1, how_ended(status), os.WIFSIGNALED(status) and not replaced))

@@ -1,0 +1,1 @@
+"""Ports and programs of the sandbox, carried over the stream of the server."""

@@ -1,0 +1,174 @@
+"""The TCP ports that something in the sandbox listens on: read from /proc, with the program where it can be seen."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+
+from ..core import processes
+
+OWN_MARK = "DRYDOCK_OWN"
+"""Variable of the runner's helper programs (the browser): what they listen on is nobody's to see."""
+
+SHARED_MARK = "DRYDOCK_SANDBOX"
+"""Variable of a runner that shares its host's network: only what it has started is this sandbox's then."""
+
+_OWN = f"{OWN_MARK}=".encode()
+_TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6))
+_LISTENING = b"0A"
+_LISTED_LIMIT = 500
+_COMMAND_LIMIT = 500
+_ENVIRONMENT_LIMIT = 256 * 1024
+_LOOPBACK = ("127.0.0.1", "::1")
+_ENGINE = "127.0.0.11"
+"""Where Docker answers for names in a container's network; the program is its own, outside of the container."""
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, and connected to as loopback
+
+
+class Listener(NamedTuple):
+    """One listening socket."""
+
+    port: int
+    address: str
+    inode: int
+
+
+class Owner(NamedTuple):
+    """The program that holds a socket."""
+
+    pid: int
+    name: str
+    command: str
+
+
+class SandboxPorts:
+    """The ports of one sandbox; ``mark`` begins the marks of its terminals (see ``core.processes``)."""
+
+    def __init__(self, mark: str) -> None:
+        self._terminals = f"{processes.MARK}={mark}.".encode()
+
+    def listening(self) -> Dict[str, Any]:
+        """Return the ports, lowest first (result of ``ports.list``); one entry each.
+
+        An entry has ``port``, ``addresses``, and ``pid``, ``process`` and ``command``, null where they cannot be seen.
+        """
+        found = _listeners()
+        owners = _owners({listener.inode for listener in found})
+        ports: Dict[int, Dict[str, Any]] = {}
+        for listener in found:
+            owner = owners.get(listener.inode)
+            if not self._is_shown(owner) or (owner is None and listener.address == _ENGINE):
+                continue
+            entry = ports.setdefault(
+                listener.port,
+                {"port": listener.port, "addresses": [], "pid": None, "process": None, "command": None},
+            )
+            if listener.address not in entry["addresses"]:
+                entry["addresses"].append(listener.address)
+            if owner is not None and entry["pid"] is None:
+                entry.update(pid=owner.pid, process=owner.name, command=owner.command)
+        return {"ports": [ports[port] for port in sorted(ports)][:_LISTED_LIMIT]}
+
+    def addresses_of(self, port: int, tried: Sequence[str] = ()) -> List[str]:
+        """Return where a connection to the port can be tried, but for where it has been; empty: nowhere else.
+
+        Looking it up costs milliseconds, so loopback comes first without.
+        """
+        if not tried and SHARED_MARK not in os.environ:
+            return list(_LOOPBACK)
+        found = [listener for listener in _listeners() if listener.port == port]
+        if found and SHARED_MARK in os.environ:
+            owners = _owners({listener.inode for listener in found})
+            found = [listener for listener in found if self._is_shown(owners.get(listener.inode))]
+        addresses = {_EVERYWHERE.get(listener.address, listener.address) for listener in found}
+        return sorted(addresses - set(tried), key=lambda address: (address not in _LOOPBACK, address))
+
+    def _is_shown(self, owner: Optional[Owner]) -> bool:
+        is_shared = SHARED_MARK in os.environ
+        if owner is None:
+            return not is_shared
+        environment = _environment(owner.pid)
+        if owner.pid == os.getpid() or any(entry.startswith(_OWN) for entry in environment):
+            return False
+        if not is_shared or any(entry.startswith(self._terminals) for entry in environment):
+            return True
+        return processes.descends(owner.pid, os.getpid())
+
+
+def _listeners() -> List[Listener]:
+    found: List[Listener] = []
+    for path, family in _TABLES:
+        try:
+            with open(path, "rb") as file:
+                lines = file.read().splitlines()[1:]
+        except OSError:
+            continue  # no IPv6 here
+        for line in lines:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == _LISTENING:
+                address, _, port = fields[1].partition(b":")
+                found.append(Listener(int(port, 16), _address(address.decode(), family), int(fields[9])))
+    return found
+
+
+def _address(digits: str, family: int) -> str:
+    """Return the address that the table writes as 32-bit words in the machine's own order."""
+    words = [int(digits[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(digits), 8)]
+    packed = b"".join(words)
+    if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return socket.inet_ntop(family, packed)
+
+
+def _owners(inodes: Set[int]) -> Dict[int, Owner]:
+    """Return who holds these sockets; of several processes (workers of one server) the one that was first."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes if inode}
+    found: Dict[int, Owner] = {}
+    if not wanted:
+        return found
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        for inode in _held(pid, wanted):
+            if inode not in found:
+                found[inode] = Owner(pid, _text(pid, "comm", 64), _command(pid))
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _held(pid: int, wanted: Dict[str, int]) -> Iterable[int]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        descriptors = os.listdir(folder)
+    except OSError:
+        return []  # another user's, or gone
+    held = []
+    for descriptor in descriptors:
+        try:
+            inode = wanted.get(os.readlink(f"{folder}/{descriptor}"))
+        except OSError:
+            continue
+        if inode is not None:
+            held.append(inode)
+    return held
+
+
+def _environment(pid: int) -> List[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read(_ENVIRONMENT_LIMIT).split(b"\0")
+    except OSError:
+        return []
+
+
+def _command(pid: int) -> str:
+    return _text(pid, "cmdline", 4096).replace("\0", " ").strip()[:_COMMAND_LIMIT]
+
+
+def _text(pid: int, name: str, limit: int) -> str:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read(limit).decode("utf-8", "replace").rstrip("\n")
+    except OSError:
+        return ""
