@@ -17,7 +17,7 @@ def pinned(name: str) -> dict[str, str]:
     return dict(PINNED.findall((ROOT / name).read_text("utf-8")))
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-setup.lock"])
 def test_a_lock_file_names_exact_versions_with_hashes_and_no_host(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     assert "://" not in text

@@ -24,9 +24,15 @@ case "$*" in
     mkdir -p .venv/bin && cp "$0" .venv/bin/python && touch .venv/bin/activate .venv/bin/drydock
     chmod +x .venv/bin/drydock
     echo "command = python3 -m venv $(pwd -P)/.venv" >.venv/pyvenv.cfg ;;
+  *" config get global.index-url") echo "$CONFIGURED_INDEX_URL" ;;
+  *" config get "*) exit 1 ;;
+  *"-m pip"*" --target build/uv "*) mkdir -p build/uv/bin && cp "${CALLS%calls}programs/uv" build/uv/bin/uv ;;
   *"-m pip"*) echo "pip" >>"$CALLS" ;;
   --version) echo "Python 3.11.0" ;;
 esac
+"""
+UV = """#!/bin/sh
+echo "uv index:$UV_DEFAULT_INDEX cert:$SSL_CERT_FILE cache:$UV_CACHE_DIR $*" >>"$CALLS"
 """
 
 
@@ -38,14 +44,14 @@ class Checkout:
         self.programs = folder / "programs"
         self.calls = folder / "calls"
         shutil.copytree(ROOT / "scripts", self.folder / "scripts")
-        for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
+        for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock", "requirements-setup.lock"):
             shutil.copy(ROOT / name, self.folder)
         (self.folder / "server").mkdir()
         (self.folder / "server" / "__init__.py").touch()
         (self.folder / "frontend_stub").mkdir()
         shutil.copy(ROOT / "frontend_stub" / "package-lock.json", self.folder / "frontend_stub")
         self.programs.mkdir()
-        for name, text in (("npm", NPM), ("python3", PYTHON), ("node", "#!/bin/sh\nexit 0\n")):
+        for name, text in (("npm", NPM), ("python3", PYTHON), ("node", "#!/bin/sh\nexit 0\n"), ("uv", UV)):
             self.program(name, text)
 
     def program(self, name: str, text: str) -> None:
@@ -81,7 +87,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_what_is_set_up_is_left_alone_the_second_time(checkout: Checkout) -> None:
     first = checkout.set_up("--no-sandbox")
     assert first.returncode == 0, first.stderr
-    assert checkout.made() == ["made", "pip", "pip", "npm", "npm"]
+    assert checkout.made() == ["made", "uv", "pip", "npm", "npm"]
     second = checkout.set_up("--no-sandbox")
     assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
     assert checkout.made() == []
@@ -91,14 +97,14 @@ def test_an_environment_whose_making_was_broken_off_is_made_anew(checkout: Check
     checkout.set_up("--no-sandbox")
     (checkout.folder / ".venv" / "bin" / "activate").unlink()
     checkout.set_up("--no-sandbox")
-    assert checkout.made() == ["made", "pip", "pip"]
+    assert checkout.made() == ["made", "uv", "pip"]
 
 
 def test_an_environment_that_moved_with_its_checkout_is_made_anew(checkout: Checkout) -> None:
     checkout.set_up("--no-sandbox")
     checkout.folder = checkout.folder.rename(checkout.folder.with_name("elsewhere"))
     checkout.set_up("--no-sandbox")
-    assert checkout.made() == ["made", "pip", "pip"]
+    assert checkout.made() == ["made", "uv", "pip"]
 
 
 def test_links_are_replaced_and_what_they_lead_to_is_left_alone(checkout: Checkout, tmp_path: Path) -> None:
@@ -118,7 +124,27 @@ def test_links_are_replaced_and_what_they_lead_to_is_left_alone(checkout: Checko
 def test_a_home_that_cannot_be_written_is_not_needed(checkout: Checkout) -> None:
     done = checkout.set_up("--no-sandbox", HOME="/proc/nobody")
     assert done.returncode == 0, done.stderr
-    assert f"cache:{checkout.folder}/build/npm-cache" in checkout.calls.read_text()
+    calls = checkout.calls.read_text()
+    assert f"cache:{checkout.folder}/build/npm-cache" in calls
+    assert f"cache:{checkout.folder}/build/uv-cache" in calls
+
+
+def test_where_uv_cannot_work_pip_does(checkout: Checkout) -> None:
+    checkout.program("uv", "#!/bin/sh\necho 'no such platform' >&2\nexit 2\n")
+    done = checkout.set_up("--no-sandbox")
+    assert done.returncode == 0, done.stderr
+    assert "uv could not: no such platform; installing with pip" in done.stdout
+    assert checkout.made() == ["made", "pip", "pip", "npm", "npm"]
+
+
+def test_uv_asks_the_index_that_pip_is_configured_for_with_its_certificates(checkout: Checkout) -> None:
+    checkout.set_up("--no-sandbox", CONFIGURED_INDEX_URL="https://index.test/simple", PIP_CERT="/certs.pem")
+    assert "uv index:https://index.test/simple cert:/certs.pem " in checkout.calls.read_text()
+
+
+def test_what_uv_was_told_itself_counts_before_what_pip_is_configured_for(checkout: Checkout) -> None:
+    checkout.set_up("--no-sandbox", CONFIGURED_INDEX_URL="https://other.test", UV_DEFAULT_INDEX="https://index.test")
+    assert "uv index:https://index.test " in checkout.calls.read_text()
 
 
 def test_a_python_that_is_too_old_is_told_with_what_to_do(checkout: Checkout) -> None:
