@@ -165,8 +165,8 @@ ssh 1246AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
 nc 46bDdFhklNnrStUuvZze:c:i:I:M:m:O:P:p:q:s:T:V:W:w:X:x: --exec: --sh-exec: --listen --ssl --verbose
 python bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
 copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --archive --verbose --parents --no-clobber
-    --symbolic --mode: --directory --update --no-target-directory --suffix: --backup
-delete rRfidvIuzxn:s: --recursive --force --dir --verbose --one-file-system --no-preserve-root --preserve-root --zero
+    --symbolic --no-preserve: --mode: --directory --update --no-target-directory --suffix: --backup
+delete rRfidpvIuzxn:s: --recursive --force --dir --verbose --one-file-system --no-preserve-root --preserve-root --zero
     --remove --iterations: --ignore-fail-on-non-empty --parents
 permissions RvcfhHLP --recursive --verbose --changes --quiet --silent
 shell abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --version

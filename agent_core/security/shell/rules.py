@@ -494,6 +494,7 @@ class Rules:
         return derived("")
 
     def permissions(self, call: ProgramCall) -> str:
+        call.arguments = [re.sub(r"\A-(?=[rwxXst]+\Z)", "=", word) for word in call.arguments]  # a mode, no option
         self._ask_if_open(call, self._parsed(call, "permissions").operands)
         mode = "".join(call.operands[:1])
         if call.name == "chmod" and _SET_ID.match(mode):
@@ -539,7 +540,7 @@ class Rules:
             if verb == "push" and any(_is_option(option, word) for option in lists["forces"]):
                 self._sinks.high("force-push", "overwrites or deletes what others have in the repository")
             is_open = may_be_option(word) and "--" not in rest[:position]
-            if is_open or "ext::" in word or (verb != "push" and any(_is_option(option, word) for option in asking)):
+            if is_open or "ext::" in word or any(_is_option(option, word) for option in asking):
                 self._ask(call, "an option that may run something, or is not known")
         return f"./{Mark.PIECE}\n" if verb == "ls-files" else Mark.NETWORK if verb == "ls-remote" else derived("")
 

@@ -648,6 +648,7 @@ git clone -c core.hooksPath=x y z
 git fetch --upload-pa='rm' origin
 git ls-remote --exec='rm -rf /' .
 git clone 'ext::sh -c rm% -rf% /'
+git push --receive-pack='rm -rf /' origin
 git rebase -x 'rm -rf /' HEAD~1
 git rebase --exec='rm -rf /' HEAD~1
 git difftool -x 'rm -rf /'
