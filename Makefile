@@ -16,6 +16,9 @@ sandbox-image: ## Build the default sandbox image, drydock/sandbox:base
 browser-image: ## Build the sandbox image with a browser, drydock/sandbox:browser
 	@scripts/sandbox-image browser
 
+check: ## Check style and types and run the unit tests, without Docker and browser
+	@scripts/check
+
 test: ## Run every check and every test, on real parts
 	@scripts/test
 
@@ -44,4 +47,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image test lint types format page-types bench lock clean
+.PHONY: help run setup sandbox-image browser-image check test lint types format page-types bench lock clean
