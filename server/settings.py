@@ -5,6 +5,7 @@ Each field's description is what `docs/configuration.md` shows; a test keeps the
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from pathlib import Path
@@ -106,6 +107,11 @@ class Settings(BaseModel):
         (),
         description="Further origins (such as `https://tools.example.com`) whose pages may use the server; a page "
         "that the server delivered itself always may.",
+    )
+    trusted_proxies: Words = Field(
+        (),
+        description="Addresses or networks (`127.0.0.1`, `10.0.0.0/8`) of proxies before this server, whose "
+        "`X-Forwarded-For` and `X-Forwarded-Proto` say for whom they ask. From all others they mean nothing.",
     )
     webhook_hosts: Words = Field(
         (),
@@ -301,6 +307,16 @@ class Settings(BaseModel):
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise ValueError(f"{origin!r} is no origin: write it with its scheme, such as https://{origin}")
         return tuple(origin.rstrip("/").lower() for origin in value)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies_are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in value:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"{proxy!r} is no address and no network, such as 127.0.0.1 or 10.0.0.0/8") from None
+        return value
 
     @field_validator("preview_domain")
     @classmethod

@@ -36,7 +36,9 @@ def read_json(text: str | bytes) -> Any:
             raise  # the other parser would guess another encoding
         # Half characters, NaN, infinities, and what is very deep: whoever is to be told of those wants to know where.
         try:
-            return json.loads(text)
+            return json.loads(
+                text, parse_int=_integer
+            )  # thousands of digits take long, and nobody has a turn meanwhile
         except (ValueError, RecursionError):
             raise error from None
 
@@ -51,7 +53,7 @@ def read_text(text: str | bytes, *, is_strict: bool) -> Any:
     try:
         if is_strict:
             return json.loads(text, object_pairs_hook=_unlike_dict, parse_int=_small)
-        return json.loads(text, object_pairs_hook=lambda pairs: dict(pairs))
+        return json.loads(text, object_pairs_hook=lambda pairs: dict(pairs), parse_int=_integer)
     except RecursionError:
         raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
 

@@ -117,6 +117,24 @@ async def test_foreign_pages_and_hosts_are_refused_on_http_polling_and_websocket
         assert str(await connection.recv()).startswith("0{")
 
 
+@pytest.mark.parametrize("proxies", ["", "127.0.0.1"])
+async def test_whom_a_client_says_it_asks_for_means_nothing_but_from_a_trusted_proxy(
+    make_process: MakeProcess, proxies: str
+) -> None:
+    named = {"DRYDOCK_TOKEN": "auto", "DRYDOCK_TRUSTED_PROXIES": proxies, "FORWARDED_ALLOW_IPS": "*"}
+    server = await make_process(*UNCONFINED, environment=named)
+    async with server.client() as client:
+        answers = [
+            await client.get(
+                "/api/settings", headers={"x-session-api-key": f"guess-{n}", "x-forwarded-for": f"192.0.2.{n}"}
+            )
+            for n in range(40)
+        ]
+    refused = [answer.status_code for answer in answers].count(429)
+    assert refused == 0 if proxies else refused >= 10  # a few are given back while a slow machine asks
+    assert ("from 192.0.2.7 at" in server.printed()) == bool(proxies)
+
+
 async def test_an_oversized_body_is_refused_and_the_server_lives(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED, environment={"DRYDOCK_MAX_REQUEST_BYTES": "2000"})
     async with server.client() as client:

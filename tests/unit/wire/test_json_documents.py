@@ -53,6 +53,8 @@ HOSTILE = {
     "no end": b'["' + b"a," * (MEGABYTES // 2),
     "escapes": b'"' + rb"\u0041" * (MEGABYTES // 6) + b'"',
     "backslashes": b'["' + b"\\\\" * (MEGABYTES // 2) + b'"]',
+    "quotes in a text": b'["' + rb"\"" * (MEGABYTES // 2) + b'"]',
+    "long numbers": b"[" + b",".join([b"1" * 4200] * (MEGABYTES // 4201)) + b"]",
     "half characters": b'["' + rb"\ud800" * (MEGABYTES // 6) + b'"]',
     "signs in a text": b'["' + b"[,{" * (MEGABYTES // 3) + b'"]',
 }
@@ -79,12 +81,18 @@ async def at_once(body: bytes) -> object:
 async def test_nobody_waits_for_a_large_document(name: str) -> None:
     body = HOSTILE[name]
     waited, outcome = await longest_wait(read_document(body))
-    if name in {"escapes", "backslashes", "signs in a text"}:
+    if name in {"escapes", "backslashes", "quotes in a text", "signs in a text"}:
         assert not isinstance(outcome, Exception)
     else:
         assert isinstance(outcome, ValueError | WireError)
     # Of a machine that is busy it says nothing how long that was; of what took seconds it does.
     assert waited < 1.5
+
+
+async def test_an_integer_of_any_length_is_refused_by_its_name() -> None:
+    for digits in (20, 400, 4_200, 100_000):
+        with pytest.raises(WireError, match="beyond 2\\^53"):
+            await read_document(b"[" + b"1" * digits + b"]")
 
 
 async def test_a_long_recording_is_read_while_others_go_on() -> None:
