@@ -71,7 +71,7 @@ async def _equipped(stage: Stage) -> list[Figure]:
                 name = f"equipped-{len(loaded)}-{uuid4().hex[:8]}"
                 spec = SandboxSpec(name, database.instance_id, image=IMAGE, data_dir=str(data_dir), network="none")
                 llm = LLM(model="openai/instant").using(InstantModel(STEPS))
-                session = AgentSession(
+                session = await AgentSession.open(
                     name,
                     store=database.events,
                     settings=equipped(llm),

@@ -88,7 +88,7 @@ async def _overhead(stage: Stage, name: str, settings: Callable[[LLM], SessionSe
         spare_collector()
         try:
             spec = SandboxSpec("overhead", database.instance_id, image=IMAGE, data_dir=str(data_dir), network="none")
-            session = AgentSession(
+            session = await AgentSession.open(
                 "overhead",
                 store=database.events,
                 settings=settings(LLM(model="openai/instant").using(model)),
@@ -120,10 +120,9 @@ async def _run(session: AgentSession) -> list[float]:
 
 
 async def until_finished(session: AgentSession) -> list[float]:
-    """Open a session and let its agent work to its end, which leaves it loaded; returns what `_run` does."""
+    """Let an opened session's agent work to its end, which leaves it loaded; returns what `_run` does."""
     actions: dict[int, ActionEvent] = {}
     executed: list[float] = []
-    await session.open()
     await session.start(MessageEvent(source="user", llm_message=Message.user("go")))
     async with asyncio.timeout(LIMIT_SECONDS), session.stream.subscribe() as events:
         async for event in events:

@@ -92,7 +92,7 @@ async def _flood(stage: Stage) -> list[Figure]:
             connection = SandboxConnection(provider.create(spec))
             await connection.start()
             await _run(connection, MAKE_FLOOD.format(size))
-            session = AgentSession(
+            session = await AgentSession.open(
                 "flood",
                 store=database.events,
                 settings=SessionSettings(llm=LLM(model="openai/instant").using(InstantModel(3, FLOOD))),

@@ -20,14 +20,12 @@ class ForkService:
 
     async def opening_prompt(self) -> SystemPromptEvent | None:
         """What the fork's agent is told at its beginning."""
-        work, scratch = self._target, InMemoryEventStore()
+        work = self._target
         connection = await work.sandbox.connection()
-        session = AgentSession(work.conversation_id, store=scratch, settings=work.settings, sandbox=connection)
-        await session.open()
-        try:
+        settings, store = work.settings, InMemoryEventStore()
+        session = await AgentSession.open(work.conversation_id, store=store, settings=settings, sandbox=connection)
+        async with session:
             events = [event async for event in session.stream.history()]
-        finally:
-            await session.close(stopped=False)
         return next((event for event in events if isinstance(event, SystemPromptEvent)), None)
 
     async def copy_log(self, upto: int | None, reset_metrics: bool, prompt: SystemPromptEvent | None) -> list[int]:

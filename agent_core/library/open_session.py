@@ -25,8 +25,7 @@ from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
-from agent_core.session.agent_session import AgentSession
-from agent_core.session.session_facts import AT_REST, LOOK_SECONDS
+from agent_core.session.agent_session import AT_REST, LOOK_SECONDS, AgentSession
 from agent_core.session.settings import SessionSettings
 from agent_core.session.tool_servers import KeptServers
 from agent_core.tools.spec import Tool
@@ -282,7 +281,7 @@ class OpenSession:
             fold = await self._log.present()
             await check_kept_agent(self.agent, self._data_dir, self._callbacks.thread)
             connection = await self._sandbox.connection()
-            session = AgentSession(
+            session = await AgentSession.open(
                 self._log.conversation_id,
                 store=self._log.store,
                 settings=self.settings,
@@ -290,7 +289,6 @@ class OpenSession:
                 servers=await self._servers.of(self.settings, self.agent, connection),
                 hook_events=() if self.has_begun else (HookEvent.SESSION_START,),
             )
-            await session.open()
             self.follower = Follower(session, self._log, fold, self._callbacks, behind=self.follower)
             self._session = session
         return self._session

@@ -32,8 +32,7 @@ from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretRegistry
-from agent_core.session.agent_session import AgentSession
-from agent_core.session.session_facts import AT_REST
+from agent_core.session.agent_session import AT_REST, AgentSession
 from agent_core.session.settings import SessionSettings
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Literal, Self
 
-from agent_core.agent.base import FIRST_EVENTS, AgentBase
+from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.remarks import answers_to_invalid_calls
-from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
+from agent_core.controller.state import INTERRUPTING, ConversationState
+from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
@@ -23,7 +27,6 @@ from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.connection import SandboxConnection
@@ -32,18 +35,18 @@ from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent
-from agent_core.security.secrets import SecretRegistry
-from agent_core.session.after_close import AfterClose, let_go
+from agent_core.security.secrets import GivenSecret
 from agent_core.session.going_back import GoingBack, check_cause
 from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.parts import Parts, make_hooks, make_parts
 from agent_core.session.repository import set_up
-from agent_core.session.session_facts import SessionFacts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subagents import Parent, Shared
 from agent_core.session.tool_servers import ToolServers, make_servers
-from agent_core.tools.spec import ToolMakerState, WorkspacePlace
+from agent_core.skills.skill import Skill
+from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
+from agent_core.tools.vision_inspect import VisionInspectTool
 
 RESTART_SECONDS = (0.1, 1.0, 5.0)
 
@@ -123,27 +126,93 @@ async def own_beginning(stream: EventStream) -> list[AnyEvent]:
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
+AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
+"""States in which an agent waits for its user."""
+LOOK_SECONDS: Final = 0.005
+SETTLE_LOOKS: Final = 100
+
+AfterClose = Literal["keep", "pause", "stop", "destroy"]
 
 
-class AgentSession(SessionFacts):
-    """Runs one conversation: call `open`, `start` once, `send` as often as you like, and `close`.
+async def _let_go(sandbox: SandboxConnection | SharedSandbox, after: AfterClose) -> None:
+    """Do that to the sandbox, and close the connection; a sandbox that does not obey is logged."""
+    actions: dict[AfterClose, Callable[[], Awaitable[None]]] = {
+        "pause": sandbox.pause,
+        "stop": sandbox.stop,
+        "destroy": sandbox.destroy,
+    }
+    try:
+        if (action := actions.get(after)) is not None:
+            await action()
+    except SandboxError as error:
+        where = sandbox.sandbox.spec.conversation_id if isinstance(sandbox, SandboxConnection) else "of a sub-agent"
+        logger.warning("conversation %s: %s of its sandbox failed: %s", where, after, error)
+    finally:
+        await sandbox.close()
+
+
+class AgentSession:
+    """Runs one conversation: `open` it, `start` it once, `send` as often as you like, and `close` it.
+
+    What `open` returns is whole: its log is owned, and its agent, tools and secrets are there. As an asynchronous
+    context manager it closes itself, leaving the conversation as it is.
 
     Attributes:
-        stream: the conversation's log; valid after `open`.
-        agent: who works, with its tools; valid after `open`.
-        secrets: the conversation's secrets, to which more may be added at any time; valid after `open`.
-        call_context: what side calls of models are made with that this conversation pays for; valid after `open`.
+        stream: the conversation's log.
+        agent: who works, with its tools.
+        secrets: the conversation's secrets, to which more may be added at any time.
+        call_context: what side calls of models are made with that this conversation pays for.
         is_ready: whether `start` has succeeded.
-        client_count: says how many clients follow the conversation, where somebody knows; to be set before `start`.
     """
-
-    stream: EventStream
-    agent: AgentBase
-    secrets: SecretRegistry
-    call_context: CallContext
 
     def __init__(
         self,
+        shared: Shared,
+        tool_servers: ToolServers,
+        report: StatusReport,
+        *,
+        keep_servers: bool,
+        hook_events: frozenset[HookEvent],
+        client_count: Callable[[], int] | None,
+    ) -> None:
+        """See `open`, which makes these."""
+        self.conversation_id = shared.stream.conversation_id
+        self.stream = shared.stream
+        self.agent = shared.agent
+        self.settings = shared.settings
+        self.secrets = shared.secrets
+        self.sandbox = shared.sandbox
+        self.call_context = shared.step.account.context
+        self.is_ready = False
+        self._shared = shared
+        self._step = shared.step
+        self._tool_servers = tool_servers
+        self._tools = tool_servers.tools
+        self._report = report
+        self._hook_events = hook_events
+        self._client_count = client_count
+        self._going_back = GoingBack(
+            self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
+        )
+        self._subscribers = Subscribers()
+        self._parts: Parts | None = None
+        self._started = False
+        self._opened_at = -1
+        self._closing: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._after: AfterClose = "keep"
+        # Unwound from the last to the first. The sandbox goes before the tasks: a cancelled task ends what it runs
+        # there, and that shall go on.
+        self._ending = AsyncExitStack()
+        self._ending.push_async_callback(tool_servers.close, keep_servers=keep_servers)
+        self._ending.push_async_callback(self._end_tasks)
+        self._ending.push_async_callback(self._let_go_of_sandbox)
+        self._ending.push_async_callback(self._suspend_subagents)
+        self._ending.callback(self.stream.close)
+
+    @classmethod
+    async def open(
+        cls,
         conversation_id: str,
         *,
         store: EventStore,
@@ -153,56 +222,69 @@ class AgentSession(SessionFacts):
         servers: McpServers | None = None,
         hook_events: Iterable[HookEvent] = (HookEvent.SESSION_START, HookEvent.SESSION_END),
         parent: Parent | None = None,
-    ) -> None:
-        """`hook_events` says whether its start and its end are events for hooks.
-
-        `servers` are those of an earlier session of this conversation; they, and their end, stay the caller's.
-        `parent` is what a sub-agent's session has from the one that asks it.
-        """
-        self.conversation_id = conversation_id
-        self.settings = settings
-        self.sandbox = sandbox
-        self.is_ready = False
-        self.client_count: Callable[[], int] | None = None
-        self._store = store
-        self._given_servers = servers
-        self._report = StatusReport(on_status)
-        self._hook_events = frozenset(hook_events)
-        self._parts: Parts | None = None
-        self._started = False
-        self._opened_at = -1
-        self._closing: asyncio.Task[None] | None = None
-        self._subscribers = Subscribers()
-        self._parent = parent
-        self._warming: asyncio.Task[None] | None = None
-
-    async def open(self) -> None:
+        client_count: Callable[[], int] | None = None,
+    ) -> Self:
         """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
+
+        Where that fails nothing is left, and the sandbox is let go of. `servers` are those of an earlier session of
+        this conversation; they, and their end, stay the caller's. `hook_events` says whether its start and its end are
+        events for hooks, `parent` what a sub-agent's session has from the one that asks it, and `client_count` how
+        many clients follow the conversation, where somebody knows.
 
         Raises:
             EventStoreError: the log cannot be read or written.
             AssertionError: the log holds a user's message before any system prompt.
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
-        self.agent = await make_agent(self.settings)
-        given = self._given_servers
-        servers = make_servers(self.settings, self.agent, self.sandbox) if given is None else given
-        place = ToolMakerState(self.conversation_id, WorkspacePlace(self.sandbox.working_dir))
-        self._tool_servers = ToolServers(servers, self.agent, place, self.settings.own_tools)
-        self._tool_servers.set_client_tools(self.settings.client_tools)
-        self._tools = self._tool_servers.tools
-        self.stream = await EventStream.open(self.conversation_id, self._store)
-        self._report.begin(self.stream)
-        self.secrets = make_secrets(self.settings, self.agent, self.stream, self._parent)
-        self._step = make_step(self.settings, self.agent, self._tools, self.stream, self._parent)
-        self.call_context = self._step.account.context
-        self._going_back = GoingBack(
-            self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
-        )
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(sandbox.close)
+            agent = await make_agent(settings)
+            place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
+            known = make_servers(settings, agent, sandbox) if servers is None else servers
+            tool_servers = ToolServers(known, agent, place, settings.own_tools)
+            undo.push_async_callback(tool_servers.close, keep_servers=servers is not None)
+            tool_servers.set_client_tools(settings.client_tools)
+            stream = await EventStream.open(conversation_id, store)
+            undo.callback(stream.close)
+            report = StatusReport(on_status)
+            report.begin(stream)
+            secrets = make_secrets(settings, agent, stream, parent)
+            shared = Shared(
+                stream=stream,
+                store=store,
+                settings=settings,
+                agent=agent,
+                sandbox=sandbox,
+                secrets=secrets,
+                step=make_step(settings, agent, tool_servers.tools, stream, parent),
+                parent=parent,
+                open=cls.open,
+            )
+            session = cls(
+                shared,
+                tool_servers,
+                report,
+                keep_servers=servers is not None,
+                hook_events=frozenset(hook_events),
+                client_count=client_count,
+            )
+            await session._write_opening()
+            undo.pop_all()
+        return session
+
+    async def _write_opening(self) -> None:
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
         prompt = self._step.init_state(await own_beginning(self.stream), self.secrets.descriptions())
         opening.extend([prompt] if prompt is not None else [])
         self._opened_at = (await self.stream.add_events(opening))[-1].id
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(stopped=False)
 
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
         """Bring up the sandbox and the agent, and go on where the log ends.
@@ -244,17 +326,7 @@ class AgentSession(SessionFacts):
         self.sandbox.listen(self._report.changed)
 
     async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
-        shared = Shared(
-            stream=self.stream,
-            store=self._store,
-            settings=self.settings,
-            agent=self.agent,
-            sandbox=self.sandbox,
-            secrets=self.secrets,
-            step=self._step,
-            parent=self._parent,
-            make=AgentSession,
-        )
+        shared = replace(self._shared, settings=self.settings)
         parts = await make_parts(shared, self._tools)
         await parts.catch_up(self.stream, self._going_back)
         await self._going_back.bring_back_files()
@@ -267,7 +339,7 @@ class AgentSession(SessionFacts):
         await parts.memory.look_again()
         await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self._parts = parts
-        runtime.client_calls.connected = self.client_count
+        runtime.client_calls.connected = self._client_count
         self._going_back.controller, self._going_back.runtime = controller, runtime
         controller.steps_left = max_steps
         parts.wait_for(self._going_back.lock)
@@ -337,21 +409,17 @@ class AgentSession(SessionFacts):
         await asyncio.shield(self._closing)
 
     async def _close(self, *, stopped: bool, after: AfterClose) -> None:
-        try:
-            if hasattr(self, "_step") and not self.stream.closed:
+        self._after = after
+        async with self._ending:
+            if not self.stream.closed:
                 await self._say_last(stopped=stopped)
-        finally:
-            if hasattr(self, "stream"):
-                self.stream.close()
-            if self._parts is not None:
-                await self._parts.delegation.suspend()
-            # First the sandbox, then the tasks: a cancelled task ends what it runs there, and that shall go on.
-            try:
-                await let_go(self.sandbox, after)
-                await self._end_tasks()
-            finally:
-                if hasattr(self, "_tool_servers"):
-                    await self._tool_servers.close(keep_servers=self._given_servers is not None)
+
+    async def _suspend_subagents(self) -> None:
+        if self._parts is not None:
+            await self._parts.delegation.suspend()
+
+    async def _let_go_of_sandbox(self) -> None:
+        await _let_go(self.sandbox, self._after)
 
     async def _say_last(self, *, stopped: bool) -> None:
         try:
@@ -373,3 +441,89 @@ class AgentSession(SessionFacts):
             await asyncio.wait([self._warming])
         patience = CLOSE_SECONDS if self.is_ready else 0
         await self._subscribers.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
+
+    # --- what can be asked of it at any moment ---
+
+    def set_client_tools(self, tools: Sequence[Tool]) -> None:
+        """From its next step on the agent has these tools of clients, in place of those before.
+
+        Calls that clients carry out at the moment are not touched.
+
+        Raises:
+            ValueError: the agent has another tool of such a name, or one cannot be made; nothing has changed then.
+        """
+        self._tool_servers.set_client_tools(tools)
+
+    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """From now on commands get these secrets in place of the settings' `named_secrets`.
+
+        What was a secret once stays hidden.
+        """
+        self.secrets.remove(self.settings.named_secrets.keys() - secrets.keys())
+        self.secrets.update(secrets)
+        self.settings = replace(self.settings, named_secrets=dict(secrets))
+
+    @property
+    def runtime_status(self) -> str:
+        """State of the sandbox as the public protocol names it."""
+        return self._report.status
+
+    @property
+    def runtime_warning(self) -> str:
+        """What is wrong with the network of the sandbox, for people; empty if nothing is."""
+        return self._report.warning
+
+    @property
+    def agent_state(self) -> AgentState:
+        """What the agent is doing, as far as the log was read; loading before the session is ready."""
+        return self._state.agent_state if self._state is not None else AgentState.LOADING
+
+    async def settled_state(self) -> AgentState:
+        """`agent_state` by all that is stored now; its controller reads that a moment later than others may."""
+        stored = self.stream.last_id
+        for _ in range(SETTLE_LOOKS):
+            if self._state is None or self._state.last_event_id >= stored:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        return self.agent_state
+
+    @property
+    def has_images_inspected(self) -> bool:
+        """Whether the agent can have a stored model look at images that its own does not see."""
+        return VisionInspectTool.tool_name in self._tools
+
+    @property
+    def is_confirmation_mode_active(self) -> bool:
+        """Whether actions are analyzed and may wait for the user."""
+        return self._step.gate(self._state).is_confirmation_mode_active
+
+    @property
+    def _state(self) -> ConversationState | None:
+        return self._parts.controller.state if self._parts is not None else None
+
+    async def skills(self) -> list[Skill] | None:
+        """The skills that the agent may be told, with those of its workspace; None before the session is ready."""
+        return await self._parts.memory.skills() if self._parts is not None else None
+
+    @property
+    def failure(self) -> Exception | None:
+        """What the agent failed with the last time in this session; None where it did not."""
+        return self._parts.controller.failure if self._parts is not None else None
+
+    def has_hooks(self, event: HookEvent) -> bool:
+        """Whether any hook wants to know of such an event; valid after `start`."""
+        return self._parts is not None and self._parts.hooks.has(event)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the agent has read the whole log and does nothing until its user does something.
+
+        What it was doing is stopped and answered then, unless a part of the session has failed for good.
+        """
+        state, parts = self._state, self._parts
+        if self._report.is_broken:
+            return True
+        if state is None or parts is None:
+            return False
+        waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
+        return waits and min(state.last_event_id, parts.runtime.dealt_with) >= self.stream.last_id

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -78,7 +78,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What a session works with, and gives to those of its sub-agents; `make` is the class of sessions."""
+    """What a session works with, and gives to those of its sub-agents; `open` opens one."""
 
     stream: EventStream
     store: EventStore
@@ -88,7 +88,7 @@ class Shared:
     secrets: SecretRegistry
     step: Step
     parent: Parent | None
-    make: Callable[..., ChildSession]
+    open: Callable[..., Awaitable[ChildSession]]
 
     @property
     def depth(self) -> int:
@@ -148,7 +148,9 @@ class SessionHousehold:
         kind = await self.kind(order.agent_type)
         return make_subagent(kind, asking, order.label), kind
 
-    def session(self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
+    async def session(
+        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse
+    ) -> ChildSession:
         shared = self._shared
         own = kind.definition if kind is not None else None
         limits: dict[str, Any] = {}
@@ -169,7 +171,7 @@ class SessionHousehold:
             hooks=_hooks(own, shared.settings.hooks),
             **limits,
         )
-        return shared.make(
+        return await shared.open(
             child_id(shared.stream.conversation_id, order.name),
             store=shared.store,
             settings=settings,
@@ -179,8 +181,6 @@ class SessionHousehold:
         )
 
     async def let_go(self, session: ChildSession) -> None:
-        if not hasattr(session, "agent") or not session.agent.is_initialized:  # it was never opened
-            return
         kept = {id(tool.executor) for tool in self._shared.agent.tools_map.values()}
         for tool in session.agent.tools_map.values():
             executor = tool.executor

@@ -29,8 +29,7 @@ from agent_core.runtime.sandbox import (
 )
 from agent_core.runtime.tunnels import PortAccess
 from agent_core.security.secrets import GivenSecret, StaticSecret
-from agent_core.session.after_close import AfterClose
-from agent_core.session.agent_session import AgentSession
+from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
@@ -181,7 +180,6 @@ class LoadedAgent(Protocol):
     settings: SessionSettings
     call_context: CallContext
     is_ready: bool
-    client_count: Callable[[], int] | None
 
     @property
     def sandbox(self) -> PortAccess: ...
@@ -199,8 +197,6 @@ class LoadedAgent(Protocol):
     def has_images_inspected(self) -> bool: ...
 
     async def skills(self) -> list[Skill] | None: ...
-
-    async def open(self) -> None: ...
 
     async def start(self, initial_message: MessageEvent | None = None) -> None: ...
 
@@ -231,11 +227,14 @@ class AgentFactory(Protocol):
         """
         ...
 
-    async def make(self, record: ConversationRecord) -> LoadedAgent:
-        """The agent session that `record` describes, with its user's settings as they are now; nothing is opened yet.
+    async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> LoadedAgent:
+        """The agent session that `record` describes, with its user's settings as they are now, opened.
+
+        `client_count` says how many clients follow the conversation.
 
         Raises:
             DrydockError: it cannot be made; the message says why and what to do.
+            KeyError, ValueError: the settings name what does not exist here.
         """
         ...
 
@@ -263,7 +262,7 @@ class AgentSessions:
         self._sandboxes = sandboxes
         self._experiments = experiments
 
-    async def make(self, record: ConversationRecord) -> AgentSession:
+    async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> AgentSession:
         user = await self._database.settings.get(record.user_id)
         secrets = await self._secrets_of(user, record.user_id)
         servers = self._servers(user, record)
@@ -283,11 +282,12 @@ class AgentSessions:
         sandbox = DeferredSandbox(
             self._sandboxes.spec(record), lambda: self._find(record.id, session), self._sandboxes.reserve.check
         )
-        session = AgentSession(
+        session = await AgentSession.open(
             record.id,
             store=self._database.events,
             settings=settings,
             sandbox=SandboxConnection(sandbox),
+            client_count=client_count,
         )
         return session
 

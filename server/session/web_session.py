@@ -15,9 +15,9 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.session.after_close import AfterClose
+from agent_core.session.agent_session import AfterClose
 from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
-from server.db.conversations import ConversationRepository
+from server.db.conversations import ConversationRecord, ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import AgentFactory, LoadedAgent
 from server.session.branch_keeper import BranchKeeper
@@ -238,9 +238,7 @@ class WebSession(WebSessionFacts):
             if record is None:
                 raise ConversationNotFoundError(self.conversation_id)
             await self._owner.make_room(self)
-            agent = await self._agents.make(record)
-            agent.client_count = lambda: len(self.connections)
-            await self._open(agent)
+            agent = await self._opened(record)
         finally:
             self._loading = False
         self._agent, self._user_id = agent, record.user_id
@@ -259,15 +257,11 @@ class WebSession(WebSessionFacts):
         self._tell()
         return agent
 
-    async def _open(self, agent: LoadedAgent) -> None:
+    async def _opened(self, record: ConversationRecord) -> LoadedAgent:
         try:
-            await agent.open()
-        except BaseException as error:
-            await agent.close(stopped=False)
-            if isinstance(error, KeyError | ValueError):
-                # What the settings name does not exist here.
-                raise SessionError(f"the conversation cannot be loaded: {error}") from error
-            raise
+            return await self._agents.make(record, lambda: len(self.connections))
+        except (KeyError, ValueError) as error:  # what the settings name does not exist here
+            raise SessionError(f"the conversation cannot be loaded: {error}") from error
 
     async def _start(self, agent: LoadedAgent) -> None:
         try:

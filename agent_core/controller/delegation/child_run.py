@@ -132,8 +132,6 @@ class ChildSession(Protocol):
     stream: EventStream
     agent: AgentBase
 
-    async def open(self) -> None: ...
-
     async def start(self, initial_message: MessageEvent | None = None) -> None: ...
 
     async def send(self, event: AnyEvent) -> AnyEvent: ...
@@ -167,19 +165,24 @@ class ChildRun:
 
     `account` is told what the sub-agent has cost in all, and how many answers of its model are new; `show` gets a line
     for people now and then.
+
+    Attributes:
+        session: the sub-agent's, once it is opened.
     """
 
     def __init__(
         self,
         order: DelegatedTask,
-        session: ChildSession,
+        open_session: Callable[[], Awaitable[ChildSession]],
         *,
         confirm: Confirm,
         account: Callable[[UsageFigures, int], Awaitable[None]],
         show: Callable[[str], None],
     ) -> None:
         self.order = order
-        self._session = session
+        self.session: ChildSession | None = None
+        self._open_session = open_session
+        self._is_suspended = False
         self._confirm = confirm
         self._account = account
         self._show = show
@@ -198,7 +201,7 @@ class ChildRun:
             logger.exception("the sub-agent %s failed", self.order.name)
             return TaskReport("", f"It failed: unexpected {type(error).__name__}.")
         finally:
-            await self._session.close(stopped=False)
+            await self._close()
         report = self._round.report
         return TaskReport(report.result, UNAPPROVED) if self._is_unapproved else report
 
@@ -209,17 +212,24 @@ class ChildRun:
             EventStoreError, StreamClosedError: its log cannot be written.
         """
         self._is_stopping = True
-        if self._has_started:
+        if self._has_started and self.session is not None:
             waits = self._round.waits_for_word  # and would not be paused
-            await self._session.send(ChangeAgentState(agent_state=AgentState.STOPPED if waits else AgentState.PAUSED))
+            await self.session.send(ChangeAgentState(agent_state=AgentState.STOPPED if waits else AgentState.PAUSED))
 
     async def suspend(self) -> None:
         """Let go of it as it is: what it runs goes on, and the same order goes on from there later."""
-        await self._session.close(stopped=False)
+        self._is_suspended = True
+        await self._close()
+
+    async def _close(self) -> None:
+        if self.session is not None:
+            await self.session.close(stopped=False)
 
     async def _follow(self) -> None:
-        session, progress = self._session, self._round
-        await session.open()
+        progress = self._round
+        session = self.session = await self._open_session()
+        if self._is_suspended:
+            raise StreamClosedError("it was broken off")
         async for event in session.stream.history():
             progress.fold(event)
         await self._account(progress.metrics, 0)
@@ -236,14 +246,14 @@ class ChildRun:
             await self.stop()
         async with session.stream.subscribe(after=position) as events:
             async for live in events:
-                if await self._take(live):  # type: ignore[arg-type] # no notices were asked for
+                if await self._take(session, live):  # type: ignore[arg-type] # no notices were asked for
                     return
         raise StreamClosedError("it was broken off")
 
     def _is_told_to_stop(self) -> bool:
         return self._is_stopping  # which changes while this waits for something
 
-    async def _take(self, event: AnyEvent) -> bool:
+    async def _take(self, session: ChildSession, event: AnyEvent) -> bool:
         """Take a live event into account; whether the task has ended with it."""
         before = self._round.metrics
         self._round.fold(event)
@@ -253,10 +263,10 @@ class ChildRun:
             answers = int(isinstance(event, ActionEvent | MessageEvent))
             await self._account(self._round.metrics, answers)
         if isinstance(event, AgentStateChanged | ActionEvent) and self._round.waits_for_word:
-            await self._decide()
+            await self._decide(session)
         return self._round.has_ended
 
-    async def _decide(self) -> None:
+    async def _decide(self, session: ChildSession) -> None:
         waiting = list(self._round.undecided.values())
         answer: Any
         if self._is_told_to_stop():
@@ -268,7 +278,7 @@ class ChildRun:
             answer = ChangeAgentState(agent_state=AgentState.STOPPED)
         else:
             answer = MessageEvent(source="user", llm_message=Message.user(REFUSED))
-        await self._session.send(answer)
+        await session.send(answer)
 
 
 def _line_for(event: AnyEvent) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from agent_core.agent.base import AgentBase
@@ -173,8 +174,14 @@ class Household(Protocol):
         """
         ...
 
-    def session(self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
-        """A session for this agent in a conversation of its own; nothing is opened yet."""
+    async def session(
+        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse
+    ) -> ChildSession:
+        """Open a session for this agent in a conversation of its own.
+
+        Raises:
+            DrydockError: it cannot be opened.
+        """
         ...
 
     async def let_go(self, session: ChildSession) -> None:
@@ -343,10 +350,9 @@ class Delegation:
         if order.name in self._runs:
             return TaskReport("", "It is at work already; wait for the result of that call.")
         purse = Purse(self._account, self._state, order.label, self._above)
-        session = self._household.session(order, agent, kind, purse)
         run = self._runs[order.name] = ChildRun(
             order,
-            session,
+            partial(self._household.session, order, agent, kind, purse),
             confirm=self._household.confirm,
             account=lambda spent, answers: self._note(call, order, purse, spent, answers),
             show=call.emit_output,
@@ -355,7 +361,8 @@ class Delegation:
             return await run.run()
         finally:
             del self._runs[order.name]
-            await self._household.let_go(session)
+            if run.session is not None:
+                await self._household.let_go(run.session)
 
     async def _end_shells(self, name: str) -> None:
         if not self._stream.closed:  # else the session only lets go, and what runs goes on

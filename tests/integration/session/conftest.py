@@ -62,7 +62,7 @@ class House:
         self.models.append(server)
         return server
 
-    def session(self, conversation_id: str, model: ModelServer | None, **settings: Any) -> AgentSession:
+    async def session(self, conversation_id: str, model: ModelServer | None, **settings: Any) -> AgentSession:
         llm = settings.pop("llm", None)
         if llm is None:
             assert model is not None
@@ -76,7 +76,7 @@ class House:
             network="none",
         )
         connection = SandboxConnection(self.provider.create(spec))
-        return AgentSession(
+        return await AgentSession.open(
             conversation_id, store=self.store, settings=SessionSettings(llm=llm, **settings), sandbox=connection
         )
 
@@ -89,9 +89,8 @@ class House:
         conversation_id: str | None = None,
         **settings: Any,
     ) -> AsyncIterator[AgentSession]:
-        session = self.session(conversation_id or uuid4().hex, model, **settings)
+        session = await self.session(conversation_id or uuid4().hex, model, **settings)
         try:
-            await session.open()
             await session.start(user(first) if first is not None else None)
             yield session
         finally:

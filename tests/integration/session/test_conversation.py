@@ -389,8 +389,7 @@ async def test_a_sandbox_killed_under_a_session_is_told_and_so_is_its_next_start
 
 async def test_a_stopped_session_says_so_and_starts_again(house: House) -> None:
     model = await house.model([Turn(calls=(run("sleep 600"),)), finish()])
-    session = house.session("stop" + house.instance_id, model)
-    await session.open()
+    session = await house.session("stop" + house.instance_id, model)
     await session.start(user("go"))
     await events_until(session, lambda event: isinstance(event, ActionEvent))
     await session.close(stopped=True, sandbox="stop")

@@ -38,16 +38,14 @@ async def test_files_go_back_also_after_the_container_was_stopped_and_forks_get_
             finish(),
         ]
     )
-    session = house.session("going-back", model)
-    await session.open()
+    session = await house.session("going-back", model)
     await session.start(user("go"))
     events = await until_state(session, AgentState.FINISHED)
     message = next(event.id for event in events if isinstance(event, MessageEvent))
     first = next(event.id for event in events if isinstance(event, ObservationEvent))
     await session.close(stopped=True, sandbox="stop")
 
-    session = house.session("going-back", model)
-    await session.open()
+    session = await house.session("going-back", model)
     await session.start()
     try:
         assert await files(session) == {"a": "two", "b": "x"}
@@ -68,8 +66,7 @@ async def test_files_go_back_also_after_the_container_was_stopped_and_forks_get_
     finally:
         await session.close(stopped=False, sandbox="destroy")
 
-    fork = house.session("forked", model, seed=seed)
-    await fork.open()
+    fork = await house.session("forked", model, seed=seed)
     await fork.start(user("look"))
     try:
         assert await files(fork) == {"a": "one"}

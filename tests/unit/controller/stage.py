@@ -151,8 +151,8 @@ class Stage:
         prices: dict[str, Any] = {"input_cost_per_token": 0.01, "output_cost_per_token": 0.01, **self.llm_fields}
         llm = LLM(model="openai/stage", native_tool_calling=True, num_retries=1, **prices).using(self.model)
         settings = SessionSettings(llm=llm, **self.settings)
-        self.session = AgentSession("c", store=self.store, settings=settings, sandbox=SandboxConnection(self.sandbox))
-        await self.session.open()
+        sandbox = SandboxConnection(self.sandbox)
+        self.session = await AgentSession.open("c", store=self.store, settings=settings, sandbox=sandbox)
         if asking_for is not None:
             await self.session.send(ChangeAgentState(agent_state=asking_for))
         await self.session.start()

@@ -106,8 +106,8 @@ class Family:
         )
         agent = Agent(llm=llm, tools=[Tool(name=name) for name in self.tools])
         settings = SessionSettings(llm=llm, agent=agent, **self.settings)
-        self.session = AgentSession("c", store=self.store, settings=settings, sandbox=SandboxConnection(self.sandbox))
-        await self.session.open()
+        sandbox = SandboxConnection(self.sandbox)
+        self.session = await AgentSession.open("c", store=self.store, settings=settings, sandbox=sandbox)
 
     async def say(self, text: str = GO) -> None:
         await self.session.send(MessageEvent(source="user", llm_message=Message.user(text)))

@@ -21,7 +21,7 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.security.secrets import GivenSecret
-from agent_core.session.after_close import AfterClose
+from agent_core.session.agent_session import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.testing.fake_sandbox import FakeProvider
@@ -53,7 +53,6 @@ class FakeAgent:
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.runtime_warning = ""
         self.is_ready = False
-        self.client_count: Callable[[], int] | None = None
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
         self.client_tools: list[Tool] = []
@@ -120,10 +119,12 @@ class FakeAgents:
             raise self.secrets
         return self.secrets
 
-    async def make(self, record: ConversationRecord) -> FakeAgent:
+    async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> FakeAgent:
+        del client_count
         sandbox = SandboxConnection(await self.sandboxes.sandbox(record))
         agent = FakeAgent(record.id, self.store, self, sandbox)
         self.made.append(agent)
+        await agent.open()
         return agent
 
     def of(self, conversation_id: str) -> list[FakeAgent]:

@@ -81,7 +81,6 @@ async def test_settings_that_name_what_does_not_exist_are_an_error_in_words(hous
     house.agents.open_error = KeyError("agent 'X' is not known")
     with pytest.raises(SessionError, match="agent 'X' is not known"):
         await house.manager.maybe_start_agent_loop("a")
-    assert house.agents.made[0].closed_with is not None
 
 
 async def test_a_message_at_the_very_moment_of_unloading_is_not_left_alone(make_house: MakeHouse) -> None:
