@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from agent_core.library.status import ExecutionStatus as ExecutionStatus
     from agent_core.library.workspace import DockerWorkspace as DockerWorkspace
     from agent_core.library.workspace import LocalWorkspace as LocalWorkspace
-    from agent_core.llm.exchange import CallContext as CallContext
     from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
     from agent_core.llm.llm import LLM as LLM
     from agent_core.llm.metrics import ConversationStats as ConversationStats
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     from agent_core.llm.router import MultimodalRouter as MultimodalRouter
     from agent_core.llm.router import RandomRouter as RandomRouter
     from agent_core.llm.router import RouterLLM as RouterLLM
+    from agent_core.llm.transport.exchange import CallContext as CallContext
     from agent_core.log import get_logger as get_logger
     from agent_core.memory.condenser import Condenser as Condenser
     from agent_core.memory.condenser import CondenserBase as CondenserBase
@@ -218,7 +218,7 @@ _MODULES = {
     "events.stream": "EventStream",
     "events.transient": "TextDelta",
     "events.unmatched": "get_unmatched_actions",
-    "llm.exchange": "CallContext",
+    "llm.transport.exchange": "CallContext",
     "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM",
     "llm.metrics": "ConversationStats Metrics",

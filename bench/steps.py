@@ -11,8 +11,8 @@ from itertools import pairwise
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
-from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession

@@ -10,8 +10,8 @@ from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.memory.prompt import PromptCache

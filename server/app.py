@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agent_core.destinations import Destinations
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
-from agent_core.llm.client import aclose as close_model_clients
+from agent_core.llm.transport.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
 from server.auth.guesses import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator

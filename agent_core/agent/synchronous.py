@@ -16,7 +16,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta
-from agent_core.llm.exchange import CallContext
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.memory.view import View
 from agent_core.tools.execution import called
 

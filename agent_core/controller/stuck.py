@@ -26,7 +26,7 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import Frozen, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.json_text import canonical
+from agent_core.llm.transport.json_text import canonical
 from agent_core.tools.ipython import IPythonObservation
 
 WINDOW = 20

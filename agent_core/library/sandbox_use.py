@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from uuid import uuid4
 
 from agent_core.library.workspace import OpenWorkspace, Workspace
-from agent_core.llm import client
+from agent_core.llm.transport import client
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.loop_thread import Closer, library_loop
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from agent_core.events.messages import MessageToolCall as MessageToolCall
     from agent_core.events.messages import TextContent as TextContent
     from agent_core.events.messages import content_to_str as content_to_str
-    from agent_core.llm.exchange import CallContext as CallContext
     from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
     from agent_core.llm.llm import LLM as LLM
     from agent_core.llm.llm import LLMResponse as LLMResponse
@@ -25,11 +24,12 @@ if TYPE_CHECKING:
     from agent_core.llm.router import MultimodalRouter as MultimodalRouter
     from agent_core.llm.router import RandomRouter as RandomRouter
     from agent_core.llm.router import RouterLLM as RouterLLM
+    from agent_core.llm.transport.exchange import CallContext as CallContext
 
 _MODULES = {
     "events.llm_events": "TokenUsage",
     "events.messages": "ImageContent Message MessageToolCall TextContent content_to_str",
-    "llm.exchange": "CallContext",
+    "llm.transport.exchange": "CallContext",
     "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM LLMResponse",
     "llm.metrics": "Metrics",

@@ -18,13 +18,13 @@ from agent_core.errors import (
     LLMTimeoutError,
 )
 from agent_core.events.llm_events import TokenUsage
-from agent_core.llm.assembly import Assembly
+from agent_core.llm.answer import Assembly
 from agent_core.llm.deltas import DeltaListener, DeltaSink
-from agent_core.llm.exchange import CompletionRequest, Transport
-from agent_core.llm.failures import build
 from agent_core.llm.render import mark_cache, without_marks
 from agent_core.llm.response import LLMResponse, RetryNotice
-from agent_core.llm.retry import RetryPolicy
+from agent_core.llm.transport.exchange import CompletionRequest, Transport
+from agent_core.llm.transport.failures import build
+from agent_core.llm.transport.retry import RetryPolicy
 
 logger = logging.getLogger(__name__)
 

@@ -1,49 +1,118 @@
-"""`LLM`: a configured model, how messages are put for it, and the call."""
+"""`LLM`: a configured model, what is known of it, and the call."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Protocol, Self, TypeVar, cast
 
-from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
+from pydantic import BaseModel, BeforeValidator, PrivateAttr, SerializeAsAny
 
 from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
-from agent_core.events.transient import TextDelta, TextDiscarded
-from agent_core.llm.abilities import check_window, lookup_name
-from agent_core.llm.addresses import endpoint_of
-from agent_core.llm.assembly import Assembly
-from agent_core.llm.calling import CallArguments, Schema, as_schemas, run_alone, settings_in
-from agent_core.llm.client import shared_client
+from agent_core.llm.answer import Assembly
+from agent_core.llm.capabilities import capabilities_of, check_window, lookup_name
 from agent_core.llm.completion import PreparedCall, RetryListener, heard_by
-from agent_core.llm.completion_log import log_completion
-from agent_core.llm.config import DEMO_MODEL
-from agent_core.llm.deltas import DeltaListener
-from agent_core.llm.demo import DemoTransport
-from agent_core.llm.exchange import CallContext, CompletionRequest, Transport
-from agent_core.llm.features import ModelFeatures
-from agent_core.llm.images import inlined
-from agent_core.llm.known_model import KnownModel, private
+from agent_core.llm.config import DEMO_MODEL, LLMConfig
+from agent_core.llm.deltas import DeltaListener, TokenListener, heard
+from agent_core.llm.demo.transport import DemoTransport
+from agent_core.llm.features import ModelFeatures, model_entry
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.options import headers_of, parameters_of, with_given
 from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
-from agent_core.llm.recording import RecordingTransport, ReplayTransport
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
-from agent_core.llm.retry import RetryPolicy
-from agent_core.llm.served import SERVED
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
+from agent_core.llm.transport.client import shared_client
+from agent_core.llm.transport.completion_log import log_completion
+from agent_core.llm.transport.endpoints import endpoint_of
+from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport
+from agent_core.llm.transport.images import inlined
+from agent_core.llm.transport.recording import RecordingTransport, ReplayTransport
+from agent_core.llm.transport.retry import RetryPolicy
+from agent_core.llm.transport.served_models import SERVED
+
+__all__ = ["DEMO_MODEL", "LLM", "AnyLLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class HasSchema(Protocol):
+    """Something, a tool, that describes itself to a model."""
+
+    def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
+        """Its function-tool schema."""
+        ...
+
+
+Schema = HasSchema | dict[str, Any]
+"""A function-tool schema, or what makes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """What a call is made with; see `LLM.acompletion`."""
+
+    messages: Sequence[WireMessage]
+    tools: Sequence[dict[str, Any]]
+    on_delta: DeltaListener | None
+    on_retry: RetryListener | None
+    context: CallContext
+    options: dict[str, Any]
+
+
+_SETTINGS = {
+    "timeout": "timeout",
+    "num_retries": "num_retries",
+    "extra_headers": "extra_headers",
+    "extra_body": "litellm_extra_body",
+    "drop_params": "drop_params",
+}
+
+
+def settings_in(options: dict[str, Any]) -> dict[str, Any]:
+    """What of the options of a call is no part of its request, but a setting of the model by its field; taken out."""
+    given = {field: options.pop(name, None) for name, field in _SETTINGS.items()}
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def as_schemas(tools: Sequence[Schema], add_security_risk_prediction: bool) -> Sequence[dict[str, Any]]:
+    """The schemas of the tools."""
+    return [
+        one if isinstance(one, dict) else one.to_openai_tool(add_security_risk_prediction=add_security_risk_prediction)
+        for one in tools
+    ]
+
+
+def run_alone(work: Callable[[], Awaitable[T]]) -> T:
+    """Do asynchronous work in an event loop of its own, in a thread of its own: the caller may have a loop already."""
+    result: Future[T] = Future()
+
+    async def awaited() -> T:
+        return await work()
+
+    def run() -> None:
+        try:
+            result.set_result(asyncio.run(awaited()))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            result.set_exception(error)
+
+    thread = threading.Thread(target=run, name="model-call", daemon=True)
+    thread.start()
+    thread.join()
+    return result.result()
 
 
 def transport_of(model: str, record_to: str | None) -> Transport:
@@ -64,49 +133,6 @@ def _transport_of(model: str) -> Transport:
 @lru_cache(maxsize=32)
 def _replay(name: str) -> ReplayTransport:
     return ReplayTransport(Path(name).expanduser())
-
-
-TokenListener = Callable[[TextDelta], Any]
-"""Called in the event loop with each piece of text; what it returns is awaited if that can be, one after another."""
-
-
-@contextlib.asynccontextmanager
-async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) -> AsyncIterator[DeltaListener | None]:
-    """A listener for both; at the end `on_token` has heard everything, or hears no more where the caller failed.
-
-    What `on_token` raises is logged: it says nothing about the answer, of which the rest is told all the same.
-    """
-    if on_token is None:
-        yield on_delta
-        return
-    untold: asyncio.Queue[TextDelta | None] = asyncio.Queue()
-
-    def offer(delta: TextDelta | TextDiscarded) -> None:
-        if on_delta is not None:
-            on_delta(delta)
-        if isinstance(delta, TextDelta):
-            untold.put_nowait(delta)
-
-    telling = asyncio.create_task(_tell(untold, on_token), name="on-token")
-    try:
-        yield offer
-        untold.put_nowait(None)
-        await telling
-    finally:
-        if not telling.done():
-            telling.cancel()
-            await asyncio.wait([telling])
-
-
-async def _tell(untold: asyncio.Queue[TextDelta | None], on_token: TokenListener) -> None:
-    """Tell of each piece, in order, up to the None."""
-    while (delta := await untold.get()) is not None:
-        try:
-            result = on_token(delta)
-            if inspect.isawaitable(result):
-                await result
-        except Exception as error:  # noqa: BLE001 - whatever a program's function raises
-            logger.warning("a listener to a model's text failed: %s", type(error).__name__)
 
 
 KEPT: Final = 4
@@ -135,12 +161,12 @@ def _loaded(path: str) -> Any:
         return None
 
 
-logger = logging.getLogger(__name__)
+def private(model: BaseModel) -> dict[str, Any]:
+    """The private attributes by name; by their names alone pydantic finds them slowly."""
+    return model.__pydantic_private__ or {}
 
-__all__ = ["DEMO_MODEL", "LLM", "AnyLLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
 
-
-class LLM(KnownModel):
+class LLM(LLMConfig):
     """A model and how to call it. Frozen, so it may be shared and copied freely; holds no connection.
 
     What its calls cost is counted beside the configuration, in `metrics`. Copies made with `model_copy` count together,
@@ -152,7 +178,64 @@ class LLM(KnownModel):
     ignored.
     """
 
+    _metrics: Metrics = PrivateAttr(default_factory=Metrics)
+    _abilities: tuple[int, ModelFeatures] | None = PrivateAttr(default=None)
     _transport: Transport | None = PrivateAttr(default=None)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the calls of this model cost so far, in this process."""
+        return self._metrics
+
+    def reset_metrics(self) -> None:
+        """Count from nothing, and no longer together with the models that this one was copied from or to."""
+        self._metrics = Metrics()
+
+    def restore_metrics(self, metrics: Metrics) -> None:
+        """Go on counting from a copy of these figures, alone."""
+        self._metrics = metrics.deep_copy()
+
+    @property
+    def features(self) -> ModelFeatures:
+        """What the model can do, own settings first; looked up once per model and what servers say of theirs."""
+        known: tuple[int, ModelFeatures] | None = private(self)["_abilities"]
+        if known is None or known[0] != SERVED.generation:
+            known = self._abilities = SERVED.generation, capabilities_of(self)
+        return known[1]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with these fields changed; both count together (see `metrics`)."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._abilities = None
+        copy._metrics = self._metrics
+        return copy
+
+    @property
+    def effective_max_input_tokens(self) -> int | None:
+        """The context window: the configured one, else the published one, None when neither is known."""
+        return self.features.max_input_tokens
+
+    @property
+    def effective_max_output_tokens(self) -> int | None:
+        """The longest answer: the configured one, else the published one, None when neither is known."""
+        return self.features.max_output_tokens
+
+    @property
+    def model_info(self) -> Mapping[str, Any] | None:
+        """The public table's entry for this model; None when it is not listed."""
+        return model_entry(lookup_name(self))
+
+    def vision_is_active(self) -> bool:
+        """Whether images are sent."""
+        return self.features.vision
+
+    def is_caching_prompt_active(self) -> bool:
+        """Whether the ends of reusable prefixes are marked."""
+        return self.caching_prompt and self.features.prompt_cache_marks
+
+    def uses_responses_api(self) -> bool:
+        """Whether the model is asked through the Responses API."""
+        return self.features.responses
 
     def __eq__(self, other: object) -> bool:
         """Whether the configuration is the same; what was spent makes no difference."""

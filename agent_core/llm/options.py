@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agent_core.llm.abilities import lookup_name
+from agent_core.llm.capabilities import lookup_name
 from agent_core.llm.config import DEFAULT_EFFORT, LLMConfig
 from agent_core.llm.features import ModelFeatures
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_core.events.llm_events import TokenUsage
-from agent_core.llm.model_table import model_entry
+from agent_core.llm.features import model_entry
 
 _LONG_PROMPT = 200_000
 _IMPOSSIBLE_COUNT = 10**12

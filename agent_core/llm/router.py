@@ -10,9 +10,8 @@ from typing import Any, ClassVar, overload
 from pydantic import Field, PrivateAttr, model_validator
 
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
-from agent_core.llm.calling import Schema
 from agent_core.llm.features import ModelFeatures
-from agent_core.llm.llm import LLM, AnyLLM
+from agent_core.llm.llm import LLM, AnyLLM, Schema
 from agent_core.llm.render import WireMessage, has_images, render_message
 from agent_core.llm.response import LLMResponse
 

@@ -16,8 +16,7 @@ from agent_core.errors import DrydockError, LLMError, NoCondensationError
 from agent_core.events.control import Condensation
 from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.calling import run_alone
-from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.llm import LLM, CallContext, run_alone
 from agent_core.llm.registry import LLMRegistry
 from agent_core.memory.view import View
 from agent_core.tools.execution import called

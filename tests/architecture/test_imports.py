@@ -29,14 +29,14 @@ SAME_ROW = {("security", "tools"), ("tools", "skills")}
 
 HOMES = {
     "acp": {"server/acp"},
-    "litellm": {"agent_core/llm/client.py"},
+    "litellm": {"agent_core/llm/transport"},
     "mcp": {"agent_core/mcp", "server/mcp_doors/sdk.py"},
     "httpx2": {"agent_core/mcp"},
     "httpx": {
         "server/git_providers/http.py",
         "server/webhooks/sender.py",
         "agent_core/destinations.py",
-        "agent_core/llm/client.py",
+        "agent_core/llm/transport",
         "drydock_client/http.py",
     },
     "jsonschema": {"agent_core/mcp"},

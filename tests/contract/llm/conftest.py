@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent_core.llm import client
+from agent_core.llm.transport import client
 
 
 @pytest.fixture(autouse=True)

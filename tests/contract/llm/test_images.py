@@ -10,9 +10,9 @@ import pytest
 
 from agent_core.destinations import Destinations
 from agent_core.events.messages import ImageContent, Message, TextContent
-from agent_core.llm import images
-from agent_core.llm.images import KEPT_CHARS, MAX_BYTES, inlined
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport import images
+from agent_core.llm.transport.images import KEPT_CHARS, MAX_BYTES, inlined
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from tests.listening import listening

@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMError, LLMModelNotFoundError, LLMRateLimitError
 from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.llm.exchange import CallContext
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, say
 

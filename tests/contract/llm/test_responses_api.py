@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from agent_core.errors import LLMBadRequestError, LLMInternalError, LLMNoResponseError, LLMRateLimitError
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
 from agent_core.events.transient import TextDelta, TextDiscarded
-from agent_core.llm.exchange import CallContext
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, Turn, call, calls, fail, raw, say
 

@@ -14,7 +14,6 @@ from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError, LLMUnavailableError
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
-from agent_core.llm.exchange import CallContext
 from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.llm import LLM
@@ -22,6 +21,7 @@ from agent_core.llm.profiles import ProfileStore
 from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.render import render_message
 from agent_core.llm.router import MultimodalRouter, RandomRouter, ReadBack, RouterLLM
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import fail, say
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.llm import LLM
-from agent_core.llm.served import FRESH_SECONDS, SERVED
+from agent_core.llm.transport.served_models import FRESH_SECONDS, SERVED
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, fail, say
@@ -110,7 +110,7 @@ async def test_a_server_that_says_nothing_that_counts_is_not_asked_again_soon(sa
 
 async def test_what_was_said_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("agent_core.llm.served.monotonic", lambda: now)
+    monkeypatch.setattr("agent_core.llm.transport.served_models.monotonic", lambda: now)
     server = Serving(info(max_input_tokens=50_000))
     async with server:
         llm = model(server)
@@ -133,7 +133,7 @@ async def test_a_window_that_is_too_short_by_its_server_is_refused_unless_anothe
 
 
 async def test_a_call_does_not_wait_long_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_core.llm.served.SECONDS", 0.05)
+    monkeypatch.setattr("agent_core.llm.transport.served_models.SECONDS", 0.05)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

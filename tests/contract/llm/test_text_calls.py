@@ -12,8 +12,8 @@ from agent_core.agent.step_form import StepInput
 from agent_core.errors import FunctionCallValidationError
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.llm.exchange import CallContext
 from agent_core.llm.llm import LLM, LLMResponse
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from agent_core.tools.terminal import TerminalAction

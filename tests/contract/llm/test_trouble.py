@@ -28,8 +28,8 @@ from agent_core.errors import (
 )
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.transient import TextDelta, TextDiscarded
-from agent_core.llm import client
 from agent_core.llm.llm import LLM, RetryNotice
+from agent_core.llm.transport import client
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, fail, raw, say

@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Once())
 
 PROGRAM: Final = """
 import asyncio
-from agent_core.llm import client
+from agent_core.llm.transport import client
 
 try:
     asyncio.run(client.warm_up())
@@ -34,7 +34,7 @@ print("there")
 
 CANCELLED: Final = """
 import asyncio, gc, threading
-from agent_core.llm import client
+from agent_core.llm.transport import client
 
 async def main():
     waiting = asyncio.create_task(client.warm_up())

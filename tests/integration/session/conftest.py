@@ -17,8 +17,8 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore, InMemoryEventStore
-from agent_core.llm import client
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport import client
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec

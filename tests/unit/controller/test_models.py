@@ -11,11 +11,11 @@ from agent_core.errors import LLMUnavailableError
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import ImageContent, Message, TextContent
-from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
 from agent_core.llm.router import MultimodalRouter
+from agent_core.llm.transport.exchange import CompletionRequest
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
 from tests.unit.controller.test_answers import is_in, until
 

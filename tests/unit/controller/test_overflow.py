@@ -9,8 +9,8 @@ import pytest
 from agent_core.errors import LLMContextWindowError, LLMError, LLMMalformedHistoryError
 from agent_core.events.control import AgentState, Condensation, CondensationRequest, ConversationError
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport.exchange import CompletionRequest
 from agent_core.memory.condenser import Condenser, NoOpCondenser
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.memory.condensers.window import ConversationWindowCondenser

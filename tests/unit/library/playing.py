@@ -10,7 +10,7 @@ from typing import Any
 from agent_core import LLM, Agent, Conversation, Tool
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
-from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest, command_result
 from agent_core.testing.fake_sandbox import FakeSandbox

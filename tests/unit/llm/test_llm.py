@@ -13,12 +13,11 @@ from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.deltas import INTERVAL, DeltaSink
-from agent_core.llm.exchange import CallContext, Chunk, CompletionRequest, Endpoint
-from agent_core.llm.features import matches
+from agent_core.llm.features import matches, model_entry
 from agent_core.llm.llm import LLM
-from agent_core.llm.model_table import model_entry
 from agent_core.llm.prices import cost_of
-from agent_core.llm.routes import ModelRoute, route_of
+from agent_core.llm.transport.exchange import CallContext, Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.routes import ModelRoute, route_of
 
 PROVIDERS = frozenset({"anthropic", "openai", "azure", "gemini"})
 

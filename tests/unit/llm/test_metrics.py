@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from agent_core.errors import LLMUnavailableError
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
 from agent_core.events.messages import Message
-from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM, LLMResponse, RetryNotice
 from agent_core.llm.metrics import RECENT_CALLS, ConversationStats, Metrics
 from agent_core.llm.registry import LLMRegistry
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 
 _ids = itertools.count()
 

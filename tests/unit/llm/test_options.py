@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from agent_core.events.messages import Message
 from agent_core.llm.config import EXPOSE_SECRETS
-from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.tools.think import ThinkTool
 
 HELLO = [Message.user("Hello")]

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.errors import LLMBadRequestError, LLMInternalError, LLMRateLimitError
-from agent_core.llm import sse
-from agent_core.llm.assembly import Assembly
-from agent_core.llm.exchange import Endpoint
-from agent_core.llm.sse import AnswerReader
-from agent_core.llm.wire_chunks import error_of
+from agent_core.llm.answer import Assembly
+from agent_core.llm.transport import sse
+from agent_core.llm.transport.exchange import Endpoint
+from agent_core.llm.transport.sse import AnswerReader
+from agent_core.llm.transport.wire_chunks import error_of
 from agent_core.testing.model_turns import Call, call, calls, say, stream_parts
 
 ENDPOINT = Endpoint("openai/x", "http://localhost/v1")

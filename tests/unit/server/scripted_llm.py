@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from pydantic import SecretStr
 
 from agent_core.errors import LLMError
-from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.llm import LLM
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 
 
 class Model:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_core.errors import LLMError
-from agent_core.llm.exchange import CallDelta, Chunk, Endpoint
-from agent_core.llm.failures import from_status
-from agent_core.llm.json_text import encoded
+from agent_core.llm.transport.exchange import CallDelta, Chunk, Endpoint
+from agent_core.llm.transport.failures import from_status
+from agent_core.llm.transport.json_text import encoded
 
 
 def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from pydantic import SecretStr
 
-from agent_core.llm.exchange import CallDelta, Chunk
-from agent_core.llm.json_text import encoded
+from agent_core.llm.transport.exchange import CallDelta, Chunk
+from agent_core.llm.transport.json_text import encoded
 
 
 def plain(value: str | SecretStr) -> str:

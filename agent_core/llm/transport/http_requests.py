@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from agent_core.errors import LLMAuthenticationError, LLMBadRequestError
-from agent_core.llm.compatible import HttpRequest
-from agent_core.llm.exchange import CompletionRequest, Endpoint
-from agent_core.llm.failures import build
-from agent_core.llm.library_forms import copied
 from agent_core.llm.render import hoist_images
-from agent_core.llm.responses_body import responses_body
-from agent_core.llm.routes import ModelRoute
+from agent_core.llm.transport.compatible import HttpRequest
+from agent_core.llm.transport.exchange import CompletionRequest, Endpoint
+from agent_core.llm.transport.failures import build
+from agent_core.llm.transport.library_conversion import copied
+from agent_core.llm.transport.responses_request import responses_body
+from agent_core.llm.transport.routes import ModelRoute
 
 _COMPLETIONS = "/chat/completions"
 _RESPONSES = "/responses"

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import orjson
 
 from agent_core.errors import LLMError, LLMInternalError, LLMTimeoutError, LLMUnavailableError
-from agent_core.llm.exchange import Chunk, Endpoint
-from agent_core.llm.failures import build, from_status
-from agent_core.llm.json_text import encoded
-from agent_core.llm.responses_events import ResponsesEvents
-from agent_core.llm.sse import AnswerReader
-from agent_core.llm.wire_chunks import chunk_of, money
+from agent_core.llm.transport.exchange import Chunk, Endpoint
+from agent_core.llm.transport.failures import build, from_status
+from agent_core.llm.transport.json_text import encoded
+from agent_core.llm.transport.responses_events import ResponsesEvents
+from agent_core.llm.transport.sse import AnswerReader
+from agent_core.llm.transport.wire_chunks import chunk_of, money
 
 _MAX_ERROR_BYTES = 256 * 1024
 _PIECE_BYTES = 256 * 1024

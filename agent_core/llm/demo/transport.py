@@ -13,10 +13,10 @@ import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_core.llm.demo_history import Intent, MadeCall, Result, Run, runs_of, text_of
-from agent_core.llm.demo_steps import HOW_TO_GO_ON, OFFER, DemoCall, DemoTurn, Script
-from agent_core.llm.demo_tour import Demo
-from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
+from agent_core.llm.demo.history import Intent, MadeCall, Result, Run, runs_of, text_of
+from agent_core.llm.demo.steps import HOW_TO_GO_ON, OFFER, DemoCall, DemoTurn, Script
+from agent_core.llm.demo.tour import Demo
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 
 TURN_SECONDS = 0.8
 WORD_SECONDS = 0.05

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.events.messages import Message
-from agent_core.llm.assembly import Assembly
-from agent_core.llm.exchange import CallDelta, Chunk
+from agent_core.llm.answer import Assembly
 from agent_core.llm.response import ResponseKind, classify
+from agent_core.llm.transport.exchange import CallDelta, Chunk
 
 
 def assembled(*deltas: CallDelta) -> list[tuple[str, str, str]]:

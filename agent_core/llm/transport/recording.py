@@ -21,9 +21,9 @@ import orjson
 from agent_core import errors
 from agent_core.errors import LLMBadRequestError, LLMError
 from agent_core.events.masking import SecretMasker, StreamingMask
-from agent_core.llm.exchange import CallDelta, Chunk, CompletionRequest, Endpoint, Transport
-from agent_core.llm.failures import hide_keys, keys_of
-from agent_core.llm.json_text import encoded
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint, Transport
+from agent_core.llm.transport.failures import hide_keys, keys_of
+from agent_core.llm.transport.json_text import encoded
 
 _EXCERPT = 60
 

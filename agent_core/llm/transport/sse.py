@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError, LLMNoResponseError
-from agent_core.llm.exchange import Chunk, Endpoint
-from agent_core.llm.failures import build, readable
-from agent_core.llm.wire_chunks import chunk_of, error_of
+from agent_core.llm.transport.exchange import Chunk, Endpoint
+from agent_core.llm.transport.failures import build, readable
+from agent_core.llm.transport.wire_chunks import chunk_of, error_of
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_SPLIT_EVENT_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import SecretStr
 
 from agent_core.llm.config import LLMConfig
-from agent_core.llm.exchange import Endpoint
+from agent_core.llm.transport.exchange import Endpoint
 
 AZURE_VERSION = "2024-12-01-preview"
 _AWS = ("bedrock/", "sagemaker/")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_core.errors import LLMError
-from agent_core.llm.exchange import CompletionRequest
-from agent_core.llm.failures import hide_keys
-from agent_core.llm.json_text import encoded
 from agent_core.llm.response import LLMResponse
+from agent_core.llm.transport.exchange import CompletionRequest
+from agent_core.llm.transport.failures import hide_keys
+from agent_core.llm.transport.json_text import encoded
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_core.llm.exchange import Endpoint
+from agent_core.llm.transport.exchange import Endpoint
 
 _COMPATIBLE = frozenset(
     {"openai", "hosted_vllm", "vllm", "openai_like", "custom_openai", "lm_studio", "llamafile", "openhands"}

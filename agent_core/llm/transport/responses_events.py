@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_core.llm.exchange import CallDelta, Chunk, Endpoint
-from agent_core.llm.responses_body import REASONING
-from agent_core.llm.wire_chunks import error_of
+from agent_core.llm.transport.exchange import CallDelta, Chunk, Endpoint
+from agent_core.llm.transport.responses_request import REASONING
+from agent_core.llm.transport.wire_chunks import error_of
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHT = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from agent_core.llm.demo_history import Intent, Result, intent_of
-from agent_core.llm.demo_steps import (
+from agent_core.llm.demo.history import Intent, Result, intent_of
+from agent_core.llm.demo.steps import (
     HOW_TO_GO_ON,
     OFFER,
     DemoCall,

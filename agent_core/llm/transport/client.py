@@ -25,12 +25,18 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
-from agent_core.llm.compatible import CompatibleExchange, HttpFailures
-from agent_core.llm.exchange import Chunk, CompletionRequest, Endpoint
-from agent_core.llm.failures import build, from_exception
-from agent_core.llm.http_requests import OPENAI_OWN, checked_url, compatible_request, openai_request, responses_request
-from agent_core.llm.library_forms import chunk_of_library, copied, keys_of_environment, plain
-from agent_core.llm.routes import ModelRoute, route_of
+from agent_core.llm.transport.compatible import CompatibleExchange, HttpFailures
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.failures import build, from_exception
+from agent_core.llm.transport.http_requests import (
+    OPENAI_OWN,
+    checked_url,
+    compatible_request,
+    openai_request,
+    responses_request,
+)
+from agent_core.llm.transport.library_conversion import chunk_of_library, copied, keys_of_environment, plain
+from agent_core.llm.transport.routes import ModelRoute, route_of
 
 _may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_core.llm.exchange import CompletionRequest
 from agent_core.llm.render import WireMessage, hoist_images
+from agent_core.llm.transport.exchange import CompletionRequest
 
 REASONING = "reasoning"
 """Type of the items that hold a model's reasoning; they are kept among a message's thinking blocks."""

@@ -25,7 +25,7 @@ from agent_core.errors import (
     LLMTimeoutError,
     LLMUnavailableError,
 )
-from agent_core.llm.exchange import Endpoint
+from agent_core.llm.transport.exchange import Endpoint
 
 MAX_PROVIDER_TEXT = 600
 

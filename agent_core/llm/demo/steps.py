@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agent_core.llm.demo_history import Result
+from agent_core.llm.demo.history import Result
 
 HOW_TO_GO_ON = (
     "To work with a real model, set one in the page's settings, or start with `LLM_MODEL`, `LLM_API_KEY` and, for a "

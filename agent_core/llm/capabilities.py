@@ -8,7 +8,7 @@ from typing import Any
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.features import ModelFeatures, features_of, matches
-from agent_core.llm.served import SERVED
+from agent_core.llm.transport.served_models import SERVED
 
 MIN_WINDOW = 16_384
 SHORT_WINDOWS = "ALLOW_SHORT_CONTEXT_WINDOWS"
@@ -26,7 +26,7 @@ def lookup_name(config: LLMConfig) -> str:
     return config.model_canonical_name or config.model
 
 
-def abilities_of(config: LLMConfig) -> ModelFeatures:
+def capabilities_of(config: LLMConfig) -> ModelFeatures:
     """The features of a configured model."""
     found = features_of(lookup_name(config), tuple(config.capability_overrides.items()))
     changes: dict[str, Any] = {}
