@@ -28,9 +28,11 @@ _SPECIAL: Final = tuple(
     for text in (
         *("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"),
         *("2001::/23", "2001:db8::/32", "3fff::/20"),
+        "168.63.129.16/32",
     )
 )
-"""Protocols, tunnels, benchmarks, groups and examples; Python's releases differ in what they know of these."""
+"""Protocols, tunnels, benchmarks, groups, examples, and where a cloud serves its machines: Python's releases differ in
+what they know of these."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -1,8 +1,9 @@
-"""Secrets never reach the log: every string of an event is masked before it is stored.
+r"""Secrets never reach the log: every string of an event is masked before it is stored.
 
 A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
-URL-safe), hexadecimal (as dumps, programs and escapes write bytes), and escaped as JSON, Python and shells do it; all
-of these also torn apart by line ends and other white space, and with any of their characters percent-encoded. Of one
+URL-safe), hexadecimal (as dumps, programs and escapes write bytes), and escaped as JSON, HTML, Python and shells do it;
+all of these also torn apart by line ends and other white space, which may be escaped themselves (``\n``, as where
+Python or JSON shows a wrapped text), and with any of their characters percent-encoded. Of one
 that has several lines, such as a private key, each longer line is a secret as well.
 
 To look for plain strings in a text that has been made plain first (no white space, nothing percent-encoded, hexadecimal
@@ -12,6 +13,7 @@ digits only) is quick, and most texts hold none of them. Only where one was foun
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,6 +45,10 @@ _MAX_ENCODED_WHITE = 2
 _MANY = 48
 _MAX_ENCODED = 512
 """Of longer forms only what is no letter and no digit may be percent-encoded: their patterns would take a second."""
+_ESCAPED_WHITE = r"\\(?:[nrt]|\r?\n)"
+_ESCAPED_WHITE_RUN = rf"(?:[{_WHITE}]|{_ESCAPED_WHITE}){{0,{_MAX_WHITE}}}"
+_ESCAPED_WHITES = re.compile(_ESCAPED_WHITE)
+_ESCAPE_BEGUN = re.compile(r"\\\r?\Z")
 _ENCODED_WHITE_RUN = rf"{_WHITE_RUN}(?:%(?:20|0[9aAdD]){_WHITE_RUN}){{0,{_MAX_ENCODED_WHITE}}}"
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
@@ -60,6 +66,7 @@ _PERCENT_ENCODED = re.compile(r"%([0-9a-fA-F]{2})|(.)", re.DOTALL)
 _ENCODED = re.compile("%[0-9a-fA-F]{2}")
 _NO_END_OF_ENCODED = "(?<!%(?=[0-9a-fA-F]{2}))(?<!%[0-9a-fA-F](?=[0-9a-fA-F]))"
 _ENCODING_BEGUN = re.compile(r"%[0-9a-fA-F]?\Z")
+_ESCAPED_WHITE_IN_JSON = re.compile(rb"\0(?:[nrt]| {1,2})")
 _ENCODED_BYTES = re.compile(rb"%[0-9a-fA-F]{2}")
 _IN_JSON_AS_IT_IS = re.compile(r'[^\\"\x00-\x1f]+')
 
@@ -133,16 +140,18 @@ class SecretMasker:
     def _pattern_for(self, text: str) -> re.Pattern[str] | None:
         joined = _joined(text)
         plain = _joined(unquote(text, errors="replace")) if _ENCODED.search(text) else joined
+        bare = _joined(_ESCAPED_WHITES.sub("", text)) if "\\" in text else joined
         found = tuple(
             (form, plain is not joined and _is_more_often_in(plain, form.core, joined))
             for form in self._forms
-            if form.core in joined or form.core in plain
+            if form.core in joined or form.core in plain or (form.core in bare and "\\" not in form.core)
         )
         digits = text.encode("utf-8", "replace").translate(_TO_DIGITS, _NO_DIGITS).decode("ascii")
         found_hex = tuple(form for form in self._hex if form.digits in digits)
         if not found and not found_hex:
             return None
-        return _pattern(found, found_hex, torn=joined is not text)
+        between = _WHITE_RUN if joined is not text else ""
+        return _pattern(found, found_hex, between if len(bare) == len(joined) else _ESCAPED_WHITE_RUN)
 
     def may_be_in(self, document: bytes) -> bool:
         """Whether a registered value may stand in a JSON document (UTF-8, only escaped where it must be).
@@ -160,6 +169,10 @@ class SecretMasker:
         joined = spaced.translate(None, b" ")
         if any(piece in joined for piece in self._in_json):
             return True
+        if b"\0" in spaced:  # a backslash of the text's own, and what it escapes there
+            bare = _ESCAPED_WHITE_IN_JSON.sub(b"", spaced).translate(None, b" ")
+            if any(piece in bare for piece in self._in_json):
+                return True
         if _ENCODED_BYTES.search(spaced) is None:
             return False
         plain = unquote_to_bytes(spaced).translate(None, _WHITE.encode("ascii"))
@@ -183,17 +196,29 @@ class SecretMasker:
         longest = self._beginnings.longest
         tail = _tail(text, longest, _is_black, _MAX_WHITE)
         yield from self._beginnings.in_units([(text[place].encode("utf-8", "replace"), place) for place in tail])
+        if "\\" in text:
+            tail = _tail(text, longest * 3, _is_black, _MAX_WHITE)
+            first = tail[0] if tail else len(text)
+            escaped = {place for one in _ESCAPED_WHITES.finditer(text, first) for place in range(*one.span())}
+            begun = _ESCAPE_BEGUN.search(text)
+            end = begun.start() if begun else len(text)
+            units = [
+                (text[place].encode("utf-8", "replace"), place)
+                for place in tail
+                if place not in escaped and place < end
+            ]
+            yield from self._beginnings.in_units(units)
         begun = _ENCODING_BEGUN.search(text)
         if begun:  # an encoded character that breaks off may be any
             yield begun.start()
         if begun or _ENCODED.search(text, tail[0] if tail else 0):
             tail = _tail(text, longest * 3 * (1 + _MAX_ENCODED_WHITE), _is_black, _MAX_WHITE)
             found = _PERCENT_ENCODED.finditer(text, tail[0] if tail else 0, begun.start() if begun else len(text))
-            units = (
+            decoded = (
                 (bytes.fromhex(one[1]) if one[1] else one[2].encode("utf-8", "replace"), one.start()) for one in found
             )
             white = _WHITE.encode("ascii")
-            yield from self._beginnings.in_units([unit for unit in units if unit[0] not in white])
+            yield from self._beginnings.in_units([unit for unit in decoded if unit[0] not in white])
         digits = _tail(text, self._hex_beginnings.longest, _is_digit, _MAX_BETWEEN_BYTES)
         yield from self._hex_beginnings.in_units([(text[place].lower().encode("ascii"), place) for place in digits])
 
@@ -275,7 +300,9 @@ def _forms_of(value: str) -> Iterator[_Form]:
     plain = {value, value.replace(" ", "+"), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     # As Python shows a text, and as shells quote one.
     plain |= {repr(value)[1:-1], re.sub(r'(["$`\\])', r"\\\1", value)}
+    plain |= {repr(raw)[2:-1], re.sub(r"([^\w@%+=:,./-])", r"\\\1", value)}
     plain |= {value.replace("'", quoted) for quoted in (r"'\''", "'\"'\"'")}
+    plain |= {html.escape(value), html.escape(value, quote=False), json.dumps(json.dumps(value)[1:-1])[1:-1]}
     alone = base64.b64encode(raw).decode().rstrip("=")
     cores = {alone} if len(alone) < _MIN_BASE64_CORE else set()
     for offset in range(3):
@@ -339,9 +366,9 @@ def _always_in_json(core: str) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _pattern(forms: tuple[tuple[_Form, bool], ...], in_hex: tuple[_Hex, ...], *, torn: bool) -> re.Pattern[str]:
+def _pattern(forms: tuple[tuple[_Form, bool], ...], in_hex: tuple[_Hex, ...], between: str) -> re.Pattern[str]:
     """Matches these forms, the longest of them that fits; those marked so may be percent-encoded."""
-    found = [(len(form.core), _of_form(form, torn, encoded)) for form, encoded in forms]
+    found = [(len(form.core), _of_form(form, between, encoded)) for form, encoded in forms]
     found += [(len(form.digits), _of_hex(form)) for form in in_hex]
     found.sort(key=lambda one: -one[0])
     # Most places are passed over by their first character.
@@ -357,9 +384,11 @@ def _is_more_often_in(text: str, core: str, other: str) -> bool:
     return len(core) < _MANY or text.count(core) > other.count(core)
 
 
-def _of_form(form: _Form, torn: bool, encoded: bool) -> str:
+def _of_form(form: _Form, between: str, encoded: bool) -> str:
     shown = form.whole or form.core
-    plain = (_WHITE_RUN if torn and not form.whole else "").join(map(re.escape, shown))
+    if between == _ESCAPED_WHITE_RUN and "\\" in shown:
+        between = _WHITE_RUN
+    plain = ("" if form.whole else between).join(map(re.escape, shown))
     if not encoded:
         return plain
     if len(shown) > _MAX_ENCODED:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 import shlex
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
@@ -229,6 +231,43 @@ def test_a_secret_that_is_wrapped_at_any_width_is_hidden_also_as_base64(secret: 
     for form in (secret, base64.b64encode(b"key " + secret.encode()).decode(), secret.encode().hex()):
         wrapped = end.join(form[start : start + width] for start in range(0, len(form), width))
         assert MASK in checked(secret, f"<{wrapped}>"), wrapped
+
+
+@given(
+    st.text(st.characters(min_codepoint=48, max_codepoint=122, exclude_characters="\\"), min_size=8, max_size=90),
+    st.sampled_from([20, 76]),
+    st.sampled_from([r"\n", r"\r\n", "\\\n", "\\n    "]),
+    st.integers(1, 20),
+)
+def test_a_wrapped_secret_is_hidden_where_its_line_ends_are_shown_escaped(
+    secret: str, width: int, end: str, step: int
+) -> None:
+    for form in (secret, base64.b64encode(b"key " + secret.encode()).decode(), secret.encode().hex()):
+        wrapped = end.join(form[start : start + width] for start in range(0, len(form), width))
+        assert MASK in checked(secret, f"<{wrapped}>", step), wrapped
+
+
+def test_a_secret_is_hidden_as_programs_show_it_that_wrap_base64() -> None:
+    secret = "ghp_" + "aB3dE6fG9" * 12
+    for text in (repr(base64.encodebytes(secret.encode())), json.dumps(base64.encodebytes(secret.encode()).decode())):
+        assert re.fullmatch(rf"b?['\"]{MASK}\w?=*\\n['\"]", checked(secret, text)), text
+
+
+@given(st.text("ab \n\\nt", max_size=40), st.lists(st.text("abn", min_size=8, max_size=9), min_size=1, max_size=3))
+def test_pieces_show_what_the_whole_text_shows_also_where_white_space_is_escaped(text: str, hidden: list[str]) -> None:
+    masker, text = SecretMasker(hidden), "\\n".join([text, *hidden[0], text, hidden[0]])
+    for step in (1, 3):
+        mask = StreamingMask(masker)
+        pieces = [text[start : start + step] for start in range(0, len(text), step)]
+        assert "".join(map(mask.feed, pieces)) + mask.flush() == masker.text(text)
+    assert MASK in masker.text(text)
+
+
+def test_html_and_shells_that_quote_with_backslashes_hide_it() -> None:
+    secret = "p@ss w<or>d&'x\"$é"
+    shown = (html.escape(secret), html.escape(secret, quote=False), repr(secret.encode()), r"p@ss\ w\<or\>d\&\'x\"\$é")
+    for text in shown:
+        assert MASK in checked(secret, f"<{text}>"), text
 
 
 HEX_STYLES = {
