@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..core import processes
 from ..core.loop import Loop
-from .screen import COLUMNS, ROWS
+from .terminal_text import COLUMNS, ROWS
 
 KEPT = 4095
 """So many bytes of a line does a terminal keep, without its end; what is typed beyond them is lost."""

@@ -12,9 +12,12 @@ import re
 from typing import Callable, List, Optional
 
 from . import columns
-from .painting import Painting
-from .screen import BLOCK, ROWS
 
+ROWS = 200
+COLUMNS = 256
+BLOCK = 32 * 1024
+_TAB = 8
+_LINE_DRAWING = str.maketrans("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ASCII_CONTROLS = bytes(set(range(32)) - {9, 10}) + b"\x7f"
 _IDLE = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b")) + b"\x7f"
@@ -52,22 +55,38 @@ def without_idle(text: str) -> str:
     return _IDLE_OR_HIGH.sub("", text)
 
 
-class TerminalText(Painting):
-    """A terminal's screen that forgets everything but its text.
+class TerminalText:
+    """A terminal's screen that forgets everything but its text: lines, a cursor, margins, and what scrolls off.
 
     ``commit`` receives final text in order; :meth:`flush` commits what is still on the screen. The text is the same
     however the input is divided among calls of :meth:`feed`.
+
+    A full-screen program paints on a screen of its own (the alternate one), of which only the picture counts: it is
+    kept when it has been shown, since the program goes on from there. Only there have lines the screen's width, and
+    tabs their stops: elsewhere what a program prints stays as it is.
     """
 
     def __init__(
         self, commit: Callable[[str], None], reply: Optional[Callable[[bytes], object]] = None, *, rows: int = ROWS
     ) -> None:
         """``reply`` types the answer to a program that asks where the cursor is."""
-        super().__init__(commit, reply, rows)
+        self._commit = commit
+        self._reply = reply
+        self._rows = rows
+        self._lines: List[str] = [""]
+        self._row = 0
+        self._column = 0
+        self._saved = (0, 0)
+        self._last = " "
+        self._measured, self._measured_width = "", 0
+        self._is_full = False
+        self._is_painted = False
+        self._shown: Optional[List[str]] = None
         self._tail: List[str] = []
         self._tail_length = 0
         self._carry = ""
         self._in_string = False
+        self._reset_modes()
 
     def feed(self, text: str) -> None:
         """Take the next text as programs wrote it."""
@@ -106,7 +125,9 @@ class TerminalText(Painting):
     def clear(self) -> None:
         """Empty the screen without committing what was on it."""
         self._tail.clear()
-        super().clear()
+        self._lines = [""]
+        self._row = self._column = 0
+        self._is_painted = False
 
     def _at_end(self) -> bool:
         return self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
@@ -197,3 +218,326 @@ class TerminalText(Painting):
                 self._in_string = True
                 rest = self._skip_string(text[position:])
                 text, position = rest, 0
+
+    # Escape sequences
+
+    def _escape(self, letter: str) -> None:
+        if letter == "7":
+            self._saved = (self._row, self._column)
+        elif letter == "8":
+            self._move(*self._saved)
+        elif letter == "M" and self._row == self._top:
+            self._shift_down(self._top, 1)
+        elif letter == "M":
+            self._move(self._row - 1, self._column)
+        elif letter == "D":
+            column = self._column
+            self._newlines(1)
+            self._column = column
+        elif letter == "E":
+            self._newlines(1)
+        elif letter == "c":
+            self.clear()
+            self._reset_modes()
+
+    def _designate(self, letter: str) -> None:
+        """Choose the set that characters are drawn from: letters, or lines and corners."""
+        self._draws_lines = letter == "0"
+
+    def _control(self, final: str, parameters: str) -> None:
+        numbers = [int(part) if part.isdigit() and len(part) < 7 else 0 for part in parameters.split(";")]
+        first = numbers[0]
+        count = min(max(1, first), 4 * COLUMNS)
+        row, column = self._row, self._column
+        if final == "A":
+            self._move(max(row - count, self._top if row >= self._top else 0), column)
+        elif final in "Be":
+            self._move(min(row + count, self._bottom if row <= self._bottom else self._rows), column)
+        elif final in "Ca":
+            self._move(row, column + count)
+        elif final == "D":
+            self._move(row, column - count)
+        elif final == "E":
+            self._move(row + count, 0)
+        elif final == "F":
+            self._move(row - count, 0)
+        elif final in "G`":
+            self._move(row, count - 1)
+        elif final == "d":
+            self._is_painted = True
+            self._move(count - 1, column)
+        elif final in "Hf":
+            self._is_painted = True
+            second = numbers[1] if len(numbers) > 1 else 1
+            self._move(count - 1, max(1, second) - 1)
+        elif final == "r" and not parameters.startswith("?"):
+            self._set_margins(max(1, first) - 1, numbers[1] if len(numbers) > 1 else 0)
+        elif final == "s" and not parameters:
+            self._saved = (row, column)
+        elif final == "u" and not parameters:
+            self._move(*self._saved)
+        elif final == "n" and parameters == "6" and self._reply is not None:
+            self._reply(f"\x1b[{row + 1};{column + 1}R".encode())
+        elif final in "hl":
+            self._set_mode(parameters, final == "h")
+        else:
+            self._edit(final, first, count)
+
+    def _set_margins(self, top: int, end: int) -> None:
+        bottom = min(end or self._rows, self._rows) - 1
+        if top < bottom or (top, bottom) == (0, 0):
+            self._top, self._bottom = top, bottom
+            self._move(0, 0)
+
+    def _set_mode(self, parameters: str, is_on: bool) -> None:
+        if parameters == "4":
+            self._inserts = is_on
+        elif parameters == "?7":
+            self._wraps = is_on
+        elif parameters in ("?1049", "?1047", "?47"):
+            self._alternate(is_on)
+
+    def _alternate(self, entering: bool) -> None:
+        # The text from before a full-screen program stays; of the program's last picture what was not shown yet.
+        if entering == self._is_full:
+            return
+        self._is_full = entering
+        self._reset_modes()
+        if entering:
+            if self._lines != [""]:
+                self._commit("\n".join(self._lines) + "\n")
+            self.clear()
+            return
+        picture = self._picture()
+        if self._shown is not None:
+            shown = {"", *self._shown}
+            picture = [line for line in picture if line not in shown]
+        self._shown = None
+        self.clear()
+        if picture:
+            self._commit("\n".join(picture) + "\n")
+
+    def _edit(self, final: str, first: int, count: int) -> None:
+        row = self._row
+        if final == "J":
+            self._erase(first)
+        elif final == "L" and self._top <= row <= self._bottom:
+            self._shift_down(row, count)
+            self._move(row, 0)
+        elif final == "M" and self._top <= row <= self._bottom:
+            top, self._top = self._top, -1  # lines that are taken out have not scrolled off
+            self._shift_up(row, count)
+            self._top = top
+            self._move(row, 0)
+        elif final == "S":
+            self._shift_up(self._top, count)
+        elif final == "T":
+            self._shift_down(self._top, count)
+        elif final == "b":
+            self._write(self._last * count)
+        elif final == "I" and self._is_full:
+            self._tab(count)
+        elif final == "Z" and self._is_full:
+            self._tab(-count if self._column % 8 == 0 else 1 - count)
+        elif final in "KPX@":
+            self._lines[row] = self._edited(self._lines[row], final, first, count)
+
+    def _erase(self, how: int) -> None:
+        row = self._row
+        if how == 0:
+            self._lines[row] = self._edited(self._lines[row], "K", 0, 1)
+            del self._lines[row + 1 :]
+        elif how == 1:
+            self._lines[: row + 1] = [""] * row + [self._edited(self._lines[row], "K", 1, 1)]
+        elif how == 2:
+            self._is_painted = True
+            self._lines = [""] * (row + 1)
+
+    def _edited(self, line: str, final: str, first: int, count: int) -> str:
+        column, end = self._column, columns.width(line)
+        if final == "K" and first == 2:
+            return ""
+        if final == "K" and first == 1:
+            return " " * min(column + 1, end) + columns.split(line, column + 1)[1]
+        if column >= end:
+            return line
+        before, rest = columns.split(line, column)
+        if final == "K":
+            return before
+        if final == "P":
+            return before + columns.split(rest, count)[1]
+        if final == "X":
+            return before + " " * min(count, end - column) + columns.split(rest, count)[1]
+        wider = before + " " * count + rest
+        return columns.fitting(wider, COLUMNS) if self._is_full else wider
+
+    # Lines and the cursor
+
+    def _reset_modes(self) -> None:
+        self._top, self._bottom = 0, self._rows - 1
+        self._draws_lines = self._inserts = False
+        self._wraps = True
+
+    @property
+    def _has_modes(self) -> bool:
+        """Whether text means more than itself: it has to be written character by character."""
+        return self._is_full or self._draws_lines or self._inserts or self._has_margins
+
+    @property
+    def _has_margins(self) -> bool:
+        return self._top > 0 or self._bottom < self._rows - 1
+
+    def _show(self) -> None:
+        """Commit what is on the screen; an ordinary one is then empty, that of a full-screen program stays."""
+        if self._is_full:
+            picture = self._picture()
+            if picture != self._shown:
+                self._commit("\n".join(picture))
+            self._shown = picture
+            return
+        while len(self._lines) - 1 > self._row and not self._lines[-1] and not self._lines[-2]:
+            self._lines.pop()  # rows below the text that a program has only passed through
+        if self._is_painted:  # rows that it has only made blank, also up to the right edge
+            self._lines = [line.rstrip() if columns.width(line) >= COLUMNS else line for line in self._lines]
+            while len(self._lines) > 1 and not self._lines[-2].strip() and not self._lines[-1].strip():
+                self._lines.pop()
+            while len(self._lines) > 1 and not self._lines[0].strip():
+                del self._lines[0]
+        rest = "\n".join(self._lines)
+        self.clear()
+        if rest:
+            self._commit(rest)
+
+    def _picture(self) -> List[str]:
+        picture = [line.rstrip() for line in self._lines]
+        while picture and not picture[-1]:
+            picture.pop()
+        return picture
+
+    def _scroll(self) -> None:
+        excess = len(self._lines) - self._rows
+        if excess > 0:
+            gone = self._lines[:excess]
+            del self._lines[:excess]
+            self._row = max(0, self._row - excess)
+            self._commit_gone(gone)
+
+    def _commit_gone(self, gone: List[str]) -> None:
+        if self._shown is None:
+            self._commit("\n".join([*gone, ""]))
+
+    def _shift_up(self, top: int, count: int) -> None:
+        """Take lines out at the row ``top``; those below it move up, down to the margin."""
+        below = self._lines[self._bottom + 1 :]
+        inside = self._lines[top : self._bottom + 1]
+        gone, inside = inside[:count], inside[count:]
+        if top == self._top == 0 and not self._is_full:
+            self._commit_gone(gone)
+        if below:
+            inside += [""] * (self._bottom + 1 - top - len(inside))
+        self._lines[top:] = inside + below
+        self._fill()
+
+    def _shift_down(self, top: int, count: int) -> None:
+        """Put empty lines in at the row ``top``; those from it on move down, down to the margin."""
+        below = self._lines[self._bottom + 1 :]
+        inside = [""] * min(count, self._bottom + 1 - top) + self._lines[top : self._bottom + 1]
+        self._lines[top:] = inside[: self._bottom + 1 - top] + below
+        self._fill()
+
+    def _fill(self) -> None:
+        missing = self._row - len(self._lines) + 1
+        if missing > 0:
+            self._lines += [""] * missing
+
+    def _limit_line(self) -> None:
+        # A line without end is handed on in blocks of fixed size, so that where it is divided does not depend on
+        # how its input was divided. Only then can it no longer be overwritten from its very beginning.
+        line = self._lines[self._row]
+        if len(line) <= 2 * BLOCK or self._column != len(line):
+            return
+        blocks = (len(line) - BLOCK - 1) // BLOCK
+        above = self._lines[: self._row]
+        above.append(line[: blocks * BLOCK])
+        self._commit("\n".join(above))
+        self._lines[: self._row + 1] = [line[blocks * BLOCK :]]
+        self._row = 0
+        self._column = len(self._lines[0])
+
+    def _write(self, run: str) -> None:
+        self._last = run[-1]
+        if self._draws_lines:
+            run = run.translate(_LINE_DRAWING)
+        if not self._is_full:
+            self._put(run)
+            self._limit_line()
+            return
+        for number, piece in enumerate(run.split("\t")):
+            if number:
+                self._tab(1)
+            self._write_within(piece)
+
+    def _write_within(self, run: str) -> None:
+        """Write on a screen with a right edge."""
+        while run:
+            piece = columns.fitting(run, COLUMNS - self._column)
+            if piece:
+                self._put(piece)
+                run = run[len(piece) :]
+            elif self._wraps:
+                self._newlines(1)
+            else:  # everything else on the last column, over one another
+                self._column = COLUMNS - 1
+                self._put(run[-1])
+                return
+
+    def _put(self, run: str) -> None:
+        line = self._lines[self._row]
+        if line is not self._measured:
+            self._measured, self._measured_width = line, columns.width(line)
+        if self._column == self._measured_width and len(line) + len(run) <= columns.LONGEST:  # as most is written
+            self._measured = line = line + run
+            self._column += columns.width(run)
+            self._measured_width = self._column
+        elif self._inserts:
+            before, rest = columns.split(line, self._column)
+            self._column += columns.width(run)
+            line = before + run + rest
+            if self._is_full:
+                line = columns.fitting(line, COLUMNS)
+        else:
+            line, self._column = columns.overwrite(line, self._column, run)
+        self._lines[self._row] = line
+
+    def _back(self, count: int) -> None:
+        # Behind the last column of a screen the cursor is still on it.
+        self._column = max(0, min(self._column, COLUMNS - 1) - count if self._is_full else self._column - count)
+
+    def _tab(self, count: int) -> None:
+        stop = (self._column // _TAB + count) * _TAB
+        self._column = min(max(0, stop), COLUMNS - 1)
+
+    def _newlines(self, count: int) -> None:
+        self._column = 0
+        if self._has_margins:
+            for _ in range(count):
+                self._down()
+            return
+        self._row += count
+        missing = self._row - len(self._lines) + 1
+        if missing > 0:
+            self._lines += [""] * missing
+            self._scroll()
+            self._row = len(self._lines) - 1
+
+    def _down(self) -> None:
+        if self._row == self._bottom:
+            self._shift_up(self._top, 1)
+        elif self._row < self._rows - 1:
+            self._row += 1
+            self._fill()
+
+    def _move(self, row: int, column: int) -> None:
+        self._row = min(max(0, row), self._rows - 1)
+        self._column = min(max(0, column), COLUMNS - 1 if self._is_full else 4 * COLUMNS)
+        self._fill()
