@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.tools.file_editor import FileEditorAction, edit
 from agent_core.tools.grep import GrepAction, GrepExecutor

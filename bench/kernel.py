@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from bench.figures import Figure, p50, percentile
 from bench.stage import Stage
 

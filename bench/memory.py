@@ -7,7 +7,7 @@ import os
 from uuid import uuid4
 
 from agent_core.llm.llm import LLM
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from bench.client import following

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.images import DEFAULT_IMAGE
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.docker.images import DEFAULT_IMAGE
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxProvider, SandboxSpec
 from agent_core.runtime.selection import choose_provider
 from bench.processes import Server, model_process, server_process

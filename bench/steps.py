@@ -13,7 +13,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationE
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from agent_core.llm.llm import LLM
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.images import DEFAULT_IMAGE
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings

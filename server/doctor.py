@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from agent_core.errors import DrydockError
-from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
 from server.auth.origin import check_bind

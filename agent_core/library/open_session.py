@@ -20,8 +20,8 @@ from agent_core.library.callbacks import Callbacks
 from agent_core.library.conversation_log import ConversationLog
 from agent_core.library.sandbox_use import SandboxUse
 from agent_core.library.status import StatusFold
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.shared_sandbox import SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from agent_core.library.workspace import OpenWorkspace, Workspace
 from agent_core.llm.transport import client
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.loop_thread import Closer, library_loop
 
 

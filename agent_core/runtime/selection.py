@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.runtime.images import DEFAULT_IMAGE
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.docker.images import DEFAULT_IMAGE
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvider
 
 SandboxWish = Literal["auto", "docker", "local", "unconfined"]

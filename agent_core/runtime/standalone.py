@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from agent_core.errors import SandboxError
 from agent_core.events.schema import Observation
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.local import LocalProvider
-from agent_core.runtime.local_folder import remove_tree
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.local.folder import remove_tree
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import NetworkWish, SandboxSpec
 from agent_core.tools.clients import Clients

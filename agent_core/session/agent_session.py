@@ -29,9 +29,9 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.seeding import plant
-from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent

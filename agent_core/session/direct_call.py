@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation
-from agent_core.runtime.shared_sandbox import KeyedSandbox
+from agent_core.runtime.channel.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition

@@ -17,9 +17,9 @@ from agent_core.events.event import UNSTORED, utc_now
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.runtime import Runtime
-from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
 
 

@@ -27,10 +27,10 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.memory import Memory
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import KeyedSandbox, SharedSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
-from agent_core.runtime.shared_sandbox import KeyedSandbox, SharedSandbox
 from agent_core.runtime.snapshots import ConversationSnapshots
 from agent_core.security.hook_results import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook

@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, Conversatio
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.events.underway import NETWORK_WARNING
-from agent_core.runtime.disk_watch import DISK_LIMIT
+from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from agent_core.mcp.own_tool import OwnTool
 from agent_core.mcp.program import McpServerError
 from agent_core.mcp.servers import McpServers
 from agent_core.mcp.tool import McpTool
-from agent_core.runtime.tunnels import PortConnection, ProgramAccess
+from agent_core.runtime.channel.tunnels import PortConnection, ProgramAccess
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.live import LiveTools

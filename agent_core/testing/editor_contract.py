@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import SandboxKit, drop_stream, output
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation, edit

@@ -1,7 +1,7 @@
 """Sandboxes in memory for tests: one that works, and slow, broken, never ready and lossy ones, all with one interface.
 
-They behave like a provider's sandboxes towards `agent_core.runtime.connection.SandboxConnection` and run no program:
-what an operation does is given as a handler (`agent_core.testing.fake_runner`).
+They behave like a provider's sandboxes towards `agent_core.runtime.channel.connection.SandboxConnection` and run no
+program: what an operation does is given as a handler (`agent_core.testing.fake_runner`).
 """
 
 from __future__ import annotations

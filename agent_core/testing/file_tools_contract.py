@@ -12,7 +12,7 @@ import asyncio
 import pytest
 
 from agent_core.events.schema import Action
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchObservation

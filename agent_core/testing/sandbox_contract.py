@@ -16,7 +16,7 @@ from dataclasses import replace
 import pytest
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, eventually, output, run
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_core.runtime.connection import ConnectionLimits, SandboxConnection
-from agent_core.runtime.images import DEFAULT_IMAGE
+from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
+from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxLimits, SandboxProvider, SandboxSpec, SandboxState
 
 LIMITS = SandboxLimits(

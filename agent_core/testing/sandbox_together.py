@@ -12,7 +12,7 @@ import asyncio
 import pytest
 
 from agent_core.errors import SandboxLostError
-from agent_core.runtime.tunnels import PortError
+from agent_core.runtime.channel.tunnels import PortError
 from agent_core.testing.sandbox_kit import SandboxKit, output, run
 
 

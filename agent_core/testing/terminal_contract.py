@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxLostError
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import SandboxKit, run
 from agent_core.tools.terminal import (

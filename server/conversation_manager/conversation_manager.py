@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.tunnels import PortAccess
+from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
 from server.client_tools import ClientToolSpec

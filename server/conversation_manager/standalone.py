@@ -15,7 +15,7 @@ from agent_core.events.branches import Rewind
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.tunnels import PortAccess
+from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
 from server.client_tools import ClientToolSpec

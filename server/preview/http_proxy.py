@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
-from agent_core.runtime.tunnels import PortConnection
+from agent_core.runtime.channel.tunnels import PortConnection
 from server.preview.headers import Headers, PreviewPlace, for_browser, for_sandbox
 from server.preview.upstream import MAX_HEAD_BYTES, Exchange, PreviewLimits, UpstreamError
 

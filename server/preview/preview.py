@@ -13,7 +13,7 @@ from typing import Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.tunnels import PortAccess, PortConnection, PortError
+from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, PortError
 from server.auth.guesses import Doorkeeper, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import h11
 
 from agent_core.errors import DrydockError, SandboxError
-from agent_core.runtime.tunnels import PortConnection
+from agent_core.runtime.channel.tunnels import PortConnection
 from server.preview.headers import Headers
 
 MAX_HEAD_BYTES = 64 * 1024

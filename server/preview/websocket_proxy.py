@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.tunnels import PortConnection
+from agent_core.runtime.channel.tunnels import PortConnection
 from server.preview.headers import PreviewPlace, for_browser, for_sandbox
 from server.preview.upstream import PreviewLimits, UpstreamError
 from server.sockets.line import WIRE_KEY

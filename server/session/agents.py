@@ -15,7 +15,8 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.presets import get_default_condenser
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.runtime.naming import WORKSPACE
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
@@ -27,7 +28,6 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
-from agent_core.runtime.tunnels import PortAccess
 from agent_core.security.secrets import GivenSecret, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.tunnels import PortAccess
+from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.skills.skill import Skill
 from server.session.agents import LoadedAgent
 from server.session.culler import Activity

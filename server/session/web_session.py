@@ -14,7 +14,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.session.agent_session import AfterClose
 from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRecord, ConversationRepository

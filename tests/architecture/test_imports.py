@@ -40,7 +40,7 @@ HOMES = {
         "drydock_client/http.py",
     },
     "jsonschema": {"agent_core/mcp"},
-    "docker": {"agent_core/runtime/docker.py", "agent_core/runtime/images.py"},
+    "docker": {"agent_core/runtime/docker/engine.py", "agent_core/runtime/docker/images.py"},
     "sqlalchemy": {"server/db", "migrations"},
     "alembic": {"server/db", "migrations"},
     "aiosqlite": {"server/db"},

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from agent_core.runtime.images import DEFAULT_IMAGE
+from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.browser_kit import BrowserKit
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit

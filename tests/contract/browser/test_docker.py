@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.testing.browser_contract import BrowserContract
 from agent_core.testing.browser_hostile import HostilePagesContract
 from agent_core.testing.browser_kit import BrowserKit

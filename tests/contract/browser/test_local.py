@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.browser_contract import BrowserContract
 from agent_core.testing.browser_hostile import HostilePagesContract
 from agent_core.testing.browser_kit import BrowserKit

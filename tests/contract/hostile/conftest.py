@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from agent_core.runtime.channel import ChannelLimits
-from agent_core.runtime.connection import ConnectionLimits, SandboxConnection
+from agent_core.runtime.channel.channel import ChannelLimits
+from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.fake_sandbox import FakeSandbox
 from agent_core.testing.lying_runner import Lie, LyingRunner

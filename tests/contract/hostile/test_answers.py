@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
-from agent_core.runtime import frame_reader
-from agent_core.runtime.answer_checks import MAX_PATH, UnexpectedError
-from agent_core.runtime.answer_forms import FORMS, SMALL, form_of
-from agent_core.runtime.channel import ChannelLimits
-from agent_core.runtime.connection import ConnectionLimits
+from agent_core.runtime.channel import frame_reader
+from agent_core.runtime.channel.answer_checks import MAX_PATH, UnexpectedError
+from agent_core.runtime.channel.answer_forms import FORMS, SMALL, form_of
+from agent_core.runtime.channel.channel import ChannelLimits
+from agent_core.runtime.channel.connection import ConnectionLimits
 from agent_core.testing.lying_runner import frame, honest
 from tests.contract.hostile.answers import EXCHANGES
 from tests.contract.hostile.conftest import eventually, lied_to

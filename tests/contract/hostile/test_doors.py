@@ -17,7 +17,7 @@ import pytest
 from agent_core import LLM, Agent, Conversation, Tool
 from agent_core.errors import SandboxError
 from agent_core.runtime import transfers
-from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Sandbox, SandboxSpec
 from agent_core.testing.fake_sandbox import FakeProvider, FakeSandbox
 from agent_core.testing.lying_runner import LyingRunner, honest

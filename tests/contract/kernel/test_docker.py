@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.testing.ipython_contract import IPythonContract, NotebookKit
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.ipython_contract import IPythonContract, NotebookKit
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit
 

@@ -12,7 +12,7 @@ import pytest
 from agent_core.events.messages import ImageContent
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from agent_core.session.tool_servers import SandboxPrograms
 from tests.contract.runner.client import Runner, connect

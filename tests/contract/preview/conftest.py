@@ -15,7 +15,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from agent_core.runtime.tunnels import PortAccess
+from agent_core.runtime.channel.tunnels import PortAccess
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
 from server.auth.secrets import SecretBox

@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from agent_core.runtime.tunnels import MAX_TUNNELS
+from agent_core.runtime.channel.tunnels import MAX_TUNNELS
 from server.preview.upstream import PreviewLimits
 from tests.contract.preview.conftest import Site
 from tests.contract.runner.client import PATIENCE_SECONDS

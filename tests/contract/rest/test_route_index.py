@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_kit import output
 from tests.contract.rest.conftest import Server, serving
 from tests.contract.rest.played.github import PlayedGitHub

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from runtime_images.runner.wire import Decoder, Frame, Message, encode
 

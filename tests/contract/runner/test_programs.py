@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.channel.channel import RunnerChannel
+from agent_core.runtime.channel.tunnels import PortConnection, PortError
 from agent_core.runtime.sandbox import Attachment
-from agent_core.runtime.tunnels import PortConnection, PortError
 from runtime_images.runner.wire import TUNNEL_WINDOW
 from tests.contract.runner.client import Runner, connect, until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.editor_contract import FileEditorContract
 from agent_core.testing.file_tools_contract import FileToolsContract
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract

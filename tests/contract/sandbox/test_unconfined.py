@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
 from agent_core.testing.sandbox_disk import SandboxDiskContract
 from agent_core.testing.sandbox_kit import SandboxKit, output

@@ -12,8 +12,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.spec import SandboxAccess

@@ -12,8 +12,8 @@ import pytest
 from docker.api.client import APIClient
 from docker.errors import APIError
 
-from agent_core.runtime.channel import RunnerChannel
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.channel.channel import RunnerChannel
+from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus
 
 pytestmark = pytest.mark.docker

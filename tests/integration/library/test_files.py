@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from agent_core import LLM, Agent, Conversation, GitSetup, LocalWorkspace, Repository
 from agent_core.errors import SandboxError, ToolError
-from agent_core.runtime.tunnels import PortError
+from agent_core.runtime.channel.tunnels import PortError
 from agent_core.testing.model_turns import finish
 from agent_core.tools.terminal import TerminalAction
 from tests.contract.workspace.git_server import TOKEN, GitServer

@@ -14,9 +14,9 @@ import pytest
 from docker.api.client import APIClient
 from docker.utils import kwargs_from_env
 
-from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.runtime.images import DEFAULT_IMAGE
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.docker.images import DEFAULT_IMAGE
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_kit import SandboxKit
 
 

@@ -9,9 +9,9 @@ import asyncio
 import json
 import sys
 
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, run
 
 

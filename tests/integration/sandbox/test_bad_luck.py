@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import SandboxKit, drop_stream, eventually, output, run
 from tests.integration.sandbox.conftest import instead_of_python

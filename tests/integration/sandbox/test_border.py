@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.sandbox_kit import SandboxKit, output
 from deploy.engine_proxy.instance import ServedInstance
@@ -190,7 +190,7 @@ async def test_an_engine_that_lets_no_border_be_set_is_told_of_and_sandboxes_run
     docker_kit: SandboxKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the kernel has no packet filter: the program that sets the rules fails."""
-    monkeypatch.setattr("agent_core.runtime.docker_border._PROGRAM", "raise SystemExit('no such filter')")
+    monkeypatch.setattr("agent_core.runtime.docker.border._PROGRAM", "raise SystemExit('no such filter')")
     sandbox = docker_kit.connect(network="full")
     assert await output(sandbox, "echo runs") == "runs"
     (warning,) = [text for _, status, text in docker_kit.told if status == "STATUS$NETWORK_WARNING"]
@@ -213,7 +213,7 @@ async def test_where_the_rules_were_taken_away_the_doctor_finds_out_from_a_sandb
 ) -> None:
     """The program says that all is well, for bridges that have another name."""
     provider = DockerProvider()
-    monkeypatch.setattr("agent_core.runtime.docker_networks.BRIDGES", "ddtest-")
+    monkeypatch.setattr("agent_core.runtime.docker.networks.BRIDGES", "ddtest-")
     try:
         found = await provider.try_network(
             SandboxSpec("", secrets.token_hex(4), "drydock/sandbox:base", "", network="full")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker_filter import seccomp_profile
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.docker.seccomp import seccomp_profile
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, output, run
 from tests.integration.sandbox.conftest import instead_of_python
@@ -218,7 +218,7 @@ async def test_a_disk_that_is_not_seen_from_here_is_measured_within(
     sandbox = docker_kit.connect()
     await output(sandbox, "head -c 5000000 /dev/urandom > ~/file; head -c 3000000 /dev/urandom > file; sync")
     seen = await sandbox.sandbox.usage()
-    monkeypatch.setattr("agent_core.runtime.docker_sandbox.os.path.isdir", lambda path: False)
+    monkeypatch.setattr("agent_core.runtime.docker.sandbox.os.path.isdir", lambda path: False)
     again = docker_kit.connect()
     monkeypatch.setattr("agent_core.runtime.disk_look._UNSEEN_SECONDS", 0)
     await again.start()
@@ -329,7 +329,7 @@ async def test_networks_of_other_instances_are_removed_when_they_are_old_and_not
     assert len(left()) == 2
     label = f"drydock.instance={other.instance}"
     times = {found["Created"] for found in engine.networks(filters={"label": label})}
-    monkeypatch.setattr("agent_core.runtime.docker_networks._age", lambda created: 1e9 if created in times else 0)
+    monkeypatch.setattr("agent_core.runtime.docker.networks._age", lambda created: 1e9 if created in times else 0)
     assert await docker_kit.provider.reap(docker_kit.instance, []) == []
     assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
     assert await output(stopped, "tail -n +3 /proc/net/dev | wc -l") == "2"

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from agent_core.runtime import network_border
-from agent_core.runtime.local_launch import has_loopback
+from agent_core.runtime.local.launch import has_loopback
 from agent_core.runtime.processes import identify
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
 from server.doctor import doctor

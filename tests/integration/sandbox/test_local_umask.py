@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_kit import SandboxKit, output
 
 pytestmark = pytest.mark.bubblewrap

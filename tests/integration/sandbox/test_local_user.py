@@ -46,7 +46,9 @@ async def readable_python(folder: str, user: int | None) -> str:
     tried = []
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
-            code, said = await spawn(python, "-c", "import pytest, agent_core.runtime.local", folder=folder, user=user)
+            code, said = await spawn(
+                python, "-c", "import pytest, agent_core.runtime.local.provider", folder=folder, user=user
+            )
         except OSError as error:
             code, said = 1, str(error)
         if code == 0:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 LIMIT_SECONDS = 30.0
 PROGRAM = """
 import asyncio, sys
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.library.workspace import LocalWorkspace
 
 async def main(folder, confined):

@@ -22,7 +22,7 @@ OWN_TUN = 'mount -t tmpfs tmpfs /dev/net && mknod /dev/net/tun c 10 200 && chmod
 NO_TUN = 'mount -t tmpfs tmpfs /dev/net && exec "$@"'
 PROGRAM = """
 import asyncio, json, sys
-from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_kit import SandboxKit, output
 
 REACH = '''

@@ -19,8 +19,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore, InMemoryEventStore
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport import client
-from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings

@@ -19,7 +19,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.security.presets import get_default_analyzer
 from agent_core.session.agent_session import AgentSession

@@ -17,7 +17,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore, NewEvent, StoredEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings

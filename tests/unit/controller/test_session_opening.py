@@ -6,7 +6,7 @@ import pytest
 
 from agent_core.errors import EventStoreError
 from agent_core.events.stream import EventStream
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from tests.unit.controller.stage import Stage
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.runtime.docker_filter import seccomp_profile
+from agent_core.runtime.docker.seccomp import seccomp_profile
 from agent_core.runtime.naming import bridge_name
 from agent_core.runtime.network_border import BRIDGES
 from deploy.engine_proxy import bodies

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError, ToolError
-from agent_core.runtime.channel import ChannelLimits
-from agent_core.runtime.connection import ConnectionLimits, SandboxConnection
+from agent_core.runtime.channel.channel import ChannelLimits
+from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec, SandboxStatus
 from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import BROKEN, LOSSY, NEVER_READY, SLOW, FakeBehaviour, FakeSandbox

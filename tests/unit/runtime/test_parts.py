@@ -15,10 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.runtime import images, injection, local_filter, local_view
-from agent_core.runtime.cgroups import ControlGroup, find_hierarchies, remove_stale
-from agent_core.runtime.local_filter import filter_program
-from agent_core.runtime.local_folder import remove_tree, user_for
+from agent_core.runtime import injection
+from agent_core.runtime.docker import images
+from agent_core.runtime.local import bubblewrap as local_view
+from agent_core.runtime.local import seccomp as local_filter
+from agent_core.runtime.local.cgroups import ControlGroup, find_hierarchies, remove_stale
+from agent_core.runtime.local.folder import remove_tree, user_for
+from agent_core.runtime.local.seccomp import filter_program
 from agent_core.runtime.naming import instance_name, object_name
 from agent_core.runtime.processes import ProcessId, identify, members_of_namespace, wait_gone
 from agent_core.runtime.sandbox import SandboxLimits

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime import docker_sandbox
-from agent_core.runtime.runner_socket import connect, connect_below
+from agent_core.runtime.channel.runner_socket import connect, connect_below
+from agent_core.runtime.docker import sandbox as docker_sandbox
 from runtime_images.runner import wire
 from tests.listening import listening_at
 

@@ -19,7 +19,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.agent_session import AfterClose
 from agent_core.session.settings import SessionSettings

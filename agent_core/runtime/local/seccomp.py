@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agent_core.runtime.docker_filter import FAMILIES, NETLINK_PROTOCOLS
+from agent_core.runtime.docker.seccomp import FAMILIES, NETLINK_PROTOCOLS
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K

@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring, unless_gone
-from agent_core.runtime.docker_border import DockerBorder
+from agent_core.runtime.docker.border import DockerBorder
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ignoring, unless_gone
 from agent_core.runtime.naming import LABEL_INSTANCE, LABEL_ROLE, bridge_name, instance_name
 from agent_core.runtime.network_border import BRIDGES
 from agent_core.runtime.sandbox import SandboxSpec

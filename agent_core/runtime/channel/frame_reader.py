@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NoReturn, TypeVar
 
-from agent_core.runtime.lost_streams import ChannelClosedError, protocol_error
+from agent_core.runtime.channel.lost_streams import ChannelClosedError, protocol_error
 from runtime_images.runner import wire
 
 T = TypeVar("T")

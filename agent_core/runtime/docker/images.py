@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.sandbox import Availability, Progress
 
 DEFAULT_IMAGE = "drydock/sandbox:base"

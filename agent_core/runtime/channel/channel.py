@@ -1,7 +1,7 @@
 """The server's end of one byte stream to a runner: requests with their answers, live output, cancelling.
 
 A channel lives as long as its stream. What happens when the stream drops (attach again, ask again) is decided one level
-up, in `agent_core.runtime.connection`.
+up, in `agent_core.runtime.channel.connection`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_core.errors import SandboxError, ToolError
-from agent_core.runtime.answer_forms import SMALL
-from agent_core.runtime.frame_reader import FrameReader
-from agent_core.runtime.lost_streams import ChannelClosedError, protocol_error
-from agent_core.runtime.pending import PendingAnswers
-from agent_core.runtime.runner_hello import RunnerHello
+from agent_core.runtime.channel.answer_forms import SMALL
+from agent_core.runtime.channel.frame_reader import FrameReader
+from agent_core.runtime.channel.lost_streams import ChannelClosedError, protocol_error
+from agent_core.runtime.channel.pending_answers import PendingAnswers
+from agent_core.runtime.channel.runner_hello import RunnerHello
+from agent_core.runtime.channel.tunnels import PortConnection, PortError, Tunnels
 from agent_core.runtime.sandbox import Attachment, RunnerReply
-from agent_core.runtime.tunnels import PortConnection, PortError, Tunnels
 from runtime_images.runner import wire
 
 

@@ -10,15 +10,19 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from agent_core.runtime import local_guard, local_launch, local_link, local_view, network_border
-from agent_core.runtime.cgroups import ControlGroup
+from agent_core.runtime import network_border
 from agent_core.runtime.injection import boot_command
-from agent_core.runtime.local_filter import filter_program
-from agent_core.runtime.local_folder import SandboxFolder
+from agent_core.runtime.local import bubblewrap as local_view
+from agent_core.runtime.local import guard as local_guard
+from agent_core.runtime.local import launch as local_launch
+from agent_core.runtime.local import slirp_link as local_link
+from agent_core.runtime.local.cgroups import ControlGroup
+from agent_core.runtime.local.folder import SandboxFolder
+from agent_core.runtime.local.seccomp import filter_program
+from agent_core.runtime.local.shown_libraries import shown_libraries
 from agent_core.runtime.naming import WORKSPACE, serve_arguments
 from agent_core.runtime.processes import identify
 from agent_core.runtime.sandbox import WITH_A_WAY_OUT, SandboxSpec
-from agent_core.runtime.shown_libraries import shown_libraries
 
 _OWN = "/32 host LOCAL"
 

@@ -14,15 +14,16 @@ from typing import Any, NamedTuple, Protocol
 
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.underway import NETWORK_WARNING
-from agent_core.runtime import processes, runner_socket
+from agent_core.runtime import processes
+from agent_core.runtime.channel import runner_socket
+from agent_core.runtime.channel.runner_socket import Opened
 from agent_core.runtime.disk_look import DiskLook, measured
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError
-from agent_core.runtime.docker_objects import DockerObjects
-from agent_core.runtime.docker_quota import DockerQuota
-from agent_core.runtime.images import ensure_image, missing_error, no_python_error
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
+from agent_core.runtime.docker.images import ensure_image, missing_error, no_python_error
+from agent_core.runtime.docker.objects import DockerObjects
+from agent_core.runtime.docker.quota import DockerQuota
 from agent_core.runtime.naming import SOCKET, WORKSPACE, object_name
 from agent_core.runtime.processes import members_of_namespace
-from agent_core.runtime.runner_socket import Opened
 from agent_core.runtime.sandbox import Attachment, DiskUsage, Progress, SandboxSpec, SandboxState, SandboxStatus
 
 

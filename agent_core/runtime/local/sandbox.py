@@ -15,14 +15,16 @@ from typing import TypeVar
 
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.underway import NETWORK_WARNING
-from agent_core.runtime import local_launch, processes, runner_socket
-from agent_core.runtime.cgroups import ControlGroup
+from agent_core.runtime import processes
+from agent_core.runtime.channel import runner_socket
+from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk_look import DiskLook, measured
-from agent_core.runtime.local_folder import SandboxFolder
-from agent_core.runtime.local_order import MARK, launch_order, network_program
+from agent_core.runtime.local import launch as local_launch
+from agent_core.runtime.local.cgroups import ControlGroup
+from agent_core.runtime.local.folder import SandboxFolder
+from agent_core.runtime.local.launch_order import MARK, launch_order, network_program
 from agent_core.runtime.naming import WORKSPACE
 from agent_core.runtime.processes import ProcessId
-from agent_core.runtime.runner_stream import RunnerStream
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
     Attachment,

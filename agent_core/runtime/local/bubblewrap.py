@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from agent_core.runtime.local_launch import FILTER_MARK, INFO_MARK
+from agent_core.runtime.local.launch import FILTER_MARK, INFO_MARK
+from agent_core.runtime.local.shown_libraries import Shown
 from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR
 from agent_core.runtime.sandbox import SandboxLimits
-from agent_core.runtime.shown_libraries import Shown
 
 HOME = "/home/agent"
 INNER_UID = 1000

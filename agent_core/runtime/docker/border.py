@@ -11,9 +11,9 @@ from typing import Any
 
 from agent_core.errors import SandboxError
 from agent_core.runtime import network_border
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError, unless_gone
-from agent_core.runtime.docker_config import sandbox_config
-from agent_core.runtime.docker_quota import Quota
+from agent_core.runtime.docker.container_config import sandbox_config
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, unless_gone
+from agent_core.runtime.docker.quota import Quota
 from agent_core.runtime.naming import LABEL_ROLE
 from agent_core.runtime.sandbox import Availability, SandboxSpec
 

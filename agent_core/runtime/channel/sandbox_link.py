@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
-from agent_core.runtime.channel import ChannelLimits, RunnerChannel
-from agent_core.runtime.disk_watch import DiskWatch
+from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel
+from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.sandbox import Progress, Sandbox, SandboxStatus
 
 logger = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ MISSING = "no-network"
 
 
 def main(order: dict[str, Any]) -> None:
-    """Carry out an order of `agent_core.runtime.local_sandbox`.
+    """Carry out an order of `agent_core.runtime.local.sandbox`.
 
     Args:
         order: ``argv`` and ``env`` of the program; ``view``, bubblewrap's arguments, which go through a descriptor so

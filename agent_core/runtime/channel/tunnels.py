@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.answer_checks import without_halves
-from agent_core.runtime.answer_forms import SMALL
-from agent_core.runtime.lost_streams import protocol_error
+from agent_core.runtime.channel.answer_checks import without_halves
+from agent_core.runtime.channel.answer_forms import SMALL
+from agent_core.runtime.channel.lost_streams import protocol_error
 from agent_core.tools.spec import SandboxAccess
 from runtime_images.runner import wire
 

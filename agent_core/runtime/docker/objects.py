@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from agent_core.errors import SandboxError
-from agent_core.runtime import docker_config, injection
+from agent_core.runtime import injection
 from agent_core.runtime.disk_look import LOOK_SECONDS, order_for, read_usage
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring
-from agent_core.runtime.docker_quota import DockerQuota, Quota
-from agent_core.runtime.docker_stream import ExecStream
+from agent_core.runtime.docker import container_config as docker_config
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ignoring
+from agent_core.runtime.docker.exec_stream import ExecStream
+from agent_core.runtime.docker.quota import DockerQuota, Quota
 from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_MAKING, RUNNER_ROOT, WORKSPACE
 from agent_core.runtime.sandbox import DiskUsage, SandboxSpec
 

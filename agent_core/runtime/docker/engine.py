@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker_stream import EngineAddress, ExecStream, open_exec
+from agent_core.runtime.docker.exec_stream import EngineAddress, ExecStream, open_exec
 
 T = TypeVar("T")
 

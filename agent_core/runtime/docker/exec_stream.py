@@ -15,7 +15,7 @@ import struct
 from typing import NamedTuple
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.runner_stream import RunnerStream
+from agent_core.runtime.channel.runner_stream import RunnerStream
 
 _HEADER = struct.Struct(">BxxxL")
 _STDOUT = 1

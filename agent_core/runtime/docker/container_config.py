@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_core.runtime.docker_filter import seccomp_profile
-from agent_core.runtime.docker_quota import Quota
+from agent_core.runtime.docker.quota import Quota
+from agent_core.runtime.docker.seccomp import seccomp_profile
 from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command
 from agent_core.runtime.naming import (
     LABEL_CONVERSATION,

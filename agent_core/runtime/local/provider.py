@@ -13,8 +13,8 @@ from pathlib import Path
 
 from agent_core.errors import SandboxError
 from agent_core.events.underway import NETWORK_WARNING
-from agent_core.runtime.cgroups import remove_stale
-from agent_core.runtime.local_sandbox import LocalSandbox
+from agent_core.runtime.local.cgroups import remove_stale
+from agent_core.runtime.local.sandbox import LocalSandbox
 from agent_core.runtime.naming import object_name
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,

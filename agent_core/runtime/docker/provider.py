@@ -6,14 +6,14 @@ from collections.abc import Collection
 from typing import Any
 
 from agent_core.errors import SandboxError
-from agent_core.runtime import docker_border
-from agent_core.runtime.docker import DockerEngine, labels_of, unless_gone
-from agent_core.runtime.docker_border import DockerBorder
-from agent_core.runtime.docker_config import GID, UID
-from agent_core.runtime.docker_networks import GUARDED, DockerNetworks
-from agent_core.runtime.docker_quota import DockerQuota, Quota
-from agent_core.runtime.docker_sandbox import DockerSandbox, docker_name
-from agent_core.runtime.images import check_image
+from agent_core.runtime.docker import border as docker_border
+from agent_core.runtime.docker.border import DockerBorder
+from agent_core.runtime.docker.container_config import GID, UID
+from agent_core.runtime.docker.engine import DockerEngine, labels_of, unless_gone
+from agent_core.runtime.docker.images import check_image
+from agent_core.runtime.docker.networks import GUARDED, DockerNetworks
+from agent_core.runtime.docker.quota import DockerQuota, Quota
+from agent_core.runtime.docker.sandbox import DockerSandbox, docker_name
 from agent_core.runtime.injection import runner_archive
 from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE
 from agent_core.runtime.sandbox import Availability, Sandbox, SandboxSpec, SandboxState

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from agent_core.errors import SandboxLostError
-from agent_core.runtime.connection import KeyState
+from agent_core.runtime.channel.connection import KeyState
+from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, ProgramAccess
 from agent_core.runtime.sandbox import Progress
-from agent_core.runtime.tunnels import PortAccess, PortConnection, ProgramAccess
 from agent_core.tools.spec import SandboxReply
 
 MAX_NAME: Final = 64
@@ -18,7 +18,7 @@ SESSION: Final = "session"
 
 
 class KeyedSandbox(PortAccess, ProgramAccess, Protocol):
-    """What sub-agents share: `agent_core.runtime.connection.SandboxConnection` says what each member does."""
+    """What sub-agents share: `agent_core.runtime.channel.connection.SandboxConnection` says what each member does."""
 
     async def start(self, progress: Progress | None = None) -> object: ...
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.naming import LABEL_INSTANCE, LABEL_ROLE, instance_name
 
 T = TypeVar("T")

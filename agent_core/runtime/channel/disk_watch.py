@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agent_core.errors import DrydockError
-from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import DiskUsage, Progress, Sandbox, SandboxLimits
 
 logger = logging.getLogger(__name__)

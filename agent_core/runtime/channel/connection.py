@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
-from agent_core.runtime.channel import RunnerChannel
-from agent_core.runtime.lost_streams import ChannelClosedError
-from agent_core.runtime.runner_hello import RunnerHello
+from agent_core.runtime.channel.channel import RunnerChannel
+from agent_core.runtime.channel.lost_streams import ChannelClosedError
+from agent_core.runtime.channel.runner_hello import RunnerHello
+from agent_core.runtime.channel.sandbox_link import ConnectionLimits, SandboxLink
+from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
-from agent_core.runtime.sandbox_link import ConnectionLimits, SandboxLink
-from agent_core.runtime.tunnels import PortConnection
 
 __all__ = ["ConnectionLimits", "KeyState", "SandboxConnection"]
 
@@ -114,11 +114,11 @@ class SandboxConnection:
                 self._link.channel.forget([key])
 
     async def connect_port(self, port: int) -> PortConnection:
-        """See `agent_core.runtime.tunnels.PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
+        """See `channel.tunnels.PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
         return await (await self._link.ready(revive=False)).connect_port(port)
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """See `agent_core.runtime.tunnels.ProgramAccess`."""
+        """See `agent_core.runtime.channel.tunnels.ProgramAccess`."""
         return await (await self._link.ready(revive=True)).start_program(order)
 
     async def cancel(self, key: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent_core.runtime.answer_checks import (
+from agent_core.runtime.channel.answer_checks import (
     LAST_SECOND,
     MAX_PATH,
     Asked,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from agent_core.runtime.runner_stream import RunnerStream
+from agent_core.runtime.channel.runner_stream import RunnerStream
 
 _FOLDER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_core.runtime import local_view
 from agent_core.runtime.injection import runner_files
-from agent_core.runtime.local_launch import MISSING
+from agent_core.runtime.local import bubblewrap as local_view
+from agent_core.runtime.local.launch import MISSING
 from agent_core.runtime.naming import SOCKET_NAME
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import SandboxSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.answer_checks import without_halves
+from agent_core.runtime.channel.answer_checks import without_halves
 from runtime_images.runner import wire
 
 MAX_BOOT = 200

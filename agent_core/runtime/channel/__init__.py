@@ -1,0 +1,1 @@
+"""The server's end of the stream to a runner: requests, answers, tunnels, and getting to it."""

@@ -1,0 +1,1 @@
+"""Sandboxes without an engine: under bubblewrap, or unconfined by explicit wish."""
