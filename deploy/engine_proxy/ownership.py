@@ -78,6 +78,8 @@ class Ownership:
         _check_reference(reference)
         found = await self._found(f"{version}/networks/{reference}")
         self._check("network", reference, found.get("Labels"))
+        if found.get("Driver", "bridge") != "bridge":
+            raise ForbiddenCallError(f"the network {reference} is not one that this proxy makes")
         return full_id(found)
 
     async def volume(self, name: str, version: str) -> None:
@@ -85,7 +87,7 @@ class Ownership:
         if OWN_NAME.fullmatch(name) is None:
             raise ForbiddenCallError("only volumes whose names begin with drydock- can be touched")
         found = await self._found(f"{version}/volumes/{name}")
-        self._check("volume", name, found.get("Labels"))
+        self._check_volume(name, found)
 
     async def exec_in_ours(self, reference: str, version: str) -> None:
         """See to it that an exec is in a container of ours and has no more rights than that; raises as `container`."""
@@ -152,7 +154,7 @@ class Ownership:
 
     def settle_volume(self, made: EngineResponse) -> None:
         """Refuse a volume that was there before and is somebody else's: an engine gives that instead of an error."""
-        self._check("volume", "of this name", made.document().get("Labels"))
+        self._check_volume("of this name", made.document())
 
     def fit_network(self, body: dict[str, object]) -> None:
         """Refuse to make a network that would not be ours, or whose name another one has."""
@@ -189,6 +191,12 @@ class Ownership:
 
     async def _found(self, target: str) -> dict[str, object]:
         return (await self._engine.ask("GET", target)).document()
+
+    def _check_volume(self, name: str, found: Mapping[str, object]) -> None:
+        """Ours, and no place of the host's or of the network under such a name, whoever made that and labelled it."""
+        self._check("volume", name, found.get("Labels"))
+        if found.get("Driver", "local") != "local" or _part(found, "Options").keys() - {"size"}:
+            raise ForbiddenCallError(f"the volume {name} is not one that this proxy makes")
 
     def _check(self, kind: str, reference: str, labels: object) -> None:
         if not self.is_ours(labels):

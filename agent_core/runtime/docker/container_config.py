@@ -47,6 +47,8 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
     """
     limits = spec.limits
     labels = _labels(spec, "sandbox")
+    # Their entries are memory, without a bound of their own: too many would have the kernel end the whole sandbox.
+    entries = f",nr_inodes={limits.inodes}" if limits.inodes else ""
     has_size = quota.root and bool(limits.disk) and not limits.read_only
     return {
         "Image": spec.image,
@@ -81,7 +83,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
             ],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
             "ReadonlyRootfs": limits.read_only,
-            "Tmpfs": dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}"),
+            "Tmpfs": dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}{entries}"),
             "RestartPolicy": {"Name": "no"},
             **({"StorageOpt": {"size": str(limits.disk_bound)}} if has_size else {}),
             "Mounts": _mounts(spec, volume, making, quota),

@@ -252,6 +252,8 @@ async def test_the_container_is_hardened_limited_and_labelled(docker_kit: Sandbo
     assert host["ReadonlyRootfs"]
     assert host["Tmpfs"].keys() == {"/tmp", "/var/tmp"}
     assert all(f"size={LIMITS.tmp_size}" in options for options in host["Tmpfs"].values())
+    room = await output(sandbox, "for at in /tmp /var/tmp; do df --output=itotal $at | tail -1; done")
+    assert list(map(int, room.split())) == [LIMITS.inodes] * 2
     assert {"Name": "fsize", "Hard": LIMITS.disk, "Soft": LIMITS.disk} in host["Ulimits"]
     assert host["PortBindings"] in (None, {})
     assert (host["Memory"], host["MemorySwap"]) == (LIMITS.memory, LIMITS.memory)

@@ -189,6 +189,41 @@ async def test_an_exec_of_ours_is_in_reach_unless_somebody_gave_it_privileges(
     assert clients_calls(engine) == [f"POST /v1.41/exec/{plain}/start"]
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"Driver": "local", "Options": {"type": "none", "o": "bind", "device": "/"}},
+        {"Driver": "sshfs", "Options": None},
+    ],
+    ids=["a folder of the host", "a driver of others"],
+)
+async def test_a_label_alone_does_not_let_a_volume_through_that_is_a_place_elsewhere(
+    client: Client, engine: FakeEngine, made: dict[str, Any]
+) -> None:
+    engine.volumes["drydock-v"] = {"Name": "drydock-v", "Labels": OURS, **made}
+    for method, target, body in (
+        ("GET", "/volumes/drydock-v", None),
+        ("POST", "/volumes/create", {"Name": "drydock-v", "Labels": OURS}),
+        ("POST", "/containers/create?name=drydock-b", container_body(volume="drydock-v")),
+    ):
+        status, words = await client.ask(method, target, body)
+        assert status == 403, (method, target, words)
+    assert engine.containers == {}
+    engine.volumes["drydock-v"] |= {"Driver": "local", "Options": {"size": "4096"}}
+    assert (await client.ask("GET", "/volumes/drydock-v"))[0] == 200
+
+
+async def test_a_label_alone_does_not_let_a_network_through_that_is_no_bridge(
+    client: Client, engine: FakeEngine
+) -> None:
+    engine.add_network("drydock-n", OURS)
+    engine.networks["drydock-n"]["Driver"] = "macvlan"
+    assert (await client.ask("GET", "/networks/drydock-n"))[0] == 403
+    body = container_body(network="drydock-n")
+    assert (await client.ask("POST", "/containers/create?name=drydock-b", body))[0] == 403
+    assert engine.containers == {}
+
+
 @pytest.mark.parametrize("labels", OTHERS.values(), ids=OTHERS.keys())
 async def test_volumes_and_networks_of_others_are_out_of_reach(
     client: Client, engine: FakeEngine, labels: dict[str, str]
