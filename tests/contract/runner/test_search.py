@@ -80,5 +80,11 @@ def test_too_many_searches_at_once_are_refused_and_the_others_end(client: Client
 
 def _searching(runner: Runner) -> list[int]:
     """Its searches: processes that it has started for one."""
-    found = processes_with("runner search")
-    return [pid for pid in found if f"PPid:\t{runner.process.pid}\n" in Path(f"/proc/{pid}/status").read_text()]
+    return [pid for pid in processes_with("runner search") if f"PPid:\t{runner.process.pid}\n" in _status(pid)]
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""  # it has just ended

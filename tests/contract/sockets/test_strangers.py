@@ -103,7 +103,8 @@ async def test_a_message_that_says_it_is_too_large_is_not_even_read() -> None:
 
 
 async def test_who_polls_and_has_not_joined_may_post_little() -> None:
-    async with serving() as loopback:
+    often = SocketLimits(ping_interval_seconds=0.5)  # the poll of a client that leaves ends with the next ping
+    async with serving(often) as loopback:
         async with Client(transports=("polling",)) as client:
             await client.connect(loopback.url())
             await client.send({"action": "message", "args": {"content": "x" * 500 * KIBIBYTE}})
