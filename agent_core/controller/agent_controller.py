@@ -225,11 +225,12 @@ class AgentController:
         hooks: ConversationHooks | None = None,
         *,
         check: Callable[[ConversationState], None] = check_limits,
+        steps_left: int | None = None,
     ) -> None:
         """`check` raises when the agent may not ask its model once more."""
         self._check = check
         self.state = state
-        self.steps_left: int | None = None
+        self.steps_left = steps_left
         self._rounds = HookRounds(stream.conversation_id, hooks)
         self._stream = stream
         self._agent = agent

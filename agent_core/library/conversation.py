@@ -46,7 +46,7 @@ from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, i
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.direct_call import tool_named
-from agent_core.session.making import with_full_context
+from agent_core.session.factory import with_full_context
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.skills.plugin import Plugin

@@ -80,9 +80,8 @@ STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 class Memory:
     """Answers each recall of one conversation exactly once, whatever happens; a question is never left open.
 
-    Attributes:
-        going_back: held while the conversation is taken back, and while an answer is stored: an answer that was thought
-            of before a rewind could come behind it, where the question may have its answer already.
+    `rewinding` is held while the conversation is taken back, and while an answer is stored: an answer that was thought
+    of before a rewind could come behind it, where the question may have its answer already.
     """
 
     def __init__(
@@ -98,6 +97,7 @@ class Memory:
         left_out: frozenset[str] = frozenset(),
         is_silent: bool = False,
         attach: Callable[[Sequence[Skill]], None] | None = None,
+        rewinding: asyncio.Lock | None = None,
     ) -> None:
         """`context` has the agent's own skills, `model` is for whom, `secrets` tells descriptions by name.
 
@@ -116,7 +116,7 @@ class Memory:
         self._attach = attach
         self._secrets = SecretCatalog(secrets)
         self._open: dict[int, RecallAction] = {}
-        self.going_back = asyncio.Lock()
+        self._rewinding = rewinding or asyncio.Lock()
         self._branches = Branches()
         self._is_stale = False
 
@@ -205,7 +205,7 @@ class Memory:
         delays = chain(STORE_RETRIES, repeat(STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
-                async with self.going_back:
+                async with self._rewinding:
                     return None if await self._is_taken_back() else await self._stream.add_event(answer)
             except StreamClosedError:
                 return None

@@ -41,9 +41,10 @@ class ClientCalls:
         unanswered: Mapping[int, ActionEvent],
         decisions: Mapping[int, ActionDecision],
         is_clients: IsClients,
+        connected: Callable[[], int] | None = None,
     ) -> None:
         """`unanswered` and `decisions` are the calls at hand; `is_clients` says whether a call is for a client."""
-        self.connected: Callable[[], int] | None = None
+        self.connected = connected
         self._stream = stream
         self._unanswered = unanswered
         self._decisions = decisions

@@ -81,8 +81,12 @@ class Runtime:
         vision: Vision | None = None,
         draft_model: DraftModel | None = None,
         concurrency: int = 1,
+        client_count: Callable[[], int] | None = None,
     ) -> None:
-        """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
+        """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`.
+
+        `client_count` says how many clients follow the conversation, where somebody knows.
+        """
         self._hooks = hooks
         self._concurrency = concurrency
         self._stream = stream
@@ -91,7 +95,7 @@ class Runtime:
         self._unanswered: dict[int, ActionEvent] = {}
         self._decisions: dict[int, ActionDecision] = {}
         self._latest = LatestResults(tools, stream)
-        self.client_calls = ClientCalls(stream, self._unanswered, self._decisions, self._is_for_client)
+        self.client_calls = ClientCalls(stream, self._unanswered, self._decisions, self._is_for_client, client_count)
         self._actions = ActionRunner(
             stream,
             tools,

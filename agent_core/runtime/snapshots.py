@@ -46,19 +46,18 @@ def moments_of(path: Sequence[range], unanswered: Collection[int]) -> list[int]:
 
 
 class ConversationSnapshots:
-    """Names the moments of one conversation. `run` follows its log.
+    """Names the moments of one conversation. `run` follows its log."""
 
-    Attributes:
-        going_back: while it is held, the files are not yet those of the log's present.
-    """
-
-    def __init__(self, stream: EventStream, sandbox: SandboxAccess, tools: Mapping[str, ToolDefinition]) -> None:
+    def __init__(
+        self, stream: EventStream, sandbox: SandboxAccess, tools: Mapping[str, ToolDefinition], rewinding: asyncio.Lock
+    ) -> None:
+        """While `rewinding` is held the files are not yet those of the log's present."""
         self._stream = stream
         self._sandbox = sandbox
         self._tools = tools
         self._position = -1
         self._asked: int | None = None
-        self.going_back = asyncio.Lock()
+        self._rewinding = rewinding
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account: since the user's first message behind the last action nothing was done."""
@@ -74,7 +73,7 @@ class ConversationSnapshots:
         async with self._stream.subscribe(after=self._position) as events:
             async for event in events:
                 if isinstance(event, MessageEvent) and event.source == "user":
-                    async with self.going_back:
+                    async with self._rewinding:
                         pass  # what is asked of the runner after that it does after that
                     await self._take(event.id)
                 elif isinstance(event, ObservationEvent) and self._is_elsewhere(event.tool_name):

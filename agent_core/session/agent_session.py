@@ -36,13 +36,14 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
-from agent_core.session.going_back import GoingBack, check_cause
-from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
-from agent_core.session.parts import Parts, make_hooks, make_parts
+from agent_core.session.factory import as_sent, make_agent, make_secrets, make_step, prepare_tools
+from agent_core.session.hooks import make_hooks
 from agent_core.session.repository import set_up
+from agent_core.session.rewind import Rewinder, check_cause
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
-from agent_core.session.subagents import Parent, Shared
+from agent_core.session.subagent_factory import Parent, Shared
+from agent_core.session.subscribers import SessionSubscribers, make_subscribers
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
@@ -51,7 +52,7 @@ from agent_core.tools.vision_inspect import VisionInspectTool
 RESTART_SECONDS = (0.1, 1.0, 5.0)
 
 
-class Subscribers:
+class SupervisedTasks:
     """Owns what follows a stream until that is closed."""
 
     def __init__(self) -> None:
@@ -191,11 +192,11 @@ class AgentSession:
         self._report = report
         self._hook_events = hook_events
         self._client_count = client_count
-        self._going_back = GoingBack(
+        self._rewinder = Rewinder(
             self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
         )
-        self._subscribers = Subscribers()
-        self._parts: Parts | None = None
+        self._supervised = SupervisedTasks()
+        self._subscribers: SessionSubscribers | None = None
         self._started = False
         self._opened_at = -1
         self._closing: asyncio.Task[None] | None = None
@@ -311,7 +312,7 @@ class AgentSession:
             await plant(self.settings.seed, self.sandbox)
             await set_up(self.settings.git, self.sandbox, self.stream, self._report.step)
             await prepare_tools(self._tools.values(), self.sandbox)
-            async with self._going_back.lock:
+            async with self._rewinder.lock:
                 await self._begin(initial_message, max_steps)
         except DrydockError as error:
             # One line: what a program said last may be many.
@@ -327,24 +328,27 @@ class AgentSession:
 
     async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
         shared = replace(self._shared, settings=self.settings)
-        parts = await make_parts(shared, self._tools)
-        await parts.catch_up(self.stream, self._going_back)
-        await self._going_back.bring_back_files()
-        controller, runtime = parts.controller, parts.runtime
+        subscribers = await make_subscribers(
+            shared,
+            self._tools,
+            rewinding=self._rewinder.lock,
+            max_steps=max_steps,
+            client_count=self._client_count,
+        )
+        await subscribers.catch_up(self.stream, self._rewinder)
+        await self._rewinder.bring_back_files()
+        controller, runtime = subscribers.controller, subscribers.runtime
         state = controller.state
         self._step.account.restore(state.metrics)
         if HookEvent.SESSION_START in self._hook_events:
-            await parts.hooks.session_started()
+            await subscribers.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
-        await parts.memory.look_again()
+        await subscribers.memory.look_again()
         await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
-        self._parts = parts
-        runtime.client_calls.connected = self._client_count
-        self._going_back.controller, self._going_back.runtime = controller, runtime
-        controller.steps_left = max_steps
-        parts.wait_for(self._going_back.lock)
-        for name, run in parts.runs().items():
-            self._subscribers.begin(name, run, self.stream, self._report.broken)
+        self._subscribers = subscribers
+        self._rewinder.begin(controller, runtime)
+        for name, run in subscribers.runs().items():
+            self._supervised.begin(name, run, self.stream, self._report.broken)
         await controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
 
     async def send(self, event: AnyEvent) -> AnyEvent:
@@ -357,19 +361,19 @@ class AgentSession:
             ClientToolError: it answers a call that does not wait for it.
         """
         if isinstance(event, Rewind):
-            return await self._going_back.rewind(event.to, client_key=event.client_key)
+            return await self._rewinder.rewind(event.to, client_key=event.client_key)
         if isinstance(event, ClientToolResult):
-            if self._parts is None:
+            if self._subscribers is None:
                 raise ClientToolError("the conversation is being loaded; send the answer again", code="loading")
-            return await self._parts.runtime.client_calls.accept(event)
+            return await self._subscribers.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
-            return await self._going_back.recover(event.option, client_key=event.client_key)
+            return await self._rewinder.recover(event.option, client_key=event.client_key)
         check_cause(event.cause, self.stream.last_id)
         return await self.stream.add_event(as_sent(event, self.agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:
-        """Go back to right behind this event of the log (None: before the first one); see `GoingBack.rewind`."""
-        return await self._going_back.rewind(to)
+        """Go back to right behind this event of the log (None: before the first one); see `Rewinder.rewind`."""
+        return await self._rewinder.rewind(to)
 
     async def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
         """From the next answer of the model on, let this policy decide what waits for the user; the log remembers it.
@@ -415,8 +419,8 @@ class AgentSession:
                 await self._say_last(stopped=stopped)
 
     async def _suspend_subagents(self) -> None:
-        if self._parts is not None:
-            await self._parts.delegation.suspend()
+        if self._subscribers is not None:
+            await self._subscribers.delegation.suspend()
 
     async def _let_go_of_sandbox(self) -> None:
         await _let_go(self.sandbox, self._after)
@@ -424,12 +428,12 @@ class AgentSession:
     async def _say_last(self, *, stopped: bool) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                if self._parts is not None:  # the account knows what was spent before
+                if self._subscribers is not None:  # the account knows what was spent before
                     if HookEvent.SESSION_END in self._hook_events:
-                        await self._parts.hooks.session_ended()
+                        await self._subscribers.hooks.session_ended()
                     await self._step.account.settle()
                     if stopped:
-                        await self._parts.stop(self.stream)
+                        await self._subscribers.stop(self.stream)
                 elif stopped:
                     await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
         except (TimeoutError, EventStoreError, StreamClosedError) as error:
@@ -440,7 +444,7 @@ class AgentSession:
             self._warming.cancel()
             await asyncio.wait([self._warming])
         patience = CLOSE_SECONDS if self.is_ready else 0
-        await self._subscribers.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
+        await self._supervised.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
 
     # --- what can be asked of it at any moment ---
 
@@ -499,20 +503,20 @@ class AgentSession:
 
     @property
     def _state(self) -> ConversationState | None:
-        return self._parts.controller.state if self._parts is not None else None
+        return self._subscribers.controller.state if self._subscribers is not None else None
 
     async def skills(self) -> list[Skill] | None:
         """The skills that the agent may be told, with those of its workspace; None before the session is ready."""
-        return await self._parts.memory.skills() if self._parts is not None else None
+        return await self._subscribers.memory.skills() if self._subscribers is not None else None
 
     @property
     def failure(self) -> Exception | None:
         """What the agent failed with the last time in this session; None where it did not."""
-        return self._parts.controller.failure if self._parts is not None else None
+        return self._subscribers.controller.failure if self._subscribers is not None else None
 
     def has_hooks(self, event: HookEvent) -> bool:
         """Whether any hook wants to know of such an event; valid after `start`."""
-        return self._parts is not None and self._parts.hooks.has(event)
+        return self._subscribers is not None and self._subscribers.hooks.has(event)
 
     @property
     def is_at_rest(self) -> bool:
@@ -520,10 +524,10 @@ class AgentSession:
 
         What it was doing is stopped and answered then, unless a part of the session has failed for good.
         """
-        state, parts = self._state, self._parts
+        state, subscribers = self._state, self._subscribers
         if self._report.is_broken:
             return True
-        if state is None or parts is None:
+        if state is None or subscribers is None:
             return False
         waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
-        return waits and min(state.last_event_id, parts.runtime.dealt_with) >= self.stream.last_id
+        return waits and min(state.last_event_id, subscribers.runtime.dealt_with) >= self.stream.last_id

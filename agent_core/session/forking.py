@@ -10,7 +10,7 @@ from agent_core.events.llm_events import MetricsSnapshot, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, encoded, from_payload, to_payload
 from agent_core.events.store import EventStore, NewEvent
 from agent_core.runtime.snapshots import moments_of
-from agent_core.session.going_back import checked_place
+from agent_core.session.rewind import checked_place
 
 PAGE = 200
 

@@ -151,7 +151,7 @@ class Roster:
 
 
 class Household(Protocol):
-    """Where sub-agents come from: `agent_core.session.subagents` has the one of a session."""
+    """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
 
     @property
     def confirm(self) -> Confirm:

@@ -15,7 +15,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.runtime.hook_calls import MAX_FIELD_CHARS, STOP_PREFIX
 from agent_core.security.hooks import HookConfig, HookEvent
-from agent_core.session.parts import MAX_CALLS, home_hooks
+from agent_core.session.hooks import MAX_CALLS, home_hooks
 from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.session.making import completed
+from agent_core.session.factory import completed
 from agent_core.skills.context import MARKETPLACE, AgentContext
 from agent_core.skills.notes import MAX_NOTES_CHARS, NOTES_FILE, user_notes
 from agent_core.skills.public import REF_VARIABLE, URL_VARIABLE, load_public_skills

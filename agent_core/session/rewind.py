@@ -23,16 +23,12 @@ from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
 
 
-class GoingBack:
+class Rewinder:
     """Takes one conversation back, one request after the other.
 
     Attributes:
-        controller, runtime: those that are at work; None before the session has begun.
         lock: while it is held nothing is taken back; a session begins within it.
     """
-
-    controller: AgentController | None = None
-    runtime: Runtime | None = None
 
     def __init__(
         self, stream: EventStream, sandbox: SandboxConnection | SharedSandbox, prompt: Callable[[], SystemPromptEvent]
@@ -40,8 +36,14 @@ class GoingBack:
         self._stream = stream
         self._sandbox = sandbox
         self._prompt = prompt
+        self._controller: AgentController | None = None
+        self._runtime: Runtime | None = None
         self._branches = Branches()
         self.lock = asyncio.Lock()
+
+    def begin(self, controller: AgentController, runtime: Runtime) -> None:
+        """From now on these are at work, and are brought to rest before anything is taken back."""
+        self._controller, self._runtime = controller, runtime
 
     async def rewind(self, to: int | None, *, client_key: str | None = None) -> Rewind:
         """Go on behind event `to` (None: before the first one), as if nothing had come after it.
@@ -72,7 +74,7 @@ class GoingBack:
                 problem = await keep(self._sandbox, self._stream.conversation_id, self._stream.last_id)
                 rewind = rewind.model_copy(update={"restores": not problem, "note": problem})
             opening = opening_of(rewind, state, self._prompt())
-            if self.controller is None:  # the session goes on to load
+            if self._controller is None:  # the session goes on to load
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
             stored = (await self._stream.add_events(opening))[0]
             files = await self.bring_back_files()
@@ -116,7 +118,7 @@ class GoingBack:
         if option == 3:
             stopped = AgentState.STOPPED
             asked: list[AnyEvent] = [ChangeAgentState(agent_state=stopped, source="user")]
-            entered = [] if self.controller is not None else [AgentStateChanged(agent_state=stopped)]
+            entered = [] if self._controller is not None else [AgentStateChanged(agent_state=stopped)]
             await self._stream.add_events([*asked, *entered])
             return stored
         said = await self._last_said(loop.start)
@@ -142,11 +144,11 @@ class GoingBack:
 
     @asynccontextmanager
     async def _at_rest(self) -> AsyncIterator[None]:
-        if self.controller is None or self.runtime is None:
+        if self._controller is None or self._runtime is None:
             yield
             return
-        async with self.controller.held():
-            await self.runtime.interrupt()
+        async with self._controller.held():
+            await self._runtime.interrupt()
             yield
 
 

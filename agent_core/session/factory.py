@@ -21,7 +21,7 @@ from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.drafts import model_for_drafts
 from agent_core.session.settings import SessionSettings
-from agent_core.session.subagents import Parent, told_of_kinds
+from agent_core.session.subagent_factory import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
 from agent_core.skills.loader import load_user_skills
 from agent_core.skills.notes import user_notes
@@ -147,6 +147,7 @@ def make_memory(
     secrets: SecretRegistry,
     stream: EventStream,
     sandbox: SandboxAccess,
+    rewinding: asyncio.Lock,
 ) -> Memory:
     """The memory of the conversation; it tells of the secrets that there are when it is asked."""
 
@@ -168,6 +169,7 @@ def make_memory(
         left_out=agent.skills_left_out,
         is_silent=not agent.is_told_of_workspace,
         attach=attach,
+        rewinding=rewinding,
     )
 
 

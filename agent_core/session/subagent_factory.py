@@ -104,7 +104,7 @@ class Shared:
         """What puts its sub-agents to work; `state` is that of the conversation at the moment."""
         return Delegation(
             self.stream,
-            SessionHousehold(self, state),
+            SubagentFactory(self, state),
             account=self.step.account,
             state=state,
             depth=self.depth,
@@ -112,7 +112,7 @@ class Shared:
         )
 
 
-class SessionHousehold:
+class SubagentFactory:
     """Fulfils `agent_core.controller.delegation.delegation.Household` for a session."""
 
     def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
