@@ -21,6 +21,7 @@ from server.auth.guesses import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
 from server.auth.page_session import PageSessions
+from server.auth.preview_addresses import PreviewAddresses
 from server.auth.tokens import resolve_token
 from server.conversation_manager.conversation_manager import ConversationManager, ManagerParts
 from server.db.database import open_database
@@ -36,7 +37,6 @@ from server.openapi.document import openapi_document, operation_id
 from server.openapi.page import docs_endpoint
 from server.page import page_of
 from server.preview.access import Passes
-from server.preview.addresses import PreviewAddresses
 from server.preview.links import PreviewLinks
 from server.preview.preview import Preview
 from server.provider_tools.making import RequestMaker

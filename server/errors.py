@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import ClientToolError, DrydockError, SandboxError
-from server.db.errors import KeyInUseError, KeyReusedError
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +35,14 @@ class ConversationNotFoundError(ServerError):
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"Conversation {conversation_id} not found")
         self.conversation_id = conversation_id
+
+
+class KeyReusedError(DrydockError):
+    """An idempotency key came with something else than the first time."""
+
+
+class KeyInUseError(DrydockError):
+    """The first request with this idempotency key is still being carried out."""
 
 
 class SessionError(ServerError):

@@ -6,8 +6,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from server.auth.preview_addresses import NO_PREVIEWS, PreviewAddresses
 from server.errors import ConfigurationError
-from server.preview.addresses import NO_PREVIEWS, PreviewAddresses
 from server.settings import Settings
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

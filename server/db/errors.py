@@ -33,13 +33,5 @@ class InvalidPageError(DrydockError, ValueError):
     """A `page_id` that no listing ever handed out."""
 
 
-class KeyReusedError(DrydockError):
-    """An idempotency key came with something else than the first time."""
-
-
-class KeyInUseError(DrydockError):
-    """The first request with this idempotency key is still being carried out."""
-
-
 class TooManyWebhooksError(DrydockError):
     """A user has as many webhooks as one may have."""

@@ -18,9 +18,9 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.db.errors import KeyInUseError, KeyReusedError
 from server.db.tables import idempotency_keys
 from server.db.writer import Writer
+from server.errors import KeyInUseError, KeyReusedError
 
 KEPT: Final = timedelta(days=7)
 """For how long a key is remembered."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from server.auth.preview_addresses import PreviewAddresses, path_url, ticket_url
 from server.preview.access import PASS_SECONDS, TICKET_SECONDS, Kind, Passes, PreviewPass
-from server.preview.addresses import PreviewAddresses, path_url, ticket_url
 
 
 @dataclass(frozen=True, slots=True)

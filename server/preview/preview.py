@@ -17,10 +17,10 @@ from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, PortE
 from server.auth.guesses import Doorkeeper, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
+from server.auth.preview_addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
 from server.auth.tokens import presented_token
 from server.broken_off import broke_off
 from server.preview.access import PASS_SECONDS, Kind, PreviewPass, cookies_in
-from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
 from server.preview.headers import Headers, PreviewPlace, guards, path_of_this_host
 from server.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
 from server.preview.links import PreviewLinks

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_core.errors import DrydockError, NoSuchEventError
 from agent_core.events.branches import Rewind
 from server.conversation_manager.conversation_manager import ConversationStatus
+from server.conversation_manager.forks import fork_conversation
 from server.db.conversations import ConversationRecord
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
@@ -17,7 +18,6 @@ from server.errors import ConversationNotFoundError, ReplyError
 from server.replies.conversations import ForkReply, RewindReply
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
-from server.session.forks import fork_conversation
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 

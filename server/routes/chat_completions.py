@@ -30,6 +30,7 @@ from server.chat.history import ChatHistory, NothingSaidError
 from server.chat.replies import DONE, STILL_AT_WORK, ChatReply, error_chunk
 from server.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, TurnRun
 from server.chat.under_way import Claim
+from server.conversation_manager.forks import fork_conversation
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
@@ -37,7 +38,6 @@ from server.errors import ConversationNotFoundError, ReplyError
 from server.replies.errors import OpenAIError, errors
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.openai_route import OpenAIRoute
-from server.session.forks import fork_conversation
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 

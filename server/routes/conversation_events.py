@@ -14,9 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
-from server.db.errors import KeyInUseError, KeyReusedError
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
-from server.errors import ConversationNotFoundError, ReplyError
+from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError
 from server.replies.errors import errors
 from server.replies.events import Done, EventsPage, Trajectory
 from server.routes.json_route import JsonRoute

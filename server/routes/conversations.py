@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from agent_core.errors import DrydockError
+from server.conversation_manager.conversation_info import conversation_info
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.errors import DatabaseError
 from server.dependencies import (
@@ -27,7 +28,6 @@ from server.replies.errors import errors
 from server.routes.conversation_pages import PageLimit, Trigger, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId, Repository
-from server.session.conversation_info import conversation_info
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)

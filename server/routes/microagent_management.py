@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query
 
+from server.conversation_manager.conversation_info import conversation_info
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.git_hosts import Provider
@@ -16,7 +17,6 @@ from server.replies.errors import errors
 from server.routes.conversation_pages import PageLimit, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId
-from server.session.conversation_info import conversation_info
 
 router = APIRouter(prefix="/api/microagent-management", route_class=JsonRoute)
 

@@ -14,8 +14,11 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.session.agent_session import AfterClose
+from agent_core.skills.skill import Skill
 from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRecord, ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
@@ -26,7 +29,6 @@ from server.session.disk_reserve import DISK_RESERVE
 from server.session.images import check_images
 from server.session.recorder import BUSY_STATES, Recorder
 from server.session.recovery import RESUMES, came_to_rest
-from server.session.session_facts import WebSessionFacts
 from server.session.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ class SessionOwner(Protocol):
         ...
 
 
-class WebSession(WebSessionFacts):
+class WebSession:
     """One conversation as the server runs it.
 
     `load` and `unload` may be called by anyone at any time: they take effect one after the other, and a load finds
@@ -78,6 +80,64 @@ class WebSession(WebSessionFacts):
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
         self._turns = Turns(f"session:{conversation_id}")
+
+    # --- facts ---
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it has an open log here, or is about to."""
+        return self._agent is not None or self._loading
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether its log is being opened."""
+        return self._loading
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing would be lost with this object: nothing loaded, nobody connected, nothing under way."""
+        return not (self.is_loaded or self.connections or self.users or self._turns.are_awaited)
+
+    @property
+    def side_model(self) -> tuple[LLM, CallContext]:
+        """The loaded conversation's model and what calls beside its agent are made with; else the demo."""
+        agent = self._agent
+        return (agent.settings.llm, agent.call_context) if agent is not None else (LLM(), CallContext())
+
+    @property
+    def sandbox(self) -> PortAccess | None:
+        """The sandbox, once it has come up."""
+        return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
+
+    async def skills(self) -> list[Skill] | None:
+        """The skills that the agent may be told; None while it is not there or starts."""
+        return await self._agent.skills() if self._agent is not None and self._agent.is_ready else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether sandbox and agent have come up (or have failed to, which the log tells)."""
+        return self._agent is not None and (self._agent.is_ready or self._start_failed)
+
+    @property
+    def runtime_status(self) -> str | None:
+        """Public id of the sandbox's state; None when nothing is loaded."""
+        return self._agent.runtime_status if self._agent is not None else None
+
+    @property
+    def runtime_warning(self) -> str:
+        """What is wrong with the network of its sandbox, for people; empty if nothing is."""
+        return self._agent.runtime_warning if self._agent is not None else ""
+
+    @property
+    def _start_failed(self) -> bool:
+        return self._starting is not None and self._starting.done() and not (self._agent and self._agent.is_ready)
+
+    def activity(self) -> Activity:
+        """For the rule that unloads idle conversations."""
+        agent = self._agent
+        busy = self._loading or (self._starting is not None and not self._starting.done())
+        busy = busy or (agent is not None and agent.is_ready and agent.agent_state in BUSY_STATES)
+        return Activity(self.last_activity, busy, len(self.connections))
 
     # --- clients ---
 

@@ -197,6 +197,19 @@ def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_
     assert not wrong, wrong
 
 
+@pytest.mark.parametrize("whole", ["agent_core", "drydock_client", "runtime_images", "server"])
+def test_packages_do_not_import_each_other_in_a_circle(whole: str) -> None:
+    """Among the packages (and loose modules) directly in `whole`: each can be understood after those it uses."""
+    uses: dict[str, set[str]] = {}
+    for path in sources(whole):
+        own = path.relative_to(ROOT / whole).parts[0].removesuffix(".py")
+        names = {found.module.split(".")[1] for found in imports_of(path) if found.module.startswith(f"{whole}.")}
+        uses.setdefault(own, set()).update(names - {own})
+    while leaves := {name for name, used in uses.items() if not used & uses.keys()}:
+        uses = {name: used for name, used in uses.items() if name not in leaves}
+    assert not uses, f"each of these is in a circle, or uses one that is: {uses}"
+
+
 @pytest.mark.parametrize("library", sorted(HOMES))
 def test_each_library_has_one_home(library: str) -> None:
     wrong = [

@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 from agent_core.runtime.channel.tunnels import PortAccess
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
+from server.auth.preview_addresses import PreviewAddresses, mark_of
 from server.auth.secrets import SecretBox
 from server.preview.access import COOKIE_NAMES, Passes
-from server.preview.addresses import PreviewAddresses, mark_of
 from server.preview.links import PreviewLinks
 from server.preview.preview import Preview
 from server.preview.upstream import PreviewLimits

@@ -11,7 +11,7 @@ import pytest
 from httpx import Response
 
 from server.auth.guesses import WRONG_AT_ONCE
-from server.preview.addresses import PATH_PREFIX
+from server.auth.preview_addresses import PATH_PREFIX
 from tests.contract.rest.conftest import MakeServer, Server
 
 TOKEN = "the-right-token-of-24-chars"

@@ -9,8 +9,8 @@ import pytest
 
 from agent_core.events.event import utc_now
 from server.db.database import Database, open_database
-from server.db.errors import KeyInUseError, KeyReusedError
 from server.db.idempotency_keys import KEPT, Attempt, IdempotencyKeys
+from server.errors import KeyInUseError, KeyReusedError
 
 
 class Work:
