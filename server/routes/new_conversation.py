@@ -75,7 +75,7 @@ _PROMPTS: Final = {
 _LOOK = "Ask the API of {provider} about it; the token for that is in the environment variable {variable}."
 
 
-class TaskCard(BaseModel):
+class SuggestedTask(BaseModel):
     """A task card of the client."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -138,7 +138,7 @@ class NewConversation(BaseModel):
     initial_user_msg: str | None = None
     image_urls: list[str] | None = None
     replay_json: str | None = None
-    suggested_task: TaskCard | None = None
+    suggested_task: SuggestedTask | None = None
     create_microagent: CreateMicroagent | None = None
     conversation_instructions: str | None = None
     mcp_config: McpConfig | None = None
