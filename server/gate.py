@@ -138,7 +138,7 @@ class Gate:
             return
         await receive()
         # Before it was accepted, this is a plain 403.
-        logger.info("refused a websocket: %s", refusal)
+        logger.debug("refused a websocket: %s", refusal)
         await send({"type": "websocket.close", "code": 1008})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -214,6 +214,8 @@ class Gate:
         return self._max_upload if path.endswith(UPLOADS) else self._max_body
 
     def _too_large(self, path: str) -> dict[str, str]:
+        if not path.startswith(API_PREFIXES):  # strangers get here
+            return _told("The request is larger than this server takes.")
         name, limit = self._limit(path)
         return _told(f"The request is larger than the {limit} bytes that this server takes ({name}).")
 

@@ -11,6 +11,7 @@ from server.errors import ConfigurationError
 from server.settings import Settings
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_MAX_SHOWN = 200
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
 
 
@@ -64,15 +65,15 @@ class OriginPolicy:
         match = _HOST.fullmatch(host.lower())
         if match is None or not self._host_is_ours(match["v6"] or match["name"]):
             return (
-                f"This server does not answer for the host {host!r}. If that is its name, add it to the setting "
-                "allowed_hosts (DRYDOCK_ALLOWED_HOSTS)."
+                f"This server does not answer for the host {host[:_MAX_SHOWN]!r}. If that is its name, add it to the "
+                "setting allowed_hosts (DRYDOCK_ALLOWED_HOSTS)."
             )
         if origin is not None and self.previews.is_preview_origin(origin):
             return "This page comes out of a sandbox: it may not use this server."
         if origin is None or self._origin_is_ours(origin.lower(), host.lower()):
             return None
         return (
-            f"Pages of {origin!r} may not use this server. If they should, add that origin to the setting "
+            f"Pages of {origin[:_MAX_SHOWN]!r} may not use this server. If they should, add that origin to the setting "
             "allowed_origins (DRYDOCK_ALLOWED_ORIGINS)."
         )
 

@@ -43,7 +43,7 @@ class Transports:
 
     def has_joined(self, transport_id: str) -> bool:
         """Whether it is in a conversation."""
-        return transport_id not in self._loose
+        return transport_id in self._known and transport_id not in self._loose
 
     def joined(self, transport_id: str) -> None:
         """It is in a conversation now."""

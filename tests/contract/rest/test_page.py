@@ -247,3 +247,16 @@ async def test_the_document_of_the_routes_is_a_page_too(server: Server) -> None:
     for path, item in document()["paths"].items():
         assert all(f"<code>{method.upper()} {path}</code>" in response.text for method in item)
     assert "<script" not in response.text
+
+
+async def test_strangers_learn_nothing_from_a_refusal_or_a_tag(server: Server, tmp_path: Path) -> None:
+    facts = (tmp_path / "page" / "index.html").stat()
+    tag = (await server.get("/")).headers["etag"]
+    assert f"{facts.st_ino:x}" not in tag.split('"')[1].split("-")
+    assert f"{facts.st_mtime_ns:x}" not in tag
+    refused = await server.post("/", headers={"content-length": str(10**12)})
+    assert refused.status_code == 413
+    assert not re.search(r"\d|max_", refused.text)
+    refused = await server.get("/", headers={"host": "h" * 5_000})
+    assert refused.status_code == 403
+    assert len(refused.text) < 1_500

@@ -40,6 +40,7 @@ async def answered_before_its_body(loopback: Loopback, path: str) -> bytes:
         ("EIO=4&transport=polling&sid=unknown", b"401"),
         ("EIO=4&transport=polling&sid=unknown&session_api_key=wrong", b"401"),
         (f"EIO=4&transport=polling&sid=unknown&session_api_key={KEY}", b"400"),
+        (f"EIO=4&transport=polling&session_api_key={KEY}", b"413"),
     ],
 )
 async def test_nothing_is_read_for_a_connection_that_is_not_there(path: str, query: str, status: bytes) -> None:
