@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic._internal._model_construction import ModelMetaclass  # there is no public name for it
 from pydantic_core import PydanticUndefined
 from typing_extensions import TypeVar
 
@@ -18,6 +17,11 @@ from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.execution import execute, execute_now
 from agent_core.tools.naming import tool_name_of
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
 
 ActionT = TypeVar("ActionT", bound=Action, default=Any)
 ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)

@@ -5,4 +5,4 @@ from __future__ import annotations
 import pytest
 
 for _name in ("contract", "hostile", "restless", "tabs"):
-    pytest.register_assert_rewrite(f"agent_core.testing.browser_{_name}")
+    pytest.register_assert_rewrite(f"tests.contract.suites.browser_{_name}")

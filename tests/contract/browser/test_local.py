@@ -8,12 +8,12 @@ import pytest
 import pytest_asyncio
 
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.browser_contract import BrowserContract
-from agent_core.testing.browser_hostile import HostilePagesContract
-from agent_core.testing.browser_kit import BrowserKit
-from agent_core.testing.browser_restless import RestlessPagesContract
-from agent_core.testing.browser_tabs import TabsContract
 from tests.contract.browser.opening import open_web
+from tests.contract.suites.browser_contract import BrowserContract
+from tests.contract.suites.browser_hostile import HostilePagesContract
+from tests.contract.suites.browser_kit import BrowserKit
+from tests.contract.suites.browser_restless import RestlessPagesContract
+from tests.contract.suites.browser_tabs import TabsContract
 
 pytestmark = [pytest.mark.bubblewrap, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

@@ -10,7 +10,7 @@ from agent_core.runtime.channel.channel import ChannelLimits
 from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.fake_sandbox import FakeSandbox
-from agent_core.testing.lying_runner import Lie, LyingRunner
+from tests.contract.hostile.lying_runner import Lie, LyingRunner
 
 LIMITS = ConnectionLimits(reattach_seconds=5.0, ping_seconds=1.0, channel=ChannelLimits(hello_seconds=5.0))
 

@@ -24,9 +24,9 @@ from agent_core.runtime.channel.answer_checks import MAX_PATH, UnexpectedError
 from agent_core.runtime.channel.answer_forms import FORMS, SMALL, form_of
 from agent_core.runtime.channel.channel import ChannelLimits
 from agent_core.runtime.channel.connection import ConnectionLimits
-from agent_core.testing.lying_runner import frame, honest
 from tests.contract.hostile.answers import EXCHANGES
 from tests.contract.hostile.conftest import eventually, lied_to
+from tests.contract.hostile.lying_runner import frame, honest
 from tests.contract.runner.client import Runner
 
 REPOSITORY = Path(__file__).parents[3]

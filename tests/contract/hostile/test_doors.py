@@ -20,7 +20,6 @@ from agent_core.runtime import transfers
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Sandbox, SandboxSpec
 from agent_core.testing.fake_sandbox import FakeProvider, FakeSandbox
-from agent_core.testing.lying_runner import LyingRunner, honest
 from agent_core.tools.terminal import MAX_OUTPUT_CHARS, TerminalAction, TerminalObservation
 from server.app import Application, create_app
 from server.routes.conversation_files import MAX_SHOWN_BYTES
@@ -28,6 +27,7 @@ from server.session.sandboxes import SandboxSelection
 from server.settings import Settings
 from tests.contract.hostile.answers import EXCHANGES
 from tests.contract.hostile.conftest import eventually, lying_sandbox
+from tests.contract.hostile.lying_runner import LyingRunner, honest
 from tests.serving import serving
 
 SECONDS = 60.0

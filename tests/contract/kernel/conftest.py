@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("agent_core.testing.ipython_contract", "agent_core.testing.ipython_contract")
+pytest.register_assert_rewrite("tests.contract.suites.ipython_contract")

@@ -9,13 +9,13 @@ import pytest
 import uvloop
 
 pytest.register_assert_rewrite(
-    "agent_core.testing.editor_contract",
-    "agent_core.testing.file_tools_contract",
+    "tests.contract.suites.editor_contract",
+    "tests.contract.suites.file_tools_contract",
     "agent_core.testing.sandbox_contract",
     "agent_core.testing.sandbox_disk",
     "agent_core.testing.sandbox_isolation",
     "agent_core.testing.sandbox_together",
-    "agent_core.testing.terminal_contract",
+    "tests.contract.suites.terminal_contract",
 )
 
 

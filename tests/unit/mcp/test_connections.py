@@ -16,7 +16,7 @@ from mcp.types import JSONRPCNotification
 from agent_core.mcp import host_program, incoming, program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
-from agent_core.testing.answering_sandbox import AnsweringSandbox, FakeCall
+from tests.answering_sandbox import AnsweringSandbox, FakeCall
 from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool, until
 
 

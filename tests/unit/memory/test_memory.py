@@ -22,8 +22,8 @@ from agent_core.memory.memory import Memory
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, PathTrigger
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, Reply
 from agent_core.tools.invoke_skill import InvokeSkillObservation
+from tests.answering_sandbox import AnsweringSandbox, Asked, Reply
 
 LIMIT_SECONDS = 10.0
 FOLDER = "/workspace/.openhands/microagents"

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from agent_core.events.llm_events import ActionEvent
 from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchTool
 from agent_core.tools.presets import get_gpt5_tools
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@\n-x\n+y\n*** Delete File: c\n*** End Patch"
 

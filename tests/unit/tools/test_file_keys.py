@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.file_editor import FileEditorAction, FileEditorExecutor
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 PATCH = """*** Begin Patch
 *** Update File: src/a.py

@@ -14,7 +14,6 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.schema import Action
 from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileAction
 from agent_core.tools.presets import get_gemini_tools
@@ -23,6 +22,7 @@ from runtime_images.runner.core.arguments import BadRequestError
 from runtime_images.runner.files.editor import Edit, Editor
 from runtime_images.runner.files.history import EditHistory
 from runtime_images.runner.files.whole_files import WholeFiles, whole_file
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 TOOLS = resolve_tools(get_gemini_tools())
 

@@ -17,8 +17,8 @@ from agent_core.memory.knowledge import Knowledge
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill, SkillResources
 from agent_core.skills.trigger import KeywordTrigger
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.invoke_skill import InvokeSkillAction, InvokeSkillObservation, InvokeSkillTool, with_outputs
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 PDF = Skill(name="pdf", content="Read it.", is_agentskills_format=True, trigger=KeywordTrigger(keywords=["pdf"]))
 

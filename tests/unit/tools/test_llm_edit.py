@@ -18,7 +18,6 @@ from agent_core.events.messages import Message
 from agent_core.events.risk import SecurityRisk
 from agent_core.llm.llm import LLM
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.llm_edit import (
     LLMBasedFileEditTool,
     LLMEditAction,
@@ -31,6 +30,7 @@ from agent_core.tools.spec import Tool
 from runtime_images.runner.files import lint
 from runtime_images.runner.files.history import EditHistory
 from runtime_images.runner.files.line_ranges import Ranges, span_of
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 WHOLE = "one\ntwo\nthree\nfour\nfive\n"
 

@@ -14,7 +14,6 @@ from agent_core.agent.presets import get_default_agent
 from agent_core.agent.specialists import PlanningAgent, get_planning_agent
 from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.testing.fake_runner import FakeAnswer
 from agent_core.testing.fake_runner import FakeRequest as RunnerCall
 from agent_core.tools.plan_editor import (
@@ -30,6 +29,7 @@ from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from runtime_images.runner.files.editor import Editor, edit_of
 from runtime_images.runner.files.history import EditHistory
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import until
 from tests.unit.controller.test_confirmation_flow import FINISHED

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.glob import GlobAction, GlobExecutor, GlobTool
 from agent_core.tools.grep import GrepAction, GrepExecutor, GrepTool
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 FOUND = {"root": "/workspace/src", "files": ["/workspace/src/b.py", "/workspace/src/a.py"], "truncated": False}
 

@@ -9,7 +9,6 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.events.messages import TextContent
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.terminal import (
     FreshTerminalAction,
     NamedTerminalAction,
@@ -18,6 +17,7 @@ from agent_core.tools.terminal import (
     TerminalObservation,
     TerminalTool,
 )
+from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 RESULT: dict[str, Any] = {
     "status": "completed",

@@ -4,8 +4,6 @@ A test module inherits from this class and gives it a fixture ``web`` (`BrowserK
 takes a while to start.
 """
 
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
-
 from __future__ import annotations
 
 import base64
@@ -13,7 +11,6 @@ import json
 import re
 from typing import Any
 
-from agent_core.testing.browser_kit import BrowserKit, number
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
@@ -30,6 +27,7 @@ from agent_core.tools.browser import (
     BrowserStopRecordingAction,
     BrowserTypeAction,
 )
+from tests.contract.suites.browser_kit import BrowserKit, number
 
 _JPEG = b"\xff\xd8\xff"
 

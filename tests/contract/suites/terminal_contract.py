@@ -4,8 +4,6 @@ A test module inherits from the class and gives it a fixture ``kit`` (`agent_cor
 one sandbox for many cases, since starting one takes longer than all that is done in it.
 """
 
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
-
 from __future__ import annotations
 
 import asyncio
@@ -246,8 +244,8 @@ class TerminalContract:
         seen = await terminal.do(NamedTerminalAction(command="echo $kept", terminal="a"))
         assert (seen.text, seen.working_dir) == ("a\n", "/usr")
         await terminal.begins(SLEEPER)
-        seen = await terminal.do(FreshTerminalAction(command="pwd; echo ${kept-none}; exit 6", cwd="/tmp"))  # noqa: S108
-        assert (seen.text.splitlines()[:2], seen.exit_code) == (["/tmp", "none"], 6)  # noqa: S108
+        seen = await terminal.do(FreshTerminalAction(command="pwd; echo ${kept-none}; exit 6", cwd="/tmp"))
+        assert (seen.text.splitlines()[:2], seen.exit_code) == (["/tmp", "none"], 6)
         seen = await terminal.do(FreshTerminalAction(command="sleep 100", timeout=0.2))
         assert (seen.status, "has ended" in seen.notice) == ("hard_timeout", True)
         assert (await terminal("C-c", is_input=True)).exit_code == 130

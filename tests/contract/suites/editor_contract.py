@@ -4,8 +4,6 @@ A test module inherits from the class and gives it a fixture ``kit`` (`agent_cor
 one sandbox for many cases, since starting one takes longer than all that is done in it.
 """
 
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
-
 from __future__ import annotations
 
 import asyncio

@@ -1,16 +1,13 @@
 """The conformance suite of the browser tools with pages and servers that mean no good, or know no better.
 
-Used like `agent_core.testing.browser_contract`.
+Used like `tests.contract.suites.browser_contract`.
 """
-
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
 
 from __future__ import annotations
 
 import asyncio
 import re
 
-from agent_core.testing.browser_kit import BrowserKit, number
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
@@ -20,6 +17,7 @@ from agent_core.tools.browser import (
     BrowserToolExecutor,
     BrowserTypeAction,
 )
+from tests.contract.suites.browser_kit import BrowserKit, number
 
 
 class HostilePagesContract:

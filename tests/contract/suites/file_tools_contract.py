@@ -3,8 +3,6 @@
 A test module inherits from the class and gives it a fixture ``kit`` (`agent_core.testing.sandbox_kit`).
 """
 
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
-
 from __future__ import annotations
 
 import asyncio

@@ -1,15 +1,12 @@
 """The conformance suite of the browser tools about tabs: those that are opened, by a page too, and those that end.
 
-Used like `agent_core.testing.browser_contract`.
+Used like `tests.contract.suites.browser_contract`.
 """
-
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
 
 from __future__ import annotations
 
 import asyncio
 
-from agent_core.testing.browser_kit import BrowserKit, number
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
@@ -21,6 +18,7 @@ from agent_core.tools.browser import (
     BrowserSwitchTabAction,
     BrowserToolExecutor,
 )
+from tests.contract.suites.browser_kit import BrowserKit, number
 
 
 class TabsContract:

@@ -1,7 +1,5 @@
 """A sandbox with a site and a browser in it, for the conformance suite of the browser tools."""
 
-# ruff: noqa: S101 - for tests, with a home that users of the library can import
-
 from __future__ import annotations
 
 import re
@@ -10,7 +8,6 @@ from typing import NamedTuple
 
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing import browser_site
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserAction,
@@ -25,6 +22,7 @@ from agent_core.tools.browser import (
     BrowserToolExecutor,
     BrowserTypeAction,
 )
+from tests.contract.suites import browser_site
 
 _SITE = Path(browser_site.__file__).read_bytes()
 

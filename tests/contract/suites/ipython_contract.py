@@ -16,8 +16,6 @@ from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.ipython import IPythonAction, IPythonExecutor, IPythonObservation
 
-# ruff: noqa: S101 - for tests, with a home that users of the library can import
-
 
 class NotebookKit:
     """A sandbox, and cells in its kernel."""
@@ -46,9 +44,6 @@ class NotebookKit:
         seen = await self.cell(code)
         assert (seen.status, seen.is_error) == ("completed", False), seen.text
         return seen.text
-
-
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
 
 
 # One transparent point.

@@ -1,15 +1,12 @@
 """The conformance suite of the browser tools with pages that are late, that do not stay, or are not all words.
 
-Used like `agent_core.testing.browser_contract`.
+Used like `tests.contract.suites.browser_contract`.
 """
-
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
 
 from __future__ import annotations
 
 import asyncio
 
-from agent_core.testing.browser_kit import BrowserKit, number
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
@@ -22,6 +19,7 @@ from agent_core.tools.browser import (
     BrowserToolExecutor,
     BrowserTypeAction,
 )
+from tests.contract.suites.browser_kit import BrowserKit, number
 
 _SECONDS = 60.0
 
