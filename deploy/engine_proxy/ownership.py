@@ -17,7 +17,9 @@ _NOT_THERE: Final = 404
 _RIGHTS: Final = (
     *("Privileged", "CapAdd", "Binds", "Devices", "DeviceRequests", "DeviceCgroupRules", "VolumesFrom", "Links"),
     *("PortBindings", "PublishAllPorts", "PidMode", "UTSMode", "UsernsMode", "CgroupParent", "ExtraHosts", "GroupAdd"),
+    "Sysctls",
 )
+_LIFTED: Final = re.compile(r"(seccomp|apparmor|systempaths)[=:]unconfined|label[=:]disable|no-new-privileges[=:]false")
 _OWN_IMAGES: Final = re.compile(r"([^/]*[.:][^/]*/)?drydock(/|$)", re.IGNORECASE)  # of whatever registry
 
 
@@ -221,11 +223,13 @@ def _is_confined(found: Mapping[str, object]) -> bool:
     """Whether a container has no more rights than the rules for bodies let it be made with."""
     host = _part(found, "HostConfig")
     dropped, mode, mounts = host.get("CapDrop"), str(host.get("NetworkMode")), found.get("Mounts") or []
+    options = host.get("SecurityOpt")
     return (
         not any(host.get(right) for right in _RIGHTS)
         and isinstance(dropped, list)
         and "ALL" in dropped
         and host.get("IpcMode") in ("private", "none")
+        and _LIFTED.search("\n".join(map(str, options)) if isinstance(options, list) else str(options)) is None
         and (mode == "none" or OWN_NAME.fullmatch(mode) is not None)
         and isinstance(mounts, list)
         and all(isinstance(mount, dict) and _is_plain_mount(mount) for mount in mounts)
