@@ -78,7 +78,8 @@ _LOOK = "Ask the API of {provider} about it; the token for that is in the enviro
 class SuggestedTask(BaseModel):
     """A task card of the client."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    __qualname__ = "SuggestedTask"  # its name in the published document, as is its title
+    model_config = ConfigDict(extra="forbid", strict=True, title="SuggestedTask")
 
     git_provider: Provider
     task_type: Literal[
