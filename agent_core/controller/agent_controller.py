@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, Protocol
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.account import Account
 from agent_core.controller.branch_state import state_of_branch
 from agent_core.controller.guards import check_limits, error_events, failure_of
-from agent_core.controller.remarks import answers_to_invalid_calls, refinement
+from agent_core.controller.notices import answers_to_invalid_calls, refinement
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
+from agent_core.controller.usage import UsageTracker
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import (
@@ -123,9 +123,9 @@ class Failing:
         error: what its agent failed with the last time; None where it never did.
     """
 
-    def __init__(self, stream: EventStream, account: Account, enter: Enter) -> None:
+    def __init__(self, stream: EventStream, usage: UsageTracker, enter: Enter) -> None:
         self._stream = stream
-        self._account = account
+        self._usage = usage
         self._enter = enter
         self.error: Exception | None = None
 
@@ -138,7 +138,7 @@ class Failing:
         self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
         while not self._stream.closed:
             try:
-                await self._account.settle()
+                await self._usage.settle()
                 await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
                 return
             except (StaleOwnerError, StreamClosedError):
@@ -235,7 +235,7 @@ class AgentController:
         self._stream = stream
         self._agent = agent
         self._step = step
-        self._failing = Failing(stream, step.account, self._enter)
+        self._failing = Failing(stream, step.usage, self._enter)
         self._branches = Branches()
         self._is_stale = False
         self._step_task: asyncio.Task[None] | None = None

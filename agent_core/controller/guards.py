@@ -1,4 +1,4 @@
-"""What stops an agent: its limits, and failures put into words."""
+"""Guards: limits and stuck detection stop an agent; failures are put into words."""
 
 from __future__ import annotations
 

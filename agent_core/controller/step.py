@@ -16,12 +16,12 @@ from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.switch_llm import SwitchedModel
 from agent_core.agent.vision import renderer
-from agent_core.controller.account import Account
 from agent_core.controller.guards import check_progress, error_events, failure_of, nudge
-from agent_core.controller.remarks import blind, rephrase
+from agent_core.controller.notices import blind, rephrase
 from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds, StuckDetector
+from agent_core.controller.usage import UsageTracker
 from agent_core.errors import (
     DrydockError,
     LLMContentPolicyError,
@@ -265,7 +265,7 @@ class Step:
     """Takes the steps of one conversation's agent; at most one at a time.
 
     Attributes:
-        account: what the conversation's models cost.
+        usage: what the conversation's models cost.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class Step:
         cache_key: str = "",
         payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
-        """`loops` is when an agent that repeats itself is stopped (None: never); the others are those of `Account`."""
+        """`loops` is when an agent that repeats itself is stopped (None: never); the others are the tracker's."""
         self._view = View()
         self._replay = ReplayManager()
         self._loops = loops
@@ -293,7 +293,7 @@ class Step:
         self._tools = tools
         self._offer(dict(tools))
         models = [*agent.get_all_llms(), agent.llm]
-        self.account = Account(stream, models, max_budget=max_budget, cache_key=cache_key, payer=payer)
+        self.usage = UsageTracker(stream, models, max_budget=max_budget, cache_key=cache_key, payer=payer)
         self._gate = gate
         self._version = version
         self._prompts = PromptCache(renderer(agent.llm, tools))
@@ -403,7 +403,7 @@ class Step:
             tools=tools,
             tool_schemas=self._schemas,
             predicts_risk=self._gate.analyzer is not None,
-            context=self.account.context,
+            context=self.usage.context,
         )
 
     def _forget(self) -> None:
@@ -440,7 +440,7 @@ class Step:
         if self._agent.condenser is None:
             return self._view
         try:
-            outcome = await condensed_by(self._agent.condenser, self._view, self._agent.llm, self.account.context)
+            outcome = await condensed_by(self._agent.condenser, self._view, self._agent.llm, self.usage.context)
         except NoCondensationError as error:
             if self._view.is_too_long or not self._view.wants_condensation:
                 raise
@@ -450,7 +450,7 @@ class Step:
             return None
         if isinstance(outcome, View):
             return outcome
-        await self._stream.add_event(outcome.model_copy(update={"metrics": self.account.note()}))
+        await self._stream.add_event(outcome.model_copy(update={"metrics": self.usage.note()}))
         return None
 
     async def _judged(self, outcome: StepOutcome, state: ConversationState) -> tuple[StepOutcome, bool]:
@@ -481,7 +481,7 @@ class Step:
         return await whole(asyncio.create_task(storing, name=f"store-answer:{self._stream.conversation_id}"))
 
     async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> int:
-        common = {"seen": seen, "metrics": self.account.note()}
+        common = {"seen": seen, "metrics": self.usage.note()}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent
-from agent_core.security.kinds import Recreatable
+from agent_core.security.polymorphic import Polymorphic
 from agent_core.security.risk import SecurityRisk, riskiest
 from agent_core.tools.execution import called
 
@@ -28,15 +28,15 @@ History = Sequence[Event]
 """What the model was shown before it wanted an action, the oldest first."""
 
 
-class SecurityAnalyzer(Recreatable):
+class SecurityAnalyzer(Polymorphic):
     """Judges actions before they run. Frozen and serialisable; subclasses are found again by their `kind`.
 
     A subclass defines `security_risk`, which is called in a thread of its own and may ask somebody else; or overrides
     `asecurity_risk` too, if it is asynchronous, or `asecurity_risk_after`, if it goes by what came before the action.
     """
 
-    classes: ClassVar[dict[str, type[Recreatable]]] = {}
-    catalog: ClassVar[str] = "agent_core.security.catalog"
+    classes: ClassVar[dict[str, type[Polymorphic]]] = {}
+    registering_module: ClassVar[str] = "agent_core.security.analyzers"
     immediate: ClassVar[bool] = False
     """Whether it goes by the action alone and within moments: it needs neither a thread nor a limit then."""
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, SerializeAsAny, field_validator
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.security.analyzer import History, SecurityAnalyzer
-from agent_core.security.kinds import Recreatable
+from agent_core.security.polymorphic import Polymorphic
 from agent_core.security.risk import SecurityRisk
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishAction
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 _NEVER_ASKED = (FinishAction, ThinkAction)
 
 
-class ConfirmationPolicy(Recreatable):
+class ConfirmationPolicy(Polymorphic):
     """Says for which risks the user is asked. Frozen and serialisable; subclasses are found again by their `kind`."""
 
-    classes: ClassVar[dict[str, type[Recreatable]]] = {}
+    classes: ClassVar[dict[str, type[Polymorphic]]] = {}
 
     @abstractmethod
     def should_confirm(self, risk: SecurityRisk = SecurityRisk.UNKNOWN) -> bool:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
 from agent_core.security.analyzer import History, SecurityAnalyzer, in_thread
-from agent_core.security.fetching import fetched, http_address
+from agent_core.security.http_client import fetch, http_address
 from agent_core.security.risk import SecurityRisk
 
 MONITOR: Final = "https://api.grayswan.ai/cygnal/monitor"
@@ -72,7 +72,7 @@ class GraySwanAnalyzer(SecurityAnalyzer):
         headers = {"Content-Type": "application/json", "grayswan-api-key": key}
         request = Request(self.api_url, json.dumps(asked).encode(), headers)  # noqa: S310 - the validator takes http only
         try:
-            answer = json.loads(fetched(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
+            answer = json.loads(fetch(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
             return self._risk_in(answer)
         except Exception as error:  # noqa: BLE001 - whatever comes from outside, nothing is known then
             return self._unknown(f"{type(error).__name__}: {error}")

@@ -15,7 +15,7 @@ from urllib.request import Request
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
-from agent_core.security.fetching import fetched, http_address
+from agent_core.security.http_client import fetch, http_address
 from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class LookupSecret(Frozen):
     def _fetched(self) -> str:
         headers = {name: secret.get_secret_value() for name, secret in self.headers.items()}
         request = Request(self.url, headers=headers)  # noqa: S310 - the validator takes http and https only
-        data = fetched(request, limit_seconds=LOOKUP_SECONDS, limit_bytes=MAX_VALUE_BYTES)
+        data = fetch(request, limit_seconds=LOOKUP_SECONDS, limit_bytes=MAX_VALUE_BYTES)
         return data.decode("utf-8").strip()
 
 

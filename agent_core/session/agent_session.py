@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from agent_core.agent.base import FIRST_EVENTS
-from agent_core.controller.remarks import answers_to_invalid_calls
+from agent_core.controller.notices import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.branches import Rewind
@@ -183,7 +183,7 @@ class AgentSession:
         self.settings = shared.settings
         self.secrets = shared.secrets
         self.sandbox = shared.sandbox
-        self.call_context = shared.step.account.context
+        self.call_context = shared.step.usage.context
         self.is_ready = False
         self._shared = shared
         self._step = shared.step
@@ -339,7 +339,7 @@ class AgentSession:
         await self._rewinder.bring_back_files()
         controller, runtime = subscribers.controller, subscribers.runtime
         state = controller.state
-        self._step.account.restore(state.metrics)
+        self._step.usage.restore(state.metrics)
         if HookEvent.SESSION_START in self._hook_events:
             await subscribers.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
@@ -394,7 +394,7 @@ class AgentSession:
 
     def count(self, stats: ConversationStats) -> None:
         """Take in what calls for this conversation have cost that were made outside of it; valid after `start`."""
-        self._step.account.stats.take_over(stats)
+        self._step.usage.stats.take_over(stats)
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """From the next answer of the model on, have this analyzer judge its calls; valid after `open`."""
@@ -428,10 +428,10 @@ class AgentSession:
     async def _say_last(self, *, stopped: bool) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                if self._subscribers is not None:  # the account knows what was spent before
+                if self._subscribers is not None:  # its usage tells what was spent before
                     if HookEvent.SESSION_END in self._hook_events:
                         await self._subscribers.hooks.session_ended()
-                    await self._step.account.settle()
+                    await self._step.usage.settle()
                     if stopped:
                         await self._subscribers.stop(self.stream)
                 elif stopped:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.account import Account
+from agent_core.controller.usage import UsageTracker
 from agent_core.errors import LimitReachedError, LLMError, ToolError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, CallContext
@@ -50,7 +50,7 @@ class ConversationDrafts:
             raise ToolError(f"the draft model could not be asked: {error}") from error
 
 
-def make_drafts(agent: AgentBase, account: Account, check: Callable[[], None]) -> ConversationDrafts:
+def make_drafts(agent: AgentBase, usage: UsageTracker, check: Callable[[], None]) -> ConversationDrafts:
     """The model for drafts of a conversation with this agent, registered among its models when it is first asked."""
     llm = draft_llm(agent)
-    return ConversationDrafts(lambda: account.registry.get_llm(USAGE_ID, llm), account.context, check)
+    return ConversationDrafts(lambda: usage.registry.get_llm(USAGE_ID, llm), usage.context, check)

@@ -190,7 +190,7 @@ def make_step(
         version=VERSION,
         loops=settings.stuck_thresholds if settings.stuck_detection else None,
         cache_key=parent.cache_key if parent is not None else "",
-        payer=parent.purse.count if parent is not None else None,
+        payer=parent.budget.count if parent is not None else None,
     )
 
 

@@ -131,7 +131,7 @@ async def make_hooks(
 ) -> ConversationHooks:
     """The hooks of a conversation whose sandbox is there: the given ones, the project's or else the user's."""
     home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
-    judge = ModelJudge(agent.llm, tools, sandbox, step.account.context, stream.secrets)
+    judge = ModelJudge(agent.llm, tools, sandbox, step.usage.context, stream.secrets)
     hooks = ConversationHooks(settings.hooks, sandbox, stream, home=home, judge=judge)
     await hooks.load()
     return hooks

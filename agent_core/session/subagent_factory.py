@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.subagent import DELEGATING, make_agent_of_class, make_subagent
+from agent_core.controller.delegation.budget import SubAgentBudget
 from agent_core.controller.delegation.child_run import ChildSession, Confirm, DelegatedTask
 from agent_core.controller.delegation.delegation import Delegation
-from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
 from agent_core.errors import SandboxError, ToolError
@@ -64,14 +64,14 @@ class Parent:
 
     Attributes:
         secrets: the registry, `masker` what hides their values in the log.
-        purse: what pays for it.
+        budget: what pays for it.
         cache_key: under which providers cache its prompts.
         depth: how deep it is nested; 1 for a sub-agent of a user's conversation.
     """
 
     secrets: SecretRegistry
     masker: SecretMasker
-    purse: Purse
+    budget: SubAgentBudget
     cache_key: str
     depth: int
 
@@ -95,25 +95,25 @@ class Shared:
         """How deep the session is nested itself."""
         return self.parent.depth if self.parent is not None else 0
 
-    def for_child(self, purse: Purse) -> Parent:
+    def for_child(self, budget: SubAgentBudget) -> Parent:
         """What one of its sub-agents has from it."""
         key = self.parent.cache_key if self.parent is not None else self.stream.conversation_id
-        return Parent(self.secrets, self.stream.secrets, purse, key, self.depth + 1)
+        return Parent(self.secrets, self.stream.secrets, budget, key, self.depth + 1)
 
     def delegation(self, state: Callable[[], ConversationState]) -> Delegation:
         """What puts its sub-agents to work; `state` is that of the conversation at the moment."""
         return Delegation(
             self.stream,
             SubagentFactory(self, state),
-            account=self.step.account,
+            usage=self.step.usage,
             state=state,
             depth=self.depth,
-            above=self.parent.purse if self.parent is not None else None,
+            above=self.parent.budget if self.parent is not None else None,
         )
 
 
 class SubagentFactory:
-    """Fulfils `agent_core.controller.delegation.delegation.Household` for a session."""
+    """Fulfils `agent_core.controller.delegation.delegation.SubagentProvider` for a session."""
 
     def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
         self._shared = shared
@@ -149,7 +149,7 @@ class SubagentFactory:
         return make_subagent(kind, asking, order.label), kind
 
     async def session(
-        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse
+        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
     ) -> ChildSession:
         shared = self._shared
         own = kind.definition if kind is not None else None
@@ -177,7 +177,7 @@ class SubagentFactory:
             settings=settings,
             sandbox=self._sandbox(order.name),
             hook_events=(),
-            parent=shared.for_child(purse),
+            parent=shared.for_child(budget),
         )
 
     async def let_go(self, session: ChildSession) -> None:

@@ -94,10 +94,10 @@ async def make_subscribers(
     state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
     hooks = await make_hooks(settings, agent, tools, step, stream, sandbox)
     memory = make_memory(settings, agent, tools, shared.secrets, stream, sandbox, rewinding)
-    check = shared.parent.purse.check if shared.parent is not None else check_limits
+    check = shared.parent.budget.check if shared.parent is not None else check_limits
     controller = AgentController(stream, agent, state, step, hooks, check=check, steps_left=max_steps)
     delegation = shared.delegation(lambda: controller.state)
-    drafts = make_drafts(agent, step.account, partial(_check_money, shared, state))
+    drafts = make_drafts(agent, step.usage, partial(_check_money, shared, state))
     runtime = Runtime(
         stream,
         tools,
@@ -106,7 +106,7 @@ async def make_subscribers(
         hooks=hooks,
         rules_for=memory.rules_for,
         subagents=delegation,
-        vision=ImageQuestions(stream, step.account.context, stream.secrets.add),
+        vision=ImageQuestions(stream, step.usage.context, stream.secrets.add),
         draft_model=drafts,
         concurrency=agent.tool_concurrency_limit,
         client_count=client_count,
@@ -118,5 +118,5 @@ async def make_subscribers(
 
 def _check_money(shared: Shared, state: ConversationState) -> None:
     if shared.parent is not None:
-        shared.parent.purse.check_money()
-    check_budget(state.limits, shared.step.account.stats.accumulated_cost)
+        shared.parent.budget.check_money()
+    check_budget(state.limits, shared.step.usage.stats.accumulated_cost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from agent_core.controller.account import metrics_of
+from agent_core.controller.usage import metrics_of
 from agent_core.errors import EventStoreError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.event import Event

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.account import metrics_of
+from agent_core.controller.usage import metrics_of
 from agent_core.errors import DrydockError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
 from agent_core.events.llm_events import (
@@ -163,8 +163,8 @@ class DelegatedTask:
 class ChildRun:
     """Has one order carried out. An order that was begun before goes on where it was; one that has ended is only read.
 
-    `account` is told what the sub-agent has cost in all, and how many answers of its model are new; `show` gets a line
-    for people now and then.
+    `on_spending` is told what the sub-agent has cost in all, and how many answers of its model are new; `show` gets a
+    line for people now and then.
 
     Attributes:
         session: the sub-agent's, once it is opened.
@@ -176,7 +176,7 @@ class ChildRun:
         open_session: Callable[[], Awaitable[ChildSession]],
         *,
         confirm: Confirm,
-        account: Callable[[UsageFigures, int], Awaitable[None]],
+        on_spending: Callable[[UsageFigures, int], Awaitable[None]],
         show: Callable[[str], None],
     ) -> None:
         self.order = order
@@ -184,7 +184,7 @@ class ChildRun:
         self._open_session = open_session
         self._is_suspended = False
         self._confirm = confirm
-        self._account = account
+        self._on_spending = on_spending
         self._show = show
         self._round = TaskRound(order.key)
         self._is_unapproved = False
@@ -232,7 +232,7 @@ class ChildRun:
             raise StreamClosedError("it was broken off")
         async for event in session.stream.history():
             progress.fold(event)
-        await self._account(progress.metrics, 0)
+        await self._on_spending(progress.metrics, 0)
         if progress.has_ended or self._is_told_to_stop():
             return
         position = session.stream.last_id
@@ -261,7 +261,7 @@ class ChildRun:
             self._show(f"[{self.order.label.partition(':')[2]}] {line[:SHOWN_CHARS]}\n")
         if self._round.metrics != before:
             answers = int(isinstance(event, ActionEvent | MessageEvent))
-            await self._account(self._round.metrics, answers)
+            await self._on_spending(self._round.metrics, answers)
         if isinstance(event, AgentStateChanged | ActionEvent) and self._round.waits_for_word:
             await self._decide(session)
         return self._round.has_ended

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.account import Account
+from agent_core.controller.delegation.budget import SubAgentBudget
 from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, DelegatedTask
-from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.state import ConversationState
+from agent_core.controller.usage import UsageTracker
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
@@ -150,7 +150,7 @@ class Roster:
             self._places[event.id] = len(self._places) + 1
 
 
-class Household(Protocol):
+class SubagentProvider(Protocol):
     """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
 
     @property
@@ -175,7 +175,7 @@ class Household(Protocol):
         ...
 
     async def session(
-        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, purse: Purse
+        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
     ) -> ChildSession:
         """Open a session for this agent in a conversation of its own.
 
@@ -209,20 +209,20 @@ class Delegation:
     def __init__(
         self,
         stream: EventStream,
-        household: Household,
+        provider: SubagentProvider,
         *,
-        account: Account,
+        usage: UsageTracker,
         state: Callable[[], ConversationState],
         depth: int = 0,
-        above: Purse | None = None,
+        above: SubAgentBudget | None = None,
     ) -> None:
         """`state` is that of the conversation at the moment, `above` what it spends from if it is a sub-agent's own.
 
         `depth` is how deep it is nested; 0 for a conversation of a user's.
         """
         self._stream = stream
-        self._household = household
-        self._account = account
+        self._provider = provider
+        self._usage = usage
         self._state = state
         self._depth = depth
         self._above = above
@@ -250,9 +250,9 @@ class Delegation:
                 for place, (name, kind) in enumerate(zip(ids, kinds, strict=True), 1)
             }
             for name, spawned in wanted.items():
-                await self._household.agent(self._order(call, name, spawned, ""))
+                await self._provider.agent(self._order(call, name, spawned, ""))
             for replaced in present.keys() & wanted.keys():
-                await self._household.end_shells(present[replaced].name)
+                await self._provider.end_shells(present[replaced].name)
             return wanted
 
     async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
@@ -277,7 +277,7 @@ class Delegation:
             raise SubAgentError("the prompt is empty; say what is to be done")
         kind = self._roster.tasks[task_id]
         order = DelegatedTask(task_id, f"task:{task_id}", kind, prompt, call.idempotency_key)
-        await self._household.agent(order)
+        await self._provider.agent(order)
         try:
             (report,) = await self._carry_out(call, [order])
         finally:
@@ -288,7 +288,7 @@ class Delegation:
         await self._admit(call)
         name = f"delegate-{call.action_id}"
         order = DelegatedTask(name, f"delegate:{agent}", agent, task, call.idempotency_key, is_class=True)
-        await self._household.agent(order)
+        await self._provider.agent(order)
         try:
             (report,) = await self._carry_out(call, [order])
         finally:
@@ -344,17 +344,17 @@ class Delegation:
 
     async def _run(self, call: ToolContext, order: DelegatedTask) -> TaskReport:
         try:
-            agent, kind = await self._household.agent(order)
+            agent, kind = await self._provider.agent(order)
         except SubAgentError as error:
             return TaskReport("", str(error))
         if order.name in self._runs:
             return TaskReport("", "It is at work already; wait for the result of that call.")
-        purse = Purse(self._account, self._state, order.label, self._above)
+        budget = SubAgentBudget(self._usage, self._state, order.label, self._above)
         run = self._runs[order.name] = ChildRun(
             order,
-            partial(self._household.session, order, agent, kind, purse),
-            confirm=self._household.confirm,
-            account=lambda spent, answers: self._note(call, order, purse, spent, answers),
+            partial(self._provider.session, order, agent, kind, budget),
+            confirm=self._provider.confirm,
+            on_spending=lambda spent, answers: self._note(call, order, budget, spent, answers),
             show=call.emit_output,
         )
         try:
@@ -362,11 +362,11 @@ class Delegation:
         finally:
             del self._runs[order.name]
             if run.session is not None:
-                await self._household.let_go(run.session)
+                await self._provider.let_go(run.session)
 
     async def _end_shells(self, name: str) -> None:
         if not self._stream.closed:  # else the session only lets go, and what runs goes on
-            await self._household.end_shells(name)
+            await self._provider.end_shells(name)
 
     async def _stop(self, names: Sequence[str], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
         runs = [self._runs[name] for name in names if name in self._runs]
@@ -382,20 +382,20 @@ class Delegation:
             logger.warning("sub-agents of %s did not stop in time", self._stream.conversation_id)
 
     async def _note(
-        self, call: ToolContext, order: DelegatedTask, purse: Purse, spent: UsageFigures, answers: int
+        self, call: ToolContext, order: DelegatedTask, budget: SubAgentBudget, spent: UsageFigures, answers: int
     ) -> None:
         """Write what a sub-agent has cost into the log of the asking conversation."""
         known = self._counted.get(order.name)
         if known is None:
             # Before the first call of this process: what an earlier one has spent, and did not get to write down.
             known = self._roster.spent.get(order.name, UsageFigures())
-            purse.add(_metrics(spent).diff(_metrics(known)))
+            budget.add(_metrics(spent).diff(_metrics(known)))
         spent = UsageFigures(accumulated_cost=spent.accumulated_cost, usage=spent.usage)
         self._counted[order.name] = spent
         if spent == known:
             return
         spending = SubAgentSpending(name=order.name, spent=spent, iterations=answers if order.is_class else 0)
-        updated: AnyEvent = MetricsUpdated(cause=call.action_id, metrics=self._account.note(), sub_agent=spending)
+        updated: AnyEvent = MetricsUpdated(cause=call.action_id, metrics=self._usage.note(), sub_agent=spending)
         await _stored(self._stream.add_event(updated), order.name)
 
 

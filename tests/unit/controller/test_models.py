@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_core.agent.agent import Agent
-from agent_core.controller.account import metrics_of
+from agent_core.controller.usage import metrics_of
 from agent_core.errors import LLMUnavailableError
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import MessageEvent

@@ -16,8 +16,8 @@ from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.memory.condensers.window import ConversationWindowCondenser
 from agent_core.session.agent_options import AgentOptions
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
-from tests.unit.controller.test_account import Beside
 from tests.unit.controller.test_answers import is_in, until
+from tests.unit.controller.test_usage import Beside
 
 
 class Short(StageModel):

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from agent_core.controller.account import metrics_of
+from agent_core.controller.usage import metrics_of
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent

@@ -23,7 +23,7 @@ from agent_core.security.analyzer import (
     LLMSecurityAnalyzer,
     SecurityAnalyzer,
 )
-from agent_core.security.catalog import ALL_ANALYZERS
+from agent_core.security.analyzers import ALL_ANALYZERS
 from agent_core.security.confirmation import ConfirmationGate, ConfirmRisky
 from agent_core.security.pattern import PatternSecurityAnalyzer, normalised
 from agent_core.security.risk import SecurityRisk, riskiest

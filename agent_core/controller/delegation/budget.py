@@ -1,38 +1,38 @@
-"""The money of the conversation that asks a sub-agent, which the sub-agent spends."""
+"""The budget of a sub-agent: it spends the money of the conversation that asks it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent_core.controller.account import Account
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ConversationState
+from agent_core.controller.usage import UsageTracker
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.response import LLMResponse
 
 
 @dataclass(frozen=True, slots=True)
-class Purse:
+class SubAgentBudget:
     """What one sub-agent may spend: its calls are counted under its `label`, all the way up.
 
-    `account` and `state` (at the moment) are those of the asking conversation; `above` is what that one spends from.
+    `usage` and `state` (at the moment) are those of the asking conversation; `above` is what that one spends from.
     """
 
-    account: Account
+    usage: UsageTracker
     state: Callable[[], ConversationState]
     label: str
-    above: Purse | None = None
+    above: SubAgentBudget | None = None
 
     def count(self, response: LLMResponse) -> None:
         """Count a call of the sub-agent."""
-        self.account.stats.add(response, self.label)
+        self.usage.stats.add(response, self.label)
         if self.above is not None:
             self.above.count(response)
 
     def add(self, metrics: Metrics) -> None:
         """Count what the sub-agent's own log has, and nobody here has counted yet."""
-        self.account.stats.of(self.label).merge(metrics)
+        self.usage.stats.of(self.label).merge(metrics)
         if self.above is not None:
             self.above.add(metrics)
 
@@ -53,4 +53,4 @@ class Purse:
         """
         if self.above is not None:
             self.above.check_money()
-        check_budget(self.state().limits, self.account.stats.accumulated_cost)
+        check_budget(self.state().limits, self.usage.stats.accumulated_cost)

@@ -1,4 +1,4 @@
-"""What the controller itself says to agents and users when a step cannot go its usual way."""
+"""Notices: messages of the controller itself, to agents and users, when a step cannot go its usual way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation's models cost: counted call by call, and kept in its log."""
+"""Usage of a conversation's models: tokens and cost, counted call by call and kept in its log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def metrics_of(event: AnyEvent) -> MetricsSnapshot | None:
     return event.metrics if isinstance(event, ActionEvent | MessageEvent | Condensation | MetricsUpdated) else None
 
 
-class Account:
-    """Counts the calls that are made with its `context`.
+class UsageTracker:
+    """Usage tracker: counts the calls that are made with its `context`.
 
-    Its figures go into the log with the events that the calls lead to; `settle` stores those of calls that led to none.
+    The usage goes into the log with the events that the calls lead to; `settle` stores those of calls that led to none.
 
     Attributes:
         context: what every call for this conversation is made with, whatever model it asks.
@@ -74,7 +74,7 @@ class Account:
         return registry
 
     def note(self) -> MetricsSnapshot:
-        """The figures, for an event that is stored now."""
+        """The usage so far, for an event that is stored now."""
         self._noted = self.stats.calls
         return self.stats.snapshot()
 

@@ -1,4 +1,4 @@
-"""All analyzers that there are, so that each is known by its name wherever one is read back."""
+"""All analyzers: importing this module registers each by its name."""
 
 from __future__ import annotations
 

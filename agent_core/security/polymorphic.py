@@ -1,4 +1,4 @@
-"""Configuration that says which class it is, so that it can be stored, sent, and made again."""
+"""Polymorphic models: their data names their class, so that they can be stored, sent, and made again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ConfigDict, ModelWrapValidatorHandler, model_validator
 from agent_core.events.messages import Frozen
 
 
-class Recreatable(Frozen):
+class Polymorphic(Frozen):
     """A frozen model whose `kind` is its class name.
 
     A family is a direct subclass with a `classes` of its own; its subclasses register themselves there by name, also
@@ -23,9 +23,9 @@ class Recreatable(Frozen):
 
     kind: str = ""
 
-    classes: ClassVar[dict[str, type[Recreatable]]] = {}
-    catalog: ClassVar[str] = ""
-    """A module that knows all of the family that are ours: a kind may be asked for before anybody has needed it."""
+    classes: ClassVar[dict[str, type[Polymorphic]]] = {}
+    registering_module: ClassVar[str] = ""
+    """A module that imports all of ours: a kind may be asked for before anybody has imported it."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -59,8 +59,8 @@ class Recreatable(Frozen):
         if not isinstance(data, dict):
             return data
         kind = data.get("kind")
-        if str(kind) not in cls.classes and cls.catalog:
-            import_module(cls.catalog)
+        if str(kind) not in cls.classes and cls.registering_module:
+            import_module(cls.registering_module)
         found = cls.classes.get(str(kind))
         if found is None or not issubclass(found, cls) or found is cls:
             known = sorted(name for name, known in cls.classes.items() if issubclass(known, cls) and known is not cls)

@@ -1,4 +1,4 @@
-"""Requests to servers that are told secrets: they go to that server only, and their answers are bounded."""
+"""HTTP client for requests that carry secrets: no redirects, and bounded answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def http_address(value: str) -> str:
     return value
 
 
-def fetched(request: Request, *, limit_seconds: float, limit_bytes: int) -> bytes:
+def fetch(request: Request, *, limit_seconds: float, limit_bytes: int) -> bytes:
     """The body of the answer; blocks.
 
     Raises:
