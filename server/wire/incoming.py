@@ -196,6 +196,10 @@ def _loop_recovery(args: args_of.LoopRecoveryArgs, timeout: float | None) -> Any
     return LoopRecovery(option=args.option)
 
 
+_KEYS: Final = frozenset({"C-c", "C-d", "C-z", "C-\\"})
+"""No command is called so: a user who sends one of these means the key, whether it says so or not."""
+
+
 def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
     if args.is_static and args.is_input:
         raise WireError("args.is_static and args.is_input contradict: a shell of its own runs nothing to give input to")
@@ -204,7 +208,7 @@ def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
     action = (
         FreshTerminalAction(command=args.command, cwd=args.cwd)
         if args.is_static
-        else TerminalAction(command=args.command, is_input=args.is_input)
+        else TerminalAction(command=args.command, is_input=args.is_input or args.command in _KEYS)
     )
     return _tool_call(TerminalTool.tool_name, action, args, timeout, hidden=args.hidden)
 

@@ -507,3 +507,11 @@ def test_an_approval_for_the_rest_of_the_conversation_says_so_both_ways(remember
     frame = to_wire(event.model_copy(update={"id": 1}), live=True)
     assert frame is not None
     assert frame["args"].get("remember", False) is remember
+
+
+@pytest.mark.parametrize("key", ["C-c", "C-d", "C-z", "C-\\"])
+def test_a_key_is_a_key_whether_it_says_so_or_not(key: str) -> None:
+    event = from_wire({"action": "run", "args": {"command": key}})
+    assert isinstance(event, ActionEvent)
+    assert isinstance(event.action, TerminalAction)
+    assert event.action.is_input
