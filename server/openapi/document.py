@@ -18,8 +18,8 @@ from pydantic.json_schema import models_json_schema
 from agent_core.version import VERSION
 from server.dependencies import conversation_id_of_path, own_conversation
 from server.gate import API_PREFIXES
-from server.replies.errors import MEANINGS, ErrorReply, OpenAIError
 from server.routes.openai_route import OpenAIRoute
+from server.routes.replies.errors import MEANINGS, ErrorReply, OpenAIError
 
 _REF: Final = "#/components/schemas/"
 _JSON: Final = "application/json"

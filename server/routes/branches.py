@@ -15,9 +15,9 @@ from server.db.conversations import ConversationRecord
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
 from server.errors import ConversationNotFoundError, ReplyError
-from server.replies.conversations import ForkReply, RewindReply
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
+from server.routes.replies.conversations import ForkReply, RewindReply
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 

@@ -35,9 +35,9 @@ from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
 from server.errors import ConversationNotFoundError, ReplyError
-from server.replies.errors import OpenAIError, errors
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.openai_route import OpenAIRoute
+from server.routes.replies.errors import OpenAIError, errors
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 

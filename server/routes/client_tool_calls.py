@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path
 
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
-from server.replies.errors import errors
-from server.replies.events import Done
 from server.routes.json_route import JsonRoute
+from server.routes.replies.errors import errors
+from server.routes.replies.events import Done
 from server.wire.client_calls import ResultArgs, result_event
 from server.wire.errors import WireError
 

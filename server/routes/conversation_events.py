@@ -16,10 +16,10 @@ from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
 from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError
-from server.replies.errors import errors
-from server.replies.events import Done, EventsPage, Trajectory
 from server.routes.json_route import JsonRoute
 from server.routes.query import EventId, PageId
+from server.routes.replies.errors import errors
+from server.routes.replies.events import Done, EventsPage, Trajectory
 from server.session.images import ImagesRefusedError
 from server.wire.action_fields import ACTIONS, ADDITIONS
 from server.wire.encoding import to_json

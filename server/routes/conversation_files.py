@@ -18,9 +18,9 @@ from server.errors import ReplyError
 from server.etags import is_named
 from server.file_reply import ByteRange, FileReply, RangeError, attachment, file_headers, span_of
 from server.form_files import Begin, Data, FormError, form_events
-from server.replies.errors import errors
-from server.replies.workspace import FileText, Uploaded
 from server.routes.query import FilePath
+from server.routes.replies.errors import errors
+from server.routes.replies.workspace import FileText, Uploaded
 from server.routes.watched import WatchedRoute
 
 router = APIRouter(

@@ -16,11 +16,11 @@ from server.db.page_ids import page_id as make_page_id
 from server.db.page_ids import position
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.replies.errors import errors
-from server.replies.workspace import Change, Diff, GitStatus, History
 from server.routes.conversation_files import refusal
 from server.routes.paging import LINKED, PagingDependency
 from server.routes.query import FilePath, PageId
+from server.routes.replies.errors import errors
+from server.routes.replies.workspace import Change, Diff, GitStatus, History
 from server.routes.watched import WatchedJsonRoute
 
 router = APIRouter(

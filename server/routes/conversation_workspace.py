@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from server.dependencies import OwnConversation, ServicesDependency
-from server.replies.conversations import ConversationConfig, EditorAddress
 from server.routes.json_route import JsonRoute
+from server.routes.replies.conversations import ConversationConfig, EditorAddress
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 

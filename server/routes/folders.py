@@ -10,11 +10,11 @@ from agent_core.errors import DrydockError, ToolError
 from agent_core.runtime.transfers import list_folder
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, ServicesDependency
-from server.replies.errors import errors
-from server.replies.workspace import Folder
 from server.routes.conversation_files import refusal, workspace_of
 from server.routes.paging import LINKED, Paging, PagingDependency
 from server.routes.query import FilePath
+from server.routes.replies.errors import errors
+from server.routes.replies.workspace import Folder
 from server.routes.watched import WatchedJsonRoute
 
 router = APIRouter(

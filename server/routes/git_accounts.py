@@ -25,8 +25,8 @@ from server.git_providers.model import (
     User,
 )
 from server.git_providers.provider import GitProvider
-from server.replies.errors import ErrorReply
 from server.routes.json_route import JsonRoute
+from server.routes.replies.errors import ErrorReply
 from server.wire.envelope import wire_time
 
 LEGACY_FILE = ".cursorrules"

@@ -13,9 +13,9 @@ from server.db.user_settings import ProviderToken, StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.git_hosts import Provider, host_problem
-from server.replies.errors import errors
-from server.replies.server import Confirmation
 from server.routes.json_route import JsonRoute
+from server.routes.replies.errors import errors
+from server.routes.replies.server import Confirmation
 
 router = APIRouter(prefix="/api", route_class=JsonRoute)
 

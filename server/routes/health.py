@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 
 from server.dependencies import ServicesDependency
 from server.gate import SERVER_INFO
-from server.replies.server import Alive, ServerInfo
+from server.routes.replies.server import Alive, ServerInfo
 
 _PROC = Path("/proc")
 

@@ -17,10 +17,10 @@ from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
 from server.known_secrets import masker_of
-from server.replies.conversations import ConversationReply
-from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
+from server.routes.replies.conversations import ConversationReply
+from server.routes.replies.errors import errors
 from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
 from server.session.unfinished_forks import making

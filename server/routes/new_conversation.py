@@ -28,10 +28,10 @@ from server.git_hosts import Provider
 from server.git_providers.kinds import KINDS
 from server.known_secrets import masker_of
 from server.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
-from server.replies.conversations import ConversationReply
-from server.replies.errors import ErrorReply, errors
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
+from server.routes.replies.conversations import ConversationReply
+from server.routes.replies.errors import ErrorReply, errors
 from server.session.agent_choice import AGENT_OPTIONS
 from server.session.images import ImagesRefusedError
 from server.session.own_servers import OWN_SERVERS, sealed_servers

@@ -11,9 +11,9 @@ from agent_core.agent.base import AgentBase
 from agent_core.security.presets import ANALYZERS
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
-from server.replies.server import ClientConfig
 from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, Paging, PagingDependency
+from server.routes.replies.server import ClientConfig
 from server.session.settings_merge import choose_model
 from server.settings import DEMO_MODEL
 

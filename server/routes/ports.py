@@ -11,8 +11,8 @@ from agent_core.runtime.open_ports import listening
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.replies.workspace import Ports, WebHosts
 from server.routes.paging import LINKED, PagingDependency
+from server.routes.replies.workspace import Ports, WebHosts
 from server.routes.watched import WatchedJsonRoute
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)

@@ -11,8 +11,8 @@ from agent_core.errors import DrydockError, LLMBadRequestError
 from agent_core.events.serialization import from_payload
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
-from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
+from server.routes.replies.errors import errors
 from server.session.remembering import AROUND, remember_prompt
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)

@@ -18,11 +18,11 @@ from server.auth.secrets import SecretUnreadableError
 from server.db.user_secrets import SecretExistsError, TooManySecretsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
-from server.replies.errors import errors
-from server.replies.server import Confirmation
-from server.replies.settings import SecretNames
 from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, PagingDependency
+from server.routes.replies.errors import errors
+from server.routes.replies.server import Confirmation
+from server.routes.replies.settings import SecretNames
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", route_class=JsonRoute)

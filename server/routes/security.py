@@ -11,9 +11,9 @@ from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.replies.errors import MEANINGS, ErrorReply
-from server.replies.server import Alive
 from server.routes.json_route import JsonRoute
+from server.routes.replies.errors import MEANINGS, ErrorReply
+from server.routes.replies.server import Alive
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}/security", route_class=JsonRoute)
 

@@ -11,10 +11,10 @@ from agent_core.errors import DrydockError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
 from server.mcp_config import HiddenSecretError
-from server.replies.errors import MEANINGS, ErrorReply, errors
-from server.replies.server import Confirmation
-from server.replies.settings import PublicSettings
 from server.routes.json_route import JsonRoute
+from server.routes.replies.errors import MEANINGS, ErrorReply, errors
+from server.routes.replies.server import Confirmation
+from server.routes.replies.settings import PublicSettings
 from server.user_settings import KEPT_WHEN_NULL, SettingsChange, merged, public_form
 
 logger = logging.getLogger(__name__)

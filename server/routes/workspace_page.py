@@ -18,9 +18,9 @@ from starlette.responses import HTMLResponse, Response
 from agent_core.errors import DrydockError
 from agent_core.runtime.transfers import list_folder
 from server.dependencies import OwnConversation, ServicesDependency
-from server.replies.errors import errors
 from server.routes.conversation_files import refusal, workspace_of
 from server.routes.query import FilePath
+from server.routes.replies.errors import errors
 from server.routes.watched import WatchedRoute
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedRoute)
