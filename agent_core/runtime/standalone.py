@@ -77,7 +77,7 @@ def require_isolation() -> None:
 
 
 class FolderSandbox:
-    """A sandbox for single calls of tools (`agent_core.tools.own_sandbox.OwnSandbox`)."""
+    """A sandbox for single calls of tools (`agent_core.tools.sandbox_executor.OwnSandbox`)."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder or os.getcwd()

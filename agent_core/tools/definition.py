@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
@@ -15,7 +16,6 @@ from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.execution import execute, execute_now
-from agent_core.tools.naming import tool_name_of
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ SECURITY_RISK_SCHEMA = {
     " out of it or breaks its bounds.",
 }
 SUMMARY_SCHEMA = {"type": "string", "description": "What this call does, in about ten words, for a person to read."}
+
+
+def tool_name_of(class_name: str) -> str:
+    """The class name in snake case without its ``Tool``: ``GrepTool`` is ``grep``; a ``…ToolSet`` keeps all of it."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name).lower()
+    return snake if snake.endswith("_tool_set") else snake.removesuffix("_tool")
 
 
 class _ToolClass(ModelMetaclass):

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from agent_core.errors import ToolNotFoundError
-from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.naming import tool_name_of
+from agent_core.tools.definition import ToolDefinition, tool_name_of
 from agent_core.tools.spec import Tool
 
 logger = logging.getLogger(__name__)

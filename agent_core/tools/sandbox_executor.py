@@ -1,17 +1,43 @@
-"""What executors have in common that do their work by requests to a sandbox."""
+"""Executors that do their work by requests to a sandbox: the conversation's, or else one of their own."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from importlib import import_module
+from typing import Any, Protocol
 
 from typing_extensions import TypeVar
 
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.execution import ToolExecutor, present_call
-from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.spec import ToolContext
+
+T = TypeVar("T")
+
+PROVIDER = "agent_core.runtime.standalone"
+"""Makes such sandboxes. It stands above the tools, so it is looked up by its name, when it is needed."""
+
+
+class OwnSandbox(Protocol):
+    """A sandbox on a folder, for one executor."""
+
+    def submit(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Have `work` done in a loop elsewhere; starts the sandbox the first time."""
+        ...
+
+    def close(self) -> None:
+        """End the sandbox; the folder stays."""
+        ...
+
+
+def open_own_sandbox(folder: str) -> OwnSandbox:
+    """A sandbox whose workspace is that folder of this host, the present one if it is empty; nothing runs yet."""
+    made: OwnSandbox = import_module(PROVIDER).open_folder(folder)
+    return made
+
 
 ActionT = TypeVar("ActionT", bound=Action, default=Any)
 ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
