@@ -163,7 +163,7 @@ class DockerObjects:
 
     async def measure_within(self, most_entries: int) -> DiskUsage | None:
         """What its volumes take, measured by a program that is put into it for that; None when it says nothing."""
-        source = dict(injection.runner_files())["usage.py"].decode()
+        source = dict(injection.runner_files())["core/disk_usage.py"].decode()
         order = order_for([WORKSPACE, f"{RUNNER_ROOT}/state", f"{RUNNER_ROOT}/home"], None, most_entries)
         command = ["python3", "-I", "-S", "-c", source, order]
 
