@@ -27,6 +27,9 @@ LAYERS = [
 SAME_ROW = {("security", "tools"), ("tools", "skills")}
 """Neighbours of one row that may meet: a policy of harmless tools; a skills tool."""
 
+RUNNER_ROOMS = [{"browser", "git", "kernel"}, {"agent_skills"}, {"files", "terminal", "tunnels"}, {"core"}]
+"""The runner from the top down: a room imports itself, rooms of the rows below, and the frames (`wire`)."""
+
 HOMES = {
     "acp": {"server/acp"},
     "litellm": {"agent_core/llm/transport"},
@@ -129,6 +132,24 @@ def test_the_runner_imports_nothing_of_ours_but_itself_and_that_relatively() -> 
         for found in imports_of(path)
         if found.module.split(".")[0] in ours
     ]
+    assert not wrong, wrong
+
+
+def test_the_rooms_of_the_runner_import_from_the_top_down() -> None:
+    runner = ROOT / "runtime_images/runner"
+    row = {room: number for number, rooms in enumerate(RUNNER_ROOMS) for room in rooms}
+    wrong: list[str] = []
+    for path in sorted(runner.rglob("*/*.py")):
+        inside = path.relative_to(runner).parent.parts
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            target = [*inside[: len(inside) - node.level + 1], *(node.module or "").split(".")]
+            wrong.extend(
+                f"{path.relative_to(ROOT)}:{node.lineno} imports {found}"
+                for found in ([target[0]] if target[0] else [alias.name for alias in node.names])
+                if found not in (inside[0], "wire") and row.get(found, -1) <= row[inside[0]]
+            )
     assert not wrong, wrong
 
 
