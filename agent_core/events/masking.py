@@ -48,6 +48,7 @@ _MAX_ENCODED = 512
 _ESCAPED_WHITE = r"\\(?:[nrt]|\r?\n)"
 _ESCAPED_WHITE_RUN = rf"(?:[{_WHITE}]|{_ESCAPED_WHITE}){{0,{_MAX_WHITE}}}"
 _ESCAPED_WHITES = re.compile(_ESCAPED_WHITE)
+_TOO_MUCH_WHITE = re.compile(rf"(?:[{_WHITE}]|{_ESCAPED_WHITE}){{{_MAX_WHITE + 1},}}")
 _ESCAPE_BEGUN = re.compile(r"\\\r?\Z")
 _ENCODED_WHITE_RUN = rf"{_WHITE_RUN}(?:%(?:20|0[9aAdD]){_WHITE_RUN}){{0,{_MAX_ENCODED_WHITE}}}"
 
@@ -199,13 +200,14 @@ class SecretMasker:
         if "\\" in text:
             tail = _tail(text, longest * 3, _is_black, _MAX_WHITE)
             first = tail[0] if tail else len(text)
+            first = max((one.end() for one in _TOO_MUCH_WHITE.finditer(text, first)), default=first)
             escaped = {place for one in _ESCAPED_WHITES.finditer(text, first) for place in range(*one.span())}
             begun = _ESCAPE_BEGUN.search(text)
             end = begun.start() if begun else len(text)
             units = [
                 (text[place].encode("utf-8", "replace"), place)
                 for place in tail
-                if place not in escaped and place < end
+                if place not in escaped and first <= place < end
             ]
             yield from self._beginnings.in_units(units)
         begun = _ENCODING_BEGUN.search(text)

@@ -263,6 +263,11 @@ def test_pieces_show_what_the_whole_text_shows_also_where_white_space_is_escaped
     assert MASK in masker.text(text)
 
 
+def test_escaped_line_ends_without_end_are_not_kept_back() -> None:
+    mask = StreamingMask(SecretMasker(["n" + "aB3dE6fG9" * 300]))
+    assert len(mask.feed("n" + r"\n" * 3_000)) > 5_900
+
+
 def test_html_and_shells_that_quote_with_backslashes_hide_it() -> None:
     secret = "p@ss w<or>d&'x\"$é"
     shown = (html.escape(secret), html.escape(secret, quote=False), repr(secret.encode()), r"p@ss\ w\<or\>d\&\'x\"\$é")
