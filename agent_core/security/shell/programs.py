@@ -51,7 +51,7 @@ looks | LOW | -x -p -s -n -w -a -r | | jobs history
 looks | LOW | --pager | | ag
 looks | LOW | -C -c --clear --read-clear -n -E -D -F | | dmesg
 looks | LOW | -o -O -x -X --exec --exec-batch | | locate lsof top
-last_written | LOW | | | uniq xxd hostname
+looks | LOW | | | uniq xxd hostname
 echo | LOW | | | echo
 printf | LOW | | | printf
 cd | LOW | | | cd pushd popd
@@ -209,8 +209,18 @@ calm: GIT_AUTHOR_ GIT_COMMITTER_ GIT_TERMINAL_PROMPT GIT_MERGE_AUTOEDIT LESSCHAR
 recipes: .babelrc .cargo .envrc .npmrc .pre-commit-config.yaml CMakeLists.txt Cargo.toml GNUmakefile Gemfile Makefile
     Rakefile build.gradle build.ninja build.rs conftest.py justfile makefile noxfile.py package.json pom.xml
     pyproject.toml setup.cfg setup.py sitecustomize.py tox.ini usercustomize.py
-sends text: --body-data --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string --json
-    --post-data
+"""
+_FETCHING: Final = """
+curl sends: -d -F --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string --json
+curl uploads: -T --upload-file
+curl saves: -o --output
+curl logs: -D -c --dump-header --cookie-jar --trace --stderr
+curl folder: --output-dir
+wget sends: --body-data --post-data
+wget uploads: --post-file --body-file
+wget saves: -O --output-document
+wget logs: -o --output-file
+wget folder: -P --directory-prefix
 """
 REASONS: Final = {
     "schedule": "changes which commands run at set times",
@@ -254,8 +264,10 @@ CHANGES_PROGRAMS: Final = _lists(_NAMES)["changes programs"]
 CALM_VARIABLES: Final = _lists(_NAMES)["calm"]
 RECIPES: Final = frozenset(_lists(_NAMES)["recipes"])
 """Files that programs which build or test take their commands from."""
-SENDING_TEXT: Final = _lists(_NAMES)["sends text"]
-"""Options of programs that fetch, with which a text goes out."""
+FETCHING: Final = _lists(_FETCHING)
+"""What options of programs that fetch are for."""
+READS_AT_MOST: Final = {"uniq": 1, "xxd": 1, "hostname": 0}
+"""Programs that look at some operands, and write to what the next one names."""
 
 
 def program_named(name: str) -> Program | None:

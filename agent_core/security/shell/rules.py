@@ -167,13 +167,13 @@ class Rules:
             return text or call.stdin
         if call.name in {"grep", "rg"} and any(re.match(r"-\w*[lL]|--files-with", word) for word in call.arguments):
             return "\n".join(f"{root}/{Mark.PIECE}" for root in call.plain[1:] or ["."])
+        most = programs.READS_AT_MOST.get(call.name)
+        if most is not None and (len(call.plain) > most or any(map(may_be_option, call.arguments))):
+            self._ask(call, "files, the last of which it may write to")
+        if call.name == "xxd" and any("r" in word for word in call.arguments):
+            return Mark.DECODED
         line = " ".join([call.name, *call.arguments])
         return Mark.PIECE if _COUNTS.fullmatch(line) else derived(call.stdin + text)
-
-    def last_written(self, call: ProgramCall) -> str:
-        if len(call.plain) > (call.name != "hostname") or any(map(may_be_option, call.arguments)):
-            self._ask(call, "files, the last of which it may write to")
-        return Mark.DECODED if any("r" in word for word in call.arguments) else derived(call.stdin)
 
     def echo(self, call: ProgramCall) -> str:
         text = " ".join(call.arguments)
@@ -554,26 +554,23 @@ class Rules:
 
     def fetch(self, call: ProgramCall) -> str:
         """Asks or tells a server."""
-        self._parsed(call, "curl" if call.name == "curl" else "wget")
-        is_curl, urls = call.name == "curl", [*call.operands, *call.values("--url")]
-        texts = call.values(*programs.SENDING_TEXT) + (call.values("-d", "-F") if is_curl else [])
-        found = [re.match(r"(?:[^=@<]*=)?[@<]([^;]*)", text) for text in texts]
-        paths = call.values("--post-file", "--body-file", "--upload-file") + (call.values("-T") if is_curl else [])
-        for path in [*paths, *(one[1] for one in found if one)]:
-            text = call.stdin if path == "-" else self._sinks.read(path)
-            self._sinks.send(text or Mark.UNKNOWN, urls, is_file=True)
-        for text in [text for text, one in zip(texts, found, strict=True) if not one]:
-            self._sinks.send(text, urls, is_file=False)
+        form = "curl" if call.name == "curl" else "wget"
+        self._parsed(call, form)
+        roles = ("sends", "uploads", "saves", "logs", "folder")
+        given = {role: call.values(*programs.FETCHING[f"{form} {role}"]) for role in roles}
+        urls = [*call.operands, *call.values("--url")]
+        for text in [*given["sends"], *("@" + path for path in given["uploads"])]:
+            found = re.match(r"(?:[^=@<]*=)?[@<]([^;]*)", text)
+            content = (call.stdin if found[1] == "-" else self._sinks.read(found[1])) if found else text
+            self._sinks.send(content or Mark.UNKNOWN * bool(found), urls, is_file=bool(found))
         self._sinks.send("".join(re.findall(Mark.SECRET, "".join(urls))), urls, is_file=False)
-        for path in call.values("-D", "-c", "--dump-header", "--cookie-jar", "--trace", "--stderr") if is_curl else []:
-            self._sinks.write(path, Mark.NETWORK)
-        outputs = call.values("-o", "--output") if is_curl else call.values("-O", "--output-document")
-        is_named = call.has("-O", "-J", "--remote-name", "--remote-name-all") if is_curl else not outputs
+        outputs = given["saves"]
+        is_named = call.has("-O", "-J", "--remote-name", "--remote-name-all") if form == "curl" else not outputs
         if is_named and call.name in {"curl", "wget", "aria2c", "axel"}:
             outputs += [posixpath.basename(re.split(r"[?#]", url)[0].rstrip("/")) or "index.html" for url in urls]
-        folder = "".join(call.values("--output-dir", "--directory-prefix") + ([] if is_curl else call.values("-P")))
-        for path in [path for path in outputs if path != "-"]:
-            self._sinks.write(posixpath.join(folder, path), Mark.NETWORK)
+        saved = [posixpath.join("".join(given["folder"]), path) for path in outputs if path != "-"]
+        for path in [*given["logs"], *saved]:
+            self._sinks.write(path, Mark.NETWORK)
         return Mark.NETWORK
 
     def connect(self, call: ProgramCall) -> str:

@@ -683,6 +683,8 @@ sort --outp /etc/passwd x
 sort --compress-program=./x y
 sort -uo /etc/passwd x
 uniq a /etc/passwd
+hostname x
+cd '; rm -rf /;' |& sh
 xargs sh -c 'rm -rf "$@"' < x
 env LD_PRELOAD=x ls
 env -C / rm -rf etc
