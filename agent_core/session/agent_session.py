@@ -386,7 +386,10 @@ class AgentSession:
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
         """For a session that was not started: tell the hooks that the conversation ends, through that connection."""
-        hooks = await make_hooks(self.settings, self.agent, self._tools, self._step, self.stream, sandbox)
+        policy = self._step.gate(self._state).policy
+        hooks = await make_hooks(
+            self.settings, self.agent, self._tools, self._step, self.stream, sandbox, lambda: policy
+        )
         try:
             await hooks.session_ended()
         finally:

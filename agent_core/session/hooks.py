@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +14,13 @@ from agent_core.controller.step import Step
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import KeyedSandbox, SharedSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
+from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hook_results import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook
 from agent_core.session.direct_call import DirectContext
@@ -73,8 +75,10 @@ class ModelJudge:
         sandbox: KeyedSandbox,
         context: CallContext,
         masker: SecretMasker,
+        policy: Callable[[], ConfirmationPolicy],
     ) -> None:
-        """`masker` hides the conversation's secrets from the model."""
+        """`masker` hides the conversation's secrets from the model; `policy` is the one in force at the time."""
+        self._policy = policy
         self._masker = masker
         self._llm = llm.model_copy(update={"usage_id": USAGE_ID})
         self._tools = {name: tool for name, tool in tools.items() if name not in _OTHERS}
@@ -107,10 +111,16 @@ class ModelJudge:
         named = {canonical_name(name) for name in hook.tools} | set(hook.tools)
         return {name: tool for name, tool in self._tools.items() if not named or name in named}
 
+    def _would_ask_about(self, tool: ToolDefinition) -> bool:
+        only_reads = tool.annotations.readOnlyHint
+        return self._policy().should_confirm(SecurityRisk.LOW if only_reads else SecurityRisk.UNKNOWN)
+
     async def _called(self, call: MessageToolCall, tools: Mapping[str, ToolDefinition]) -> Message:
         parsed = parse_call(call, tools)
         text = parsed.error
-        if parsed.action is not None:
+        if parsed.action is not None and self._would_ask_about(tools[parsed.tool_name]):
+            text = "Not called: the user decides about such calls, and cannot be asked about those of a hook."
+        elif parsed.action is not None:
             context = DirectContext(self._context.session_id, self._sandbox, {}, lambda values: None, None)
             try:
                 seen = await tools[parsed.tool_name].acall(parsed.action, context)
@@ -128,10 +138,14 @@ async def make_hooks(
     step: Step,
     stream: EventStream,
     sandbox: SandboxConnection | SharedSandbox,
+    policy: Callable[[], ConfirmationPolicy],
 ) -> ConversationHooks:
-    """The hooks of a conversation whose sandbox is there: the given ones, the project's or else the user's."""
+    """The hooks of a conversation whose sandbox is there: the given ones, the project's or else the user's.
+
+    Their models call nothing that `policy`, the one in force, has the user asked about.
+    """
     home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
-    judge = ModelJudge(agent.llm, tools, sandbox, step.usage.context, stream.secrets)
+    judge = ModelJudge(agent.llm, tools, sandbox, step.usage.context, stream.secrets, policy)
     hooks = ConversationHooks(settings.hooks, sandbox, stream, home=home, judge=judge)
     await hooks.load()
     return hooks

@@ -92,7 +92,7 @@ async def make_subscribers(
     """
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
-    hooks = await make_hooks(settings, agent, tools, step, stream, sandbox)
+    hooks = await make_hooks(settings, agent, tools, step, stream, sandbox, lambda: step.gate(controller.state).policy)
     memory = make_memory(settings, agent, tools, shared.secrets, stream, sandbox, rewinding)
     check = shared.parent.budget.check if shared.parent is not None else check_limits
     controller = AgentController(stream, agent, state, step, hooks, check=check, steps_left=max_steps)

@@ -14,6 +14,7 @@ from agent_core.events.masking import MASK
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.runtime.hook_calls import MAX_FIELD_CHARS, STOP_PREFIX
+from agent_core.security.confirmation import AlwaysConfirm
 from agent_core.security.hooks import HookConfig, HookEvent
 from agent_core.session.hooks import MAX_CALLS, home_hooks
 from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
@@ -276,6 +277,15 @@ async def test_an_agent_hook_looks_around_before_it_judges() -> None:
     assert "terminal" in offered
     assert not offered & {"finish", "think"}
     assert "ran cat rules" in str(stage.model.prompts[2])
+
+
+async def test_the_model_of_an_agent_hook_calls_nothing_that_would_be_asked_about() -> None:
+    judge = without_command(hooks("UserPromptSubmit", "", "*", type="agent", prompt="Look whether it may be said."))
+    async with hooked(judge, policy=AlwaysConfirm()) as stage:
+        await until(stage, FINISHED, [calls("cat rules"), ('{"decision": "allow"}', ()), REPLIES["finish"]])
+    told = str(stage.model.prompts[1])
+    assert "the user decides about such calls" in told
+    assert "ran cat rules" not in told
 
 
 async def test_an_agent_hook_that_names_tools_has_no_others() -> None:
