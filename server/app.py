@@ -27,18 +27,20 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import open_database
 from server.db.engine import DatabaseSettings
 from server.dependencies import Services
+from server.doors.mcp.http_door import HttpDoor
+from server.doors.mcp.provider_door import provider_offer
+from server.doors.preview.access import Passes
+from server.doors.preview.links import PreviewLinks
+from server.doors.preview.preview import Preview
+from server.doors.webhooks.dispatcher import Webhooks
+from server.doors.webhooks.sender import Sender
 from server.dotted_path import class_at
 from server.errors import install_error_replies
-from server.gate import Gate
 from server.git_providers.accounts import GitAccess
-from server.mcp_doors.http_door import HttpDoor
-from server.mcp_doors.provider_door import provider_offer
+from server.http.gate import Gate
+from server.http.page import page_of
 from server.openapi.document import openapi_document, operation_id
 from server.openapi.page import docs_endpoint
-from server.page import page_of
-from server.preview.access import Passes
-from server.preview.links import PreviewLinks
-from server.preview.preview import Preview
 from server.provider_tools.making import RequestMaker
 from server.routes import (
     branches,
@@ -79,12 +81,10 @@ from server.session.experiments import ExperimentManager
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import TitleWriter
 from server.session.unfinished_forks import remove_unfinished_forks
-from server.settings import Settings
+from server.settings.settings import Settings
 from server.sign_in import SignIn
 from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
-from server.webhooks.dispatcher import Webhooks
-from server.webhooks.sender import Sender
 
 ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 
@@ -235,7 +235,7 @@ def create_app(
     """The application for these settings.
 
     Args:
-        settings: see `server.settings_loading.load_settings`.
+        settings: see `server.settings.loading.load_settings`.
         choose: finds the provider of sandboxes; by default the one that the settings ask for.
         log_masker: hides the users' secrets in the process's log, if there is one to be told of them.
 

@@ -12,19 +12,17 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from server.auth.identity import Authenticator, Identity
-from server.chat.under_way import UnderWay
 from server.conversation_manager.conversation_manager import ConversationManager
-from server.db.conversations import ConversationRecord
+from server.db.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
 from server.db.database import Database
 from server.db.idempotency_keys import MAX_KEY_CHARS
+from server.doors.chat.under_way import UnderWay
+from server.doors.preview.links import PreviewLinks
+from server.doors.webhooks.dispatcher import Webhooks
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
-from server.preview.links import PreviewLinks
 from server.session.sandboxes import Sandboxes
-from server.settings import Settings
-from server.webhooks.dispatcher import Webhooks
-
-MAX_ID_LENGTH = 100
+from server.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +104,6 @@ async def conversation_id_of_path(conversation_id: _PathId) -> str:
 ServicesDependency = Annotated[Services, Depends(_services)]
 IdentityDependency = Annotated[Identity, Depends(_identity)]
 ConversationId = Annotated[str, Depends(conversation_id_of_path)]
-
-
-def id_problem(conversation_id: str) -> str | None:
-    """Why this can be no conversation's id; None when it can."""
-    if not conversation_id:
-        return "Conversation ID is empty"
-    if len(conversation_id) > MAX_ID_LENGTH:
-        return "Conversation ID is too long"
-    if "\0" in conversation_id:
-        return "Conversation ID contains invalid characters"
-    if ".." in conversation_id or "/" in conversation_id or "\\" in conversation_id:
-        return "Conversation ID contains invalid path characters"
-    if any(ord(character) < 32 or ord(character) == 127 for character in conversation_id):
-        return "Conversation ID contains control characters"
-    return None
 
 
 async def find_conversation(services: Services, identity: Identity, conversation_id: str) -> ConversationRecord | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
 from fastapi import FastAPI, Request
@@ -16,6 +17,8 @@ from agent_core.errors import ClientToolError, DrydockError, SandboxError
 
 logger = logging.getLogger(__name__)
 
+broke_off: Final = ContextVar("broke_off", default=False)
+"""Set in the task of an answer that a sandbox broke off: the web server's complaint about it is not logged then."""
 
 ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
 """The statuses of answers to calls that were not taken, by the code of the error; all others are conflicts."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from server.auth.preview_addresses import NO_PREVIEWS, PreviewAddresses
 from server.errors import ConfigurationError
-from server.settings import Settings
+from server.settings.settings import Settings
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_SHOWN = 200

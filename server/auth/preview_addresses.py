@@ -32,7 +32,7 @@ class PreviewHost(NamedTuple):
 
 
 def mark_of(conversation_id: str) -> str:
-    """The part of a host's name that stands for a conversation. It gives no access: see `server.preview.access`."""
+    """The part of a host's name that stands for a conversation. Gives no access: see `server.doors.preview.access`."""
     digest = hashlib.sha256(b"drydock preview " + conversation_id.encode()).digest()
     return base64.b32encode(digest[:_LABEL_BYTES]).decode().rstrip("=").lower()
 

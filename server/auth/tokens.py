@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from server.errors import ConfigurationError
-from server.settings import AUTO_TOKEN, MIN_TOKEN_LENGTH, SHORT_TOKEN, Settings
+from server.settings.settings import AUTO_TOKEN, MIN_TOKEN_LENGTH, SHORT_TOKEN, Settings
 
 TOKEN_HEADER = "x-session-api-key"  # noqa: S105 - the name of a header
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file

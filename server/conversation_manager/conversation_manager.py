@@ -14,15 +14,15 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
-from server.client_tools import ClientToolSpec
 from server.db.database import Database
 from server.errors import ConversationNotFoundError
 from server.session.agents import AgentFactory
 from server.session.announcements import Announcements
+from server.session.client_tools import ClientToolSpec
 from server.session.sandboxes import Sandboxes
 from server.session.sending import take_once
 from server.session.titles import TitleWriter
-from server.settings import Settings
+from server.settings.settings import Settings
 from server.sockets.ports import JoinedConversation
 
 

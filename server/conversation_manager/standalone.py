@@ -18,7 +18,6 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
-from server.client_tools import ClientToolSpec
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
     ConversationStatus,
@@ -26,6 +25,7 @@ from server.conversation_manager.conversation_manager import (
     ManagerParts,
 )
 from server.errors import ConversationNotFoundError
+from server.session.client_tools import ClientToolSpec
 from server.session.culler import Activity, cull_forever, is_idle, is_pause_over
 from server.session.recovery import find_unattended, resume_interrupted
 from server.session.seeds import seed_of

@@ -58,6 +58,9 @@ class ConversationRecord:
         return self.prompt_tokens + self.completion_tokens
 
 
+MAX_ID_LENGTH = 100
+
+
 class ConversationChanges(TypedDict, total=False):
     """The facts that may change after a conversation was created; absolute values."""
 
@@ -270,3 +273,18 @@ class ConversationRepository:
 
 def _stored(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def id_problem(conversation_id: str) -> str | None:
+    """Why this can be no conversation's id; None when it can."""
+    if not conversation_id:
+        return "Conversation ID is empty"
+    if len(conversation_id) > MAX_ID_LENGTH:
+        return "Conversation ID is too long"
+    if "\0" in conversation_id:
+        return "Conversation ID contains invalid characters"
+    if ".." in conversation_id or "/" in conversation_id or "\\" in conversation_id:
+        return "Conversation ID contains invalid path characters"
+    if any(ord(character) < 32 or ord(character) == 127 for character in conversation_id):
+        return "Conversation ID contains control characters"
+    return None

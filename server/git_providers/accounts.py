@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.git_hosts import Provider
 from server.git_providers.http import HttpPool
 from server.git_providers.kinds import base_url, host_lacks, known_tokens, repository_in
 from server.git_providers.model import (
@@ -28,6 +27,7 @@ from server.git_providers.model import (
     User,
 )
 from server.git_providers.provider import GitProvider, what_works
+from server.settings.git_hosts import Provider
 
 T = TypeVar("T")
 

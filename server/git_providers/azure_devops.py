@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from pydantic import Field, SecretStr
 
-from server.git_hosts import Provider
 from server.git_providers.http import Api, HttpPool, ProviderReply, Shape, Values, segments
 from server.git_providers.kinds import host_lacks, organization
 from server.git_providers.model import (
@@ -26,6 +25,7 @@ from server.git_providers.model import (
     sliced,
 )
 from server.git_providers.provider import GitProvider, what_works
+from server.settings.git_hosts import Provider
 
 _T = TypeVar("_T")
 

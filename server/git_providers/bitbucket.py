@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from server.git_hosts import Provider
 from server.git_providers.http import Api, HttpPool, Shape, Values, segments
 from server.git_providers.model import (
     Branch,
@@ -24,6 +23,7 @@ from server.git_providers.model import (
     next_link,
 )
 from server.git_providers.provider import GitProvider, ListedFile, WithState, what_works
+from server.settings.git_hosts import Provider
 
 _MAX_WORKSPACES = 20
 _MAX_REQUESTS = 20

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from server.git_hosts import Provider
 from server.git_providers.github import GitHubForm
 from server.git_providers.http import Api, HttpPool, Shape, segments
 from server.git_providers.model import (
@@ -19,6 +18,7 @@ from server.git_providers.model import (
     TaskType,
 )
 from server.git_providers.provider import TokenOwner, WithState, what_works
+from server.settings.git_hosts import Provider
 
 _SEARCHED_PAGES = 5
 _PAGE = 50

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from server.git_hosts import Provider
 from server.git_providers.http import Api, EncodedFile, HttpPool, Nodes, Shape, segments
 from server.git_providers.model import (
     Branch,
@@ -22,6 +21,7 @@ from server.git_providers.model import (
     TaskType,
 )
 from server.git_providers.provider import GitProvider, ListedFile, TokenOwner, WithState, what_works
+from server.settings.git_hosts import Provider
 
 
 class _Made(Shape):

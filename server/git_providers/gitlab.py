@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from server.git_hosts import Provider
 from server.git_providers.http import Api, HttpPool, Nodes, Shape, segments
 from server.git_providers.model import (
     Branch,
@@ -21,6 +20,7 @@ from server.git_providers.model import (
     TaskType,
 )
 from server.git_providers.provider import GitProvider, ListedFile, WithState, what_works
+from server.settings.git_hosts import Provider
 
 _ORDERS = {"pushed": "last_activity_at", "updated": "last_activity_at", "stars": "star_count", "created": "created_at"}
 _REQUESTS = """query { currentUser { authoredMergeRequests(state: opened, sort: UPDATED_DESC, first: 50) { nodes {

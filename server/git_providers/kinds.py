@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.git_hosts import Provider, with_scheme
+from server.settings.git_hosts import Provider, with_scheme
 
 
 class _Kind(NamedTuple):

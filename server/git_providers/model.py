@@ -9,7 +9,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from server.errors import PlainError
-from server.git_hosts import Provider
+from server.settings.git_hosts import Provider
 
 
 class GitProviderError(PlainError):

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from pydantic import AliasChoices, Field
 
-from server.git_hosts import Provider
 from server.git_providers.http import Api, Shape
 from server.git_providers.model import (
     Branch,
@@ -24,6 +23,7 @@ from server.git_providers.model import (
     TaskType,
     User,
 )
+from server.settings.git_hosts import Provider
 
 
 class TokenOwner(Shape):

@@ -17,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 
 from agent_core.version import VERSION
 from server.dependencies import conversation_id_of_path, own_conversation
-from server.gate import API_PREFIXES
+from server.http.gate import API_PREFIXES
 from server.routes.openai_route import OpenAIRoute
 from server.routes.replies.errors import MEANINGS, ErrorReply, OpenAIError
 

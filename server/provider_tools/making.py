@@ -11,10 +11,10 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.errors import DatabaseError
 from server.errors import ConversationNotFoundError
-from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccess, GitAccounts
 from server.git_providers.model import MadeRequest, TokenMissingError
 from server.provider_tools.tools import RequestArguments, RequestTool
+from server.settings.git_hosts import Provider
 
 logger = logging.getLogger(__name__)
 

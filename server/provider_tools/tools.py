@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from server.git_hosts import Provider
 from server.git_providers.model import RequestWish
+from server.settings.git_hosts import Provider
 
 MAX_BODY: Final = 500_000
 

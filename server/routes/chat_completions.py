@@ -25,15 +25,15 @@ from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgent
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from server.auth.identity import Identity
-from server.chat.forms import MODEL, ChatRequest
-from server.chat.history import ChatHistory, NothingSaidError
-from server.chat.replies import DONE, STILL_AT_WORK, ChatReply, error_chunk
-from server.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, TurnRun
-from server.chat.under_way import Claim
 from server.conversation_manager.forks import fork_conversation
 from server.db.chat_turns import ChatTurn
-from server.db.conversations import ConversationRecord
-from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
+from server.db.conversations import ConversationRecord, id_problem
+from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
+from server.doors.chat.forms import MODEL, ChatRequest
+from server.doors.chat.history import ChatHistory, NothingSaidError
+from server.doors.chat.replies import DONE, STILL_AT_WORK, ChatReply, error_chunk
+from server.doors.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, TurnRun
+from server.doors.chat.under_way import Claim
 from server.errors import ConversationNotFoundError, ReplyError
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.openai_route import OpenAIRoute

@@ -7,13 +7,13 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from server.client_tools import CLIENT_TOOLS, ClientTools
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import ReplyError
 from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, PagingDependency
 from server.routes.replies.conversations import ClientToolsReply
 from server.routes.replies.errors import errors
+from server.session.client_tools import CLIENT_TOOLS, ClientTools
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}/client-tools", route_class=JsonRoute)
 

@@ -21,13 +21,13 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.git_hosts import Provider
-from server.known_secrets import masker_of
 from server.routes.conversation_pages import PageLimit, Trigger, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId, Repository
 from server.routes.replies.conversations import ConversationInfo, ConversationList, ConversationReply
 from server.routes.replies.errors import errors
+from server.session.user_settings import masker_of
+from server.settings.git_hosts import Provider
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)

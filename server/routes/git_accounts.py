@@ -12,7 +12,6 @@ from agent_core.events.event import utc_now
 from agent_core.skills import frontmatter
 from server.dependencies import identity_of, services_of
 from server.errors import ReplyError
-from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
 from server.git_providers.model import (
     AccessRefusedError,
@@ -27,6 +26,7 @@ from server.git_providers.model import (
 from server.git_providers.provider import GitProvider
 from server.routes.json_route import JsonRoute
 from server.routes.replies.errors import ErrorReply
+from server.settings.git_hosts import Provider
 from server.wire.envelope import wire_time
 
 LEGACY_FILE = ".cursorrules"

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
-from server.git_hosts import Provider, host_problem
 from server.routes.json_route import JsonRoute
 from server.routes.replies.errors import errors
 from server.routes.replies.server import Confirmation
+from server.settings.git_hosts import Provider, host_problem
 
 router = APIRouter(prefix="/api", route_class=JsonRoute)
 

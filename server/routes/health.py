@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
 from server.dependencies import ServicesDependency
-from server.gate import SERVER_INFO
+from server.http.gate import SERVER_INFO
 from server.routes.replies.server import Alive, ServerInfo
 
 _PROC = Path("/proc")

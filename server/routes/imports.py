@@ -16,7 +16,6 @@ from server.db.database import Database
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
-from server.known_secrets import masker_of
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
 from server.routes.replies.conversations import ConversationReply
@@ -24,6 +23,7 @@ from server.routes.replies.errors import errors
 from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
 from server.session.unfinished_forks import making
+from server.session.user_settings import masker_of
 from server.wire.breathing import breathing
 from server.wire.errors import WireError
 from server.wire.json_data import json_type

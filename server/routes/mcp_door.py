@@ -6,7 +6,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from server.dependencies import Services
-from server.mcp_doors.provider_door import PATH
+from server.doors.mcp.provider_door import PATH
 
 
 class _Door:

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query
 from server.conversation_manager.conversation_info import conversation_info
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, ServicesDependency
-from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
 from server.routes.conversation_pages import PageLimit, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId
 from server.routes.replies.conversations import ConversationList
 from server.routes.replies.errors import errors
+from server.settings.git_hosts import Provider
 
 router = APIRouter(prefix="/api/microagent-management", route_class=JsonRoute)
 

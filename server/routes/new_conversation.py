@@ -16,7 +16,6 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.session.agent_options import AgentOptions
 from server.auth.identity import Identity
-from server.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
@@ -24,18 +23,19 @@ from server.db.idempotency_keys import Attempt
 from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
 from server.errors import ReplyError
-from server.git_hosts import Provider
 from server.git_providers.kinds import KINDS
-from server.known_secrets import masker_of
-from server.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
 from server.routes.replies.conversations import ConversationReply
 from server.routes.replies.errors import ErrorReply, errors
 from server.session.agent_choice import AGENT_OPTIONS
+from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.session.images import ImagesRefusedError
 from server.session.own_servers import OWN_SERVERS, sealed_servers
 from server.session.settings_merge import choose_model
+from server.session.user_settings import masker_of
+from server.settings.git_hosts import Provider
+from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.trajectory import read_trajectory

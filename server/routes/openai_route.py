@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import DrydockError
-from server.chat.replies import AGENT_FAILED, refusal_body
-from server.chat.turn import ChatFailedError
+from server.doors.chat.replies import AGENT_FAILED, refusal_body
+from server.doors.chat.turn import ChatFailedError
 from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.json_route import JsonRoute
 

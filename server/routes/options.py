@@ -15,7 +15,7 @@ from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, Paging, PagingDependency
 from server.routes.replies.server import ClientConfig
 from server.session.settings_merge import choose_model
-from server.settings import DEMO_MODEL
+from server.settings.settings import DEMO_MODEL
 
 router = APIRouter(prefix="/api/options", route_class=JsonRoute)
 

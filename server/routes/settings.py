@@ -10,12 +10,12 @@ from fastapi import APIRouter
 from agent_core.errors import DrydockError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
-from server.mcp_config import HiddenSecretError
 from server.routes.json_route import JsonRoute
 from server.routes.replies.errors import MEANINGS, ErrorReply, errors
 from server.routes.replies.server import Confirmation
 from server.routes.replies.settings import PublicSettings
-from server.user_settings import KEPT_WHEN_NULL, SettingsChange, merged, public_form
+from server.session.user_settings import KEPT_WHEN_NULL, SettingsChange, merged, public_form
+from server.settings.mcp_config import HiddenSecretError
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", route_class=JsonRoute)

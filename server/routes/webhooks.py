@@ -16,11 +16,11 @@ from agent_core.destinations import PORTS
 from server.db.errors import TooManyWebhooksError
 from server.db.webhooks import MAX_PER_USER, StoredWebhook, WebhookChanges
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, identity_of, services_of
+from server.doors.webhooks.batch import EVENT_TYPES
+from server.doors.webhooks.signing import new_secret, secret_problem
 from server.errors import ConversationNotFoundError
 from server.routes.json_route import JsonRoute
 from server.routes.paging import PagingDependency
-from server.webhooks.batch import EVENT_TYPES
-from server.webhooks.signing import new_secret, secret_problem
 from server.wire.envelope import wire_time
 
 MAX_URL_CHARS: Final = 2_000

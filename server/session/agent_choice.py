@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from agent_core.session.agent_options import AgentOptions
 from server.db.conversations import ConversationRecord
 from server.db.user_settings import StoredSettings
-from server.settings import Settings
+from server.settings.settings import Settings
 
 logger = logging.getLogger(__name__)
 

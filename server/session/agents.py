@@ -34,23 +34,23 @@ from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool
-from server.client_tools import declared_tools
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
 from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
-from server.mcp_config import AgentServers, agent_servers, read_config
 from server.provider_tools.for_agents import agent_tools
 from server.provider_tools.making import RequestMaker
 from server.session.agent_choice import options_of
+from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
 from server.session.own_servers import opened_servers
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.seeds import seed_of
 from server.session.settings_merge import merge_settings
-from server.settings import Settings
-from server.user_settings import secret_values
+from server.session.user_settings import secret_values
+from server.settings.mcp_config import AgentServers, agent_servers, read_config
+from server.settings.settings import Settings
 
 
 def git_setup(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> GitSetup:

@@ -7,7 +7,7 @@ import logging
 
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.conversations import ConversationRecord
-from server.mcp_config import McpConfig, read_config
+from server.settings.mcp_config import McpConfig, read_config
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from agent_core.runtime.local.shown_libraries import host_has_browser
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
 from server.db.conversations import ConversationRecord
 from server.session.disk_reserve import DiskReserve
-from server.settings import MEGABYTE, Settings
+from server.settings.settings import MEGABYTE, Settings
 
 logger = logging.getLogger(__name__)
 

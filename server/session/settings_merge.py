@@ -14,7 +14,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.presets import analyzer_named, policy_with
 from server.db.user_settings import StoredSettings
-from server.settings import DEMO_MODEL, Settings
+from server.settings.settings import DEMO_MODEL, Settings
 
 DEMO_PREFIX = "demo/"
 HOSTED_PREFIX = "openhands/"

@@ -19,11 +19,11 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
-from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRecord, ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import AgentFactory, LoadedAgent
 from server.session.branch_keeper import BranchKeeper
+from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.session.culler import Activity
 from server.session.disk_reserve import DISK_RESERVE
 from server.session.images import check_images

@@ -240,7 +240,7 @@ class SocketGateway:
 
 
 def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
-    """The library's server. Hosts and origins are checked before it (`server.gate`), so its own check is off."""
+    """The library's server. Hosts and origins are checked before it (`server.http.gate`), so its own check is off."""
     server = socketio.AsyncServer(
         async_mode="asgi",
         serializer=client_packet_class(limits.max_message_bytes),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from server.auth.identity import Authenticator, Identity
-from server.git_hosts import PROVIDERS
+from server.settings.git_hosts import PROVIDERS
 from server.sockets.ports import JoinRefusedError
 from server.wire.json_data import MAX_INTEGER
 

@@ -31,13 +31,13 @@ RUNNER_ROOMS = [{"browser", "git", "kernel"}, {"agent_skills"}, {"files", "termi
 """The runner from the top down: a room imports itself, rooms of the rows below, and the frames (`wire`)."""
 
 HOMES = {
-    "acp": {"server/acp"},
+    "acp": {"server/doors/acp"},
     "litellm": {"agent_core/llm/transport"},
-    "mcp": {"agent_core/mcp", "server/mcp_doors/sdk.py"},
+    "mcp": {"agent_core/mcp", "server/doors/mcp/sdk.py"},
     "httpx2": {"agent_core/mcp"},
     "httpx": {
         "server/git_providers/http.py",
-        "server/webhooks/sender.py",
+        "server/doors/webhooks/sender.py",
         "agent_core/destinations.py",
         "agent_core/llm/transport",
         "drydock_client/http.py",
@@ -52,8 +52,8 @@ HOMES = {
     "fastapi": {"server"},
     "starlette": {"server"},
     "uvicorn": {"server"},
-    "h11": {"server/preview"},
-    "websockets": {"server/preview", "drydock_client/line.py"},
+    "h11": {"server/doors/preview"},
+    "websockets": {"server/doors/preview", "drydock_client/line.py"},
     "jinja2": {"agent_core/templates.py"},
     "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},
@@ -187,10 +187,16 @@ def test_agent_core_imports_from_the_top_down() -> None:
 
 
 def test_the_editors_door_is_a_client_and_reaches_nothing_inside_the_server() -> None:
-    allowed = ("server.acp", "server.running_server", "server.stdio_program", "agent_core.version", "agent_core.errors")
+    allowed = (
+        "server.doors.acp",
+        "server.settings.running_server",
+        "server.doors.stdio_program",
+        "agent_core.version",
+        "agent_core.errors",
+    )
     wrong = [
         where(found)
-        for path in sources("server/acp")
+        for path in sources("server/doors/acp")
         for found in imports_of(path)
         if found.module.split(".")[0] in {"server", "agent_core", "migrations"} and not found.module.startswith(allowed)
     ]
@@ -199,11 +205,11 @@ def test_the_editors_door_is_a_client_and_reaches_nothing_inside_the_server() ->
 
 def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_server() -> None:
     inside = {"http_door", "provider_door"}
-    door = {f"server.mcp_doors.{path.stem}": path for path in sources("server/mcp_doors") if path.stem not in inside}
+    door = {f"server.doors.mcp.{path.stem}": path for path in sources("server/doors/mcp") if path.stem not in inside}
     allowed = (
         *door,
-        "server.running_server",
-        "server.stdio_program",
+        "server.settings.running_server",
+        "server.doors.stdio_program",
         "agent_core.version",
         "agent_core.errors",
         "agent_core.tools",

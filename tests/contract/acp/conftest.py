@@ -32,11 +32,11 @@ from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, say
 from drydock_client import DrydockClient
-from server.acp.command import serve_editor
-from server.acp.stdio import StdioTransport
 from server.app import create_app
+from server.doors.acp.command import serve_editor
+from server.doors.acp.stdio import StdioTransport
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.serving import serving
 
 LIMIT = 30.0

@@ -10,7 +10,7 @@ from acp.helpers import embedded_text_resource
 
 from agent_core.testing.model_turns import call, finish, say
 from drydock_client import DrydockClient
-from server.acp import editor_files
+from server.doors.acp import editor_files
 from tests.contract.acp.conftest import TOKEN, Desk, connection_to, introduced
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -23,7 +23,7 @@ from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.serving import serving
 
 LIMIT = 20.0

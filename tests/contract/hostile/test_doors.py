@@ -24,7 +24,7 @@ from agent_core.tools.terminal import MAX_OUTPUT_CHARS, TerminalAction, Terminal
 from server.app import Application, create_app
 from server.routes.conversation_files import MAX_SHOWN_BYTES
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.contract.hostile.answers import EXCHANGES
 from tests.contract.hostile.conftest import eventually, lying_sandbox
 from tests.contract.hostile.lying_runner import LyingRunner, honest

@@ -25,7 +25,7 @@ from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, say
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,8 @@ from mcp import Client, MCPError
 from agent_core.testing.model_turns import call, finish, say
 from drydock_client import DrydockClient
 from server.cli import main
-from server.mcp_doors.command import Transcripts
-from server.mcp_doors.conversations import DoorConversations, DoorError
+from server.doors.mcp.command import Transcripts
+from server.doors.mcp.conversations import DoorConversations, DoorError
 from tests.contract.mcp_door.conftest import LIMIT, ROOT, Behind, data_of, program, refusal_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server.app import create_app
-from server.settings import Settings
+from server.settings.settings import Settings
 
 
 class Operation(NamedTuple):

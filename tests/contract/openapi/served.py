@@ -18,9 +18,9 @@ from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from server.app import create_app
-from server.chat.forms import MODEL
+from server.doors.chat.forms import MODEL
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.contract.openapi.sandboxes import HANDLERS
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.world import TOKEN as GIT_TOKEN

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from server.gate import API_PREFIXES
+from server.http.gate import API_PREFIXES
 from tests.contract.openapi.documents import Operation, operations, resolved
 from tests.contract.openapi.served import CONVERSATION, TOKEN, Served, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from server.gate import API_PREFIXES
+from server.http.gate import API_PREFIXES
 from tests.contract.openapi.documents import Operation, document, operations, resolved
 
 OPERATIONS = operations()

@@ -8,8 +8,8 @@ import pytest
 
 from server.auth.preview_addresses import PreviewAddresses
 from server.auth.secrets import SecretBox
-from server.preview.access import COOKIE_NAMES, Passes, PreviewPass
-from server.preview.links import PreviewLinks
+from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewPass
+from server.doors.preview.links import PreviewLinks
 from tests.contract.preview.conftest import CONVERSATION, TOKEN, Site
 from tests.listening import Handler
 

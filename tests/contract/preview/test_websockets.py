@@ -14,7 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.http11 import Request, Response
 
-from server.preview.websocket_proxy import MAX_MESSAGE_BYTES
+from server.doors.preview.websocket_proxy import MAX_MESSAGE_BYTES
 from tests.contract.preview.conftest import Site
 from tests.contract.runner.client import PATIENCE_SECONDS
 

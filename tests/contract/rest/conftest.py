@@ -16,7 +16,7 @@ from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_resu
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 
 WAIT_SECONDS = 10.0
 MODEL_SECONDS = 60.0

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from server.app import create_app
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.contract.rest.conftest import MakeServer, Server
 
 POLLED = [

@@ -13,9 +13,9 @@ import pytest
 
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import create_app
-from server.http_protocol import BoundedHttpProtocol
+from server.http.http_protocol import BoundedHttpProtocol
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.serving import serving
 
 LIMIT = 30.0

@@ -10,7 +10,7 @@ import pytest
 
 from server.app import create_app
 from server.errors import ConfigurationError
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.contract.openapi.documents import document
 from tests.contract.rest.conftest import MakeServer, Server
 

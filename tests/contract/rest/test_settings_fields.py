@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from server.mcp_config import HIDDEN
+from server.settings.mcp_config import HIDDEN
 from tests.contract.rest.conftest import MakeServer, Server
 
 

@@ -29,10 +29,10 @@ from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.db.webhooks import StoredWebhook
-from server.webhooks import lane
-from server.webhooks.dispatcher import Webhooks
-from server.webhooks.sender import Sender
-from server.webhooks.signing import new_secret
+from server.doors.webhooks import lane
+from server.doors.webhooks.dispatcher import Webhooks
+from server.doors.webhooks.sender import Sender
+from server.doors.webhooks.signing import new_secret
 from tests.contract.webhooks.conftest import Receiver
 
 WAITS = (0.001, 0.002)

@@ -19,7 +19,7 @@ from agent_core.testing.sandbox_kit import output
 from agent_core.tools.spec import SandboxAccess
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 
 WAIT_SECONDS = 60.0
 

@@ -15,7 +15,7 @@ import pytest_asyncio
 from agent_core.testing.sandbox_kit import eventually
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.contract.workspace.conftest import WAIT_SECONDS, Workspace, provider_named
 from tests.contract.workspace.git_server import TOKEN, GitServer
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from server.broken_off import broke_off
-from server.file_reply import attachment
+from server.errors import broke_off
+from server.http.file_reply import attachment
 from tests.contract.workspace.conftest import Workspace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

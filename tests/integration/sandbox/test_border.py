@@ -21,8 +21,8 @@ from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.sandbox_kit import SandboxKit, output
 from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
-from server.doctor import doctor
-from server.settings import Settings
+from server.cli.doctor import doctor
+from server.settings.settings import Settings
 from tests.machines import Outside, ip, needs_root, outside
 
 pytestmark = needs_root

@@ -31,8 +31,8 @@ from agent_core.runtime.docker.quota import Quota
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output
 from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
-from server.doctor import doctor
-from server.settings import Settings
+from server.cli.doctor import doctor
+from server.settings.settings import Settings
 
 MEGABYTE = 1024**2
 IMAGE = "drydock-test/small"

@@ -10,11 +10,11 @@ from acp.connection import Connection
 
 from drydock_client import DrydockClient, Uploaded
 from drydock_client.workspace import FilesApi
-from server.acp import copies
-from server.acp.copies import Copies, CopyError
-from server.acp.editor import EditorClient
-from server.acp.folders import Folders, OutsideError
-from server.acp.stdio import StdioTransport
+from server.doors.acp import copies
+from server.doors.acp.copies import Copies, CopyError
+from server.doors.acp.editor import EditorClient
+from server.doors.acp.folders import Folders, OutsideError
+from server.doors.acp.stdio import StdioTransport
 from tests.unit.acp.test_lines import lines_of
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from server.acp import stdio
-from server.acp.stdio import StdioTransport
+from server.doors.acp import stdio
+from server.doors.acp.stdio import StdioTransport
 
 
 class Sink:

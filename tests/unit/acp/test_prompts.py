@@ -12,8 +12,8 @@ from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio, S
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.acp.agent import mcp_config
-from server.acp.prompts import blocks_of, fenced, message_from
+from server.doors.acp.agent import mcp_config
+from server.doors.acp.prompts import blocks_of, fenced, message_from
 
 
 def test_the_blocks_of_a_prompt_are_one_message() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from drydock_client import Action, Observation
 from drydock_client.events import read_event
-from server.acp import tool_calls
-from server.acp.tool_calls import call_ended, call_output, call_started, is_call
+from server.doors.acp import tool_calls
+from server.doors.acp.tool_calls import call_ended, call_output, call_started, is_call
 
 ENVELOPE = {"id": 7, "timestamp": "2026-01-01T00:00:00.000000Z", "source": "agent", "message": "Something."}
 

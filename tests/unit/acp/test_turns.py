@@ -9,7 +9,7 @@ from acp.exceptions import RequestError
 
 from drydock_client import Action, State
 from drydock_client.events import Live, read_event, read_frame
-from server.acp.session import EditorTurn
+from server.doors.acp.session import EditorTurn
 
 
 def state(ident: int | None, name: str, reason: str = "", detail: str = "") -> State:

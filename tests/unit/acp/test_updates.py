@@ -6,7 +6,7 @@ from typing import Any
 
 from drydock_client import Connected
 from drydock_client.events import Live, read_event, read_frame
-from server.acp.updates import Updates
+from server.doors.acp.updates import Updates
 
 
 def event(ident: int, name: str, kind: str = "action", source: str = "agent", **fields: Any) -> Live:

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from server.auth.secrets import SecretBox, SecretKeyError
 from server.cli import main
+from server.cli.rotate_key import rotate_key
 from server.db.conversations import ConversationRecord
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.errors import InstanceRunningError
@@ -18,10 +19,9 @@ from server.db.key_rotation import Rotation
 from server.db.key_rotation import rotate_key as rotate
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.db.webhooks import StoredWebhook
-from server.mcp_config import McpConfig
-from server.rotate_key import rotate_key
 from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
-from server.settings import Settings
+from server.settings.mcp_config import McpConfig
+from server.settings.settings import Settings
 
 SETTINGS = StoredSettings(
     language="de",

@@ -25,7 +25,7 @@ from agent_core import (
 )
 from agent_core.mcp.config import McpConfig
 from server.db.engine import DatabaseSettings
-from server.settings import Settings
+from server.settings.settings import Settings
 from tests.unit.library.playing import DONE, Said, Script, agent, conversation
 
 SECRET = "hunter2-secret-value"

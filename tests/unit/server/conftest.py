@@ -34,7 +34,7 @@ from server.session.agents import UserSecrets
 from server.session.announcements import Announcements
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import TitleWriter
-from server.settings import Settings
+from server.settings.settings import Settings
 
 WAIT_SECONDS = 10.0
 

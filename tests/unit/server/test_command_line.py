@@ -7,8 +7,8 @@ import pytest
 
 from agent_core.version import VERSION
 from server.cli import main
-from server.doctor import doctor
-from server.settings import Settings
+from server.cli.doctor import doctor
+from server.settings.settings import Settings
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

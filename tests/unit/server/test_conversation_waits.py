@@ -11,9 +11,9 @@ import pytest
 
 from drydock_client import Conversation, DrydockClient, Event, EventPage, NotFoundError, UnreachableError
 from drydock_client.events import read_event
-from server.mcp_doors import conversations as conversations_module
-from server.mcp_doors.conversations import DoorConversations, DoorError
-from server.mcp_doors.standing import PAGE, Standing, standing_of
+from server.doors.mcp import conversations as conversations_module
+from server.doors.mcp.conversations import DoorConversations, DoorError
+from server.doors.mcp.standing import PAGE, Standing, standing_of
 
 
 def event(ident: int, kind: str, text: str = "", **more: Any) -> dict[str, Any]:

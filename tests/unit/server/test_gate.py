@@ -9,8 +9,8 @@ from starlette.types import Message, Receive, Scope, Send
 from server.auth.guesses import RateLimiter
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
-from server.gate import Gate
-from server.settings import Settings
+from server.http.gate import Gate
+from server.settings.settings import Settings
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

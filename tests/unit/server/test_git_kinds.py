@@ -7,11 +7,11 @@ import pytest
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.git_hosts import PROVIDERS, Provider
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import MAX_VALUES, HttpPool, message, read
 from server.git_providers.kinds import KINDS, clone_url, credentials, host_lacks, repository_in
 from server.git_providers.model import GitProviderError
+from server.settings.git_hosts import PROVIDERS, Provider
 
 
 class Recording(HttpPool):

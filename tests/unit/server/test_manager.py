@@ -477,7 +477,7 @@ def test_the_class_of_the_manager_is_found_by_its_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "nonsense", "server.settings.Settings", "server.nothing.X", "server.settings.Nope"]
+    "path", ["", "nonsense", "server.settings.settings.Settings", "server.nothing.X", "server.settings.settings.Nope"]
 )
 def test_a_path_that_leads_to_no_manager_is_refused_with_the_setting_s_name(path: str) -> None:
     with pytest.raises(ConfigurationError, match="conversation_manager_class"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
 from server.errors import ConfigurationError
-from server.settings import Settings
+from server.settings.settings import Settings
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.auth.page_session import COOKIE_PREFIX, SESSION_SECONDS, PageSessions
-from server.preview.access import without_cookie
+from server.doors.preview.access import without_cookie
 
 
 def cookie_of(sessions: PageSessions) -> str:

@@ -13,7 +13,7 @@ from agent_core.testing.fake_sandbox import FakeProvider
 from server.db.conversations import ConversationRecord
 from server.session.agents import DeferredSandbox
 from server.session.sandboxes import Sandboxes, SandboxSelection
-from server.settings import Settings
+from server.settings.settings import Settings
 
 RECORD = ConversationRecord(id="a", sandbox={"provider": "fake", "name": "a"})
 

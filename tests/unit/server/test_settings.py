@@ -7,11 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from server.cli import main
+from server.cli.settings_reference import render
 from server.errors import ConfigurationError
-from server.running_server import KEY_VARIABLES, URL_VARIABLE
-from server.settings import Settings
-from server.settings_loading import CLIENT_VARIABLES, load_settings
-from server.settings_reference import render
+from server.settings.loading import CLIENT_VARIABLES, load_settings
+from server.settings.running_server import KEY_VARIABLES, URL_VARIABLE
+from server.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -101,7 +101,7 @@ def test_every_option_of_the_command_wins_over_the_environment(
         seen.append(settings)
         return 0
 
-    monkeypatch.setattr("server.doctor.doctor", command)
+    monkeypatch.setattr("server.cli.doctor.doctor", command)
     flag = f"--{option.replace('_', '-')}"
     assert main(["doctor", flag, str(second), "--config", str(tmp_path / "drydock.toml")]) == 0
     assert getattr(seen[0], option) == getattr(Settings.model_validate({option: second}), option)
@@ -234,7 +234,7 @@ def test_settings_are_frozen() -> None:
 def test_every_setting_is_described_and_the_reference_page_is_up_to_date() -> None:
     assert [name for name, info in Settings.model_fields.items() if not info.description] == []
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    assert page == render(), "write it anew: .venv/bin/python -m server.settings_reference > docs/configuration.md"
+    assert page == render(), "write it anew: .venv/bin/python -m server.cli.settings_reference > docs/configuration.md"
 
 
 def test_the_environment_of_other_programs_is_left_alone() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from server.mcp_doors.sdk import TOO_LONG, InputLines
+from server.doors.mcp.sdk import TOO_LONG, InputLines
 
 
 async def lines_of(data: bytes, *, limit: int = 16, piece: int = 3) -> list[str]:

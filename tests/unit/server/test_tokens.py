@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from server.auth.identity import Identity, OneTokenAuthenticator
 from server.auth.tokens import presented_token, resolve_token, token_matches
 from server.errors import ConfigurationError
-from server.settings import Settings
+from server.settings.settings import Settings
 
 
 def test_without_a_token_everybody_is_let_in() -> None:

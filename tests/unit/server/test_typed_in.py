@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from server.doctor import doctor
-from server.settings import Settings
-from server.typed_in import passwords_of, shown_address
+from server.cli.doctor import doctor
+from server.settings.settings import Settings
+from server.settings.typed_in import passwords_of, shown_address
 
 
 @pytest.mark.parametrize(

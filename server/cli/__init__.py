@@ -1,0 +1,183 @@
+"""The command line: ``drydock serve`` and the other commands; options alone mean ``serve``."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Final, cast
+
+from agent_core.errors import DrydockError
+from agent_core.version import VERSION
+
+CLIENT_LIBRARIES = ("aiohttp", "requests", "tornado")
+"""What python-socketio loads for its clients, which this process has no use for: 0.2 s and 20 MB. It does without
+them where they are missing."""
+
+
+YOUNG_OBJECTS = 5000
+"""How many objects may be made before the collector looks for cycles among them (Python's default is 700): a page of
+events is more than that and has none, and looking through it again and again was a fifth of the time to read it."""
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Within this, modules are loaded without collecting garbage in between, and without `CLIENT_LIBRARIES`.
+
+    For the server's own process only: what was loaded here goes without those libraries for good. Whoever imports them
+    afterwards gets them as usual.
+    """
+    hidden = [name for name in CLIENT_LIBRARIES if name not in sys.modules]
+    modules = cast(dict[str, ModuleType | None], sys.modules)
+    modules.update(dict.fromkeys(hidden))
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        for name in hidden:
+            modules.pop(name, None)
+        spare_collector()
+        if was_collecting:
+            gc.enable()
+
+
+def spare_collector() -> None:
+    """What is loaded by now stays for the life of the process: the collector of garbage need not look at it again."""
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback."""
+    parser, given = _parser(), _with_command(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        parser.error("say what to do: `drydock serve` runs the server, `drydock --help` tells the rest")
+    options = parser.parse_args(given)
+    if options.command == "version":
+        sys.stdout.write(f"drydock {VERSION}\n")
+        return 0
+    try:
+        return _run(options)
+    except DrydockError as error:
+        sys.stderr.write(f"drydock: {error}\n")
+        return 2
+
+
+def _with_command(arguments: Sequence[str]) -> list[str]:
+    """What was typed, with the command that its options are meant for: ``drydock --port 8080`` runs the server."""
+    given = list(arguments)
+    if given and given[0] == "--version":
+        return ["version", *given[1:]]
+    if given and given[0].startswith("-") and given[0] not in ("-h", "--help"):
+        return ["serve", *given]
+    return given
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command in _DOORS:
+        with quick_imports():
+            door: Callable[..., int] = getattr(import_module(_DOORS[options.command]), options.command)
+        return door(options.url, options.key_file, os.environ)
+    if options.command in ("import", "export"):
+        return _run_recording(options)
+    # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
+    with quick_imports():
+        load_settings = import_module("server.settings.loading").load_settings
+    given = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page")}
+    settings = load_settings(given, os.environ, options.config)
+    with quick_imports():
+        name = options.command.replace("-", "_")
+        command: Callable[..., int] = getattr(import_module(f"server.cli.{name}"), name)
+    return command(settings, sys.stdout)
+
+
+def _run_recording(options: argparse.Namespace) -> int:
+    with quick_imports():
+        recordings = import_module("server.cli.recordings")
+    server = (options.url, options.key_file, os.environ)
+    if options.command == "import":
+        took: int = recordings.import_recording(
+            *server, file=options.file, title=options.title, replay=options.replay, out=sys.stdout
+        )
+        return took
+    gave: int = recordings.export_recording(
+        *server, conversation_id=options.conversation, file=options.output, out=sys.stdout
+    )
+    return gave
+
+
+_DOORS: Final = {"acp": "server.doors.acp.command", "mcp": "server.doors.mcp.command"}
+"""Commands that other programs start, to work with a running server: the module of each."""
+
+_MCP = """
+Talk the Model Context Protocol over standard input and output: a client starts this, and has tools to start, continue,
+read, wait for, stop and list conversations of a running server (`drydock serve`). docs/doors.md says how to set it up.
+"""
+_IMPORT = """
+Make a conversation of a recorded one (a trajectory, as `drydock export` and first-generation servers write them) in a
+running server, and print its id. It is shown as it was, and can go on from there; with --replay what the user and the
+agent did is done again instead.
+"""
+_EXPORT = "Write a conversation of a running server into a file: a trajectory, as first-generation servers export it."
+_ROTATE = """
+Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
+that is broken off has changed nothing, or is finished by the next start.
+"""
+_ACP = """
+Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
+running server (`drydock serve`). docs/doors.md says how to set it up.
+"""
+
+
+def _add_recordings(importing: argparse.ArgumentParser, exporting: argparse.ArgumentParser) -> None:
+    importing.add_argument("file", type=Path, help="the JSON file; - for standard input")
+    importing.add_argument("--title", help="title of the conversation (default: from its first message)")
+    importing.add_argument("--replay", action="store_true", help="do again what was recorded")
+    exporting.add_argument("conversation", help="id of the conversation")
+    exporting.add_argument("-o", "--output", type=Path, default=Path("-"), help="the file (default: standard output)")
+    for command in (importing, exporting):
+        _add_server(command)
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="the server (default: DRYDOCK_URL, or else http://127.0.0.1:3000)")
+    command.add_argument(
+        "--key-file", type=Path, help="file with the server's access token (default: the value of DRYDOCK_API_KEY)"
+    )
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data-dir", type=Path, help="folder of everything that is kept (default: ./data)")
+    command.add_argument("--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="drydock", description="A self-hosted agent server.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("serve", "run the server"), ("doctor", "say what works here, and what to do about the rest")):
+        command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+        _add_data(command)
+        command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+        command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 3000)")
+        command.add_argument(
+            "--sandbox",
+            choices=["auto", "docker", "local", "unconfined"],
+            help="where commands run (default: auto: Docker where an engine answers, else local)",
+        )
+        command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")
+    _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
+    _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
+    _add_server(commands.add_parser("mcp", help="give an MCP client tools for conversations", description=_MCP))
+    _add_recordings(
+        commands.add_parser("import", help="make a conversation of a recorded one", description=_IMPORT),
+        commands.add_parser("export", help="write a conversation into a file", description=_EXPORT),
+    )
+    commands.add_parser("version", help="print the version")
+    return parser

@@ -1,0 +1,202 @@
+"""``drydock doctor``: looks at everything that a server needs here, and says what to do about what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from agent_core.errors import DrydockError
+from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.local.provider import LocalProvider
+from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
+from agent_core.version import VERSION
+from server.auth.origin import check_bind
+from server.auth.tokens import resolve_token
+from server.db.data_folder import prepare_data_dir
+from server.db.instance_lock import instance_id
+from server.http.page import page_folder
+from server.session.disk_reserve import DiskReserve
+from server.session.sandboxes import ENGINE_FOLDER
+from server.settings.settings import MEGABYTE, Settings
+from server.settings.typed_in import shown_address
+
+CHECK_SECONDS = 20.0
+MIN_PYTHON = (3, 11)
+
+
+class DoctorFinding(NamedTuple):
+    """One thing that was looked at. `needed`: without it the server does not run as configured."""
+
+    name: str
+    ok: bool
+    text: str
+    needed: bool = True
+
+
+def doctor(settings: Settings, out: TextIO) -> int:
+    """Print what was found; returns 0 when the server can run as configured, 1 when not."""
+    findings = asyncio.run(_examine(settings))
+    out.write(f"Drydock {VERSION}\n")
+    for finding in findings:
+        mark = "ok  " if finding.ok else ("MISS" if finding.needed else "--  ")
+        out.write(f"  {mark} {finding.name:<11} {finding.text}\n")
+    broken = [finding for finding in findings if finding.needed and not finding.ok]
+    out.write("Everything that is needed is there.\n" if not broken else f"{len(broken)} to mend: see MISS above.\n")
+    return 1 if broken else 0
+
+
+async def _examine(settings: Settings) -> list[DoctorFinding]:
+    engine, image = await _bounded("docker", lambda: _docker(settings))
+    (local,) = await _bounded("bubblewrap", lambda: _local(settings))
+    wish = settings.sandbox
+    works = engine.ok and image.ok
+    docker_needed = wish == "docker" or (wish == "auto" and not local.ok)
+    local_needed = wish == "local" or (wish == "auto" and not works)
+    by_docker = engine.ok and (wish == "docker" or (wish == "auto" and works))
+    return [
+        _python(),
+        _data_dir(settings),
+        *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
+        _access(settings),
+        engine._replace(needed=docker_needed),
+        image._replace(needed=docker_needed and engine.ok),
+        local._replace(needed=local_needed),
+        *await _bounded("network", lambda: _network(settings, docker=wish == "docker" or (wish == "auto" and works))),
+        _page(settings),
+        _model(settings),
+    ]
+
+
+async def _bounded(name: str, check: Callable[[], Awaitable[tuple[DoctorFinding, ...]]]) -> tuple[DoctorFinding, ...]:
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await check()
+    except (DrydockError, TimeoutError) as error:
+        finding = DoctorFinding(name, ok=False, text=str(error) or "did not answer in time")
+        return (finding, finding._replace(name="image")) if name == "docker" else (finding,)
+
+
+def _python() -> DoctorFinding:
+    ok = sys.version_info[:2] >= MIN_PYTHON
+    return DoctorFinding("python", ok, platform.python_version() + ("" if ok else ": install Python 3.11 or newer"))
+
+
+def _data_dir(settings: Settings) -> DoctorFinding:
+    try:
+        folder = prepare_data_dir(settings.data_dir)
+    except DrydockError as error:
+        return DoctorFinding("data folder", ok=False, text=str(error))
+    return DoctorFinding("data folder", ok=True, text=f"{folder} can be written")
+
+
+async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
+    reserve = DiskReserve([str(settings.data_dir.absolute()), ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
+    if problem := reserve.problem():
+        return (DoctorFinding("disk", ok=False, text=problem),)
+    size = f"{settings.sandbox_disk_mb} MiB" if settings.sandbox_disk_mb else "any amount"
+    count = f"{settings.sandbox_inodes} files" if settings.sandbox_inodes else "any number of files"
+    kept = f"{settings.disk_reserve_mb} MiB are kept in reserve" if settings.disk_reserve_mb else "no reserve is kept"
+    held = await _held(settings) if docker and settings.sandbox_disk_mb else "watched (no quota)"
+    text = f"{reserve.free_mb} MiB free, {kept}; a sandbox may have {size} and {count}, which is {held}"
+    return (DoctorFinding("disk", ok=True, text=text),)
+
+
+async def _held(settings: Settings) -> str:
+    """How the limit on a sandbox's disk is kept by the engine, tried with a volume."""
+    bound = SandboxLimits(disk=settings.sandbox_disk_mb * MEGABYTE).disk_bound // MEGABYTE
+    provider = DockerProvider()
+    try:
+        quota = await provider.quota(instance_id(prepare_data_dir(settings.data_dir)))
+    except DrydockError as error:
+        return f"watched (whether there are quotas could not be found out: {error})"
+    finally:
+        await provider.close()
+    if not quota.volumes:
+        return "watched (the engine's disk has no quotas for volumes)"
+    root = ", the root" if quota.root and not settings.sandbox_read_only else ""
+    unheld = " (the root has no quota)" if not quota.root and not settings.sandbox_read_only else ""
+    return f"watched and held by quotas of {bound} MiB each for a new workspace{root} and the home{unheld}"
+
+
+def _access(settings: Settings) -> DoctorFinding:
+    try:
+        token = resolve_token(settings)
+        check_bind(settings, token)
+    except DrydockError as error:
+        return DoctorFinding("access", ok=False, text=str(error))
+    kind = "a token is asked for" if token else "no token: this machine only"
+    return DoctorFinding("access", ok=True, text=f"listens on {settings.host} port {settings.port}, {kind}")
+
+
+async def _docker(settings: Settings) -> tuple[DoctorFinding, DoctorFinding]:
+    provider = DockerProvider()
+    try:
+        engine = await provider.check()
+        found = DoctorFinding("docker", engine.ok, f"{engine.reason} {engine.fix}".strip())
+        if not engine.ok:
+            return found, DoctorFinding(
+                "image", ok=False, text=f"{settings.sandbox_image}: not looked for without an engine"
+            )
+        image = await provider.check_image(settings.sandbox_image)
+        return found, DoctorFinding("image", image.ok, f"{settings.sandbox_image}: {image.reason} {image.fix}".strip())
+    finally:
+        await provider.close()
+
+
+async def _local(settings: Settings) -> tuple[DoctorFinding]:
+    provider = LocalProvider(str(settings.data_dir.absolute()), start_seconds=settings.sandbox_start_seconds)
+    try:
+        found = await provider.check()
+    finally:
+        await provider.close()
+    return (DoctorFinding("bubblewrap", found.ok, f"{found.reason} {found.fix}".strip()),)
+
+
+async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
+    """The network that sandboxes are to have, tried with one: a server runs without it, and says so."""
+    folder = str(settings.data_dir.absolute())
+    # The server's own name: an engine proxy serves one instance, the first that it hears of.
+    try:
+        name = instance_id(prepare_data_dir(settings.data_dir))
+    except DrydockError:
+        text = f"{settings.sandbox_network}: not tried without a data folder"
+        return (DoctorFinding("network", ok=False, text=text, needed=False),)
+    spec = SandboxSpec("", name, settings.sandbox_image, folder, network=settings.sandbox_network)
+    provider: DockerProvider | LocalProvider = DockerProvider()
+    if not docker:
+        confined, seconds = settings.sandbox != "unconfined", settings.sandbox_start_seconds
+        provider = LocalProvider(folder, confined=confined, start_seconds=seconds)
+    try:
+        found = await provider.try_network(spec)
+    finally:
+        await provider.close()
+    text = f"{settings.sandbox_network}: {found.reason} {found.fix}".strip()
+    return (DoctorFinding("network", found.ok, text, needed=False),)
+
+
+def _page(settings: Settings) -> DoctorFinding:
+    folder = page_folder(settings)
+    if (folder / "index.html").is_file():
+        return DoctorFinding("page", ok=True, text=f"built, in {_shown(folder)}")
+    if settings.page is not None:
+        return DoctorFinding(
+            "page", ok=False, text=f"no index.html in {_shown(folder)}: name a folder with a built page"
+        )
+    return DoctorFinding("page", ok=False, text=f"not built in {_shown(folder)}: run `make setup`", needed=False)
+
+
+def _model(settings: Settings) -> DoctorFinding:
+    if settings.llm_model is None:
+        text = "none configured: the built-in demo runs until one is set on the settings page, or with LLM_MODEL"
+        return DoctorFinding("model", ok=False, text=text, needed=False)
+    where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
+    key = "with a key" if settings.llm_api_key else "without a key"
+    return DoctorFinding("model", ok=True, text=f"{settings.llm_model}{where}, {key}")
+
+
+def _shown(folder: Path) -> str:
+    return str(folder.absolute())

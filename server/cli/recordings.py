@@ -1,0 +1,113 @@
+"""``drydock import`` and ``drydock export``: recorded conversations into a running server, and out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from agent_core.errors import DrydockError
+from drydock_client import ClientError, DrydockClient
+from server.settings.running_server import client_of, words_of
+
+STANDARD = Path("-")
+"""Stands for standard input or output."""
+
+CALL_SECONDS = 300.0
+"""A recording may be large."""
+
+
+def import_recording(
+    url: str | None,
+    key_file: Path | None,
+    environment: Mapping[str, str],
+    *,
+    file: Path,
+    title: str | None,
+    replay: bool,
+    out: TextIO,
+) -> int:
+    """Make a conversation of the trajectory in a file, and print its id; returns the exit status.
+
+    The first three arguments are those of `client_of`. With `replay` it is done again, else only shown.
+
+    Raises:
+        DrydockError: the file cannot be read, or the server refuses it.
+    """
+    if replay and title is not None:
+        raise DrydockError("--title: a conversation that is replayed is named by its first message; leave it out")
+    text = _read(file)
+    client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
+    made = _done(_replayed(client, text) if replay else _imported(client, _trajectory(file, text), title))
+    out.write(f"{made}\n")
+    return 0
+
+
+def export_recording(
+    url: str | None,
+    key_file: Path | None,
+    environment: Mapping[str, str],
+    *,
+    conversation_id: str,
+    file: Path,
+    out: TextIO,
+) -> int:
+    """Write the trajectory of a conversation into a file, as first-generation servers export it.
+
+    Raises:
+        DrydockError: there is no such conversation, or the file cannot be written.
+    """
+    client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
+    text = json.dumps(_done(_exported(client, conversation_id)), ensure_ascii=False, indent=2) + "\n"
+    if file == STANDARD:
+        out.write(text)
+        return 0
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DrydockError(f"{file} cannot be written: {error.strerror or error}") from error
+    return 0
+
+
+async def _imported(client: DrydockClient, trajectory: list[Any], title: str | None) -> str:
+    async with client:
+        return (await client.import_conversation(trajectory, title=title)).id
+
+
+async def _replayed(client: DrydockClient, text: str) -> str:
+    async with client:
+        return (await client.create_conversation(options={"replay_json": text})).id
+
+
+async def _exported(client: DrydockClient, conversation_id: str) -> list[dict[str, Any]]:
+    async with client:
+        return await client.trajectory(conversation_id)
+
+
+def _done(work: Any) -> Any:
+    try:
+        return asyncio.run(work)
+    except ClientError as error:
+        raise DrydockError(words_of(error)) from error
+
+
+def _read(file: Path) -> str:
+    try:
+        return sys.stdin.read() if file == STANDARD else file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise DrydockError(f"{file} cannot be read: {reason}") from error
+
+
+def _trajectory(file: Path, text: str) -> list[Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DrydockError(f"{file} is no valid JSON ({error}); give an exported trajectory") from error
+    items = data.get("trajectory") if isinstance(data, dict) else data
+    if not isinstance(items, list):
+        raise DrydockError(f"{file} is no trajectory: it holds no list of events")
+    return items

@@ -1,0 +1,196 @@
+"""Runs the application with uvicorn: a bound port first, a few clear lines when it answers, a bounded end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import textwrap
+from typing import TextIO
+from urllib.parse import quote
+
+import uvicorn
+
+from agent_core.version import VERSION
+from server.app import Application, create_app
+from server.cli.logging import configure_logging
+from server.db.database import Database
+from server.errors import ConfigurationError, broke_off
+from server.http.http_protocol import BoundedHttpProtocol
+from server.http.websocket_protocol import BoundedWebSocketProtocol
+from server.settings.settings import DEMO_MODEL, Settings
+from server.settings.typed_in import passwords_of, shown_address
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+SANDBOX_SECONDS = 3.0
+CONNECTION_GRACE_SECONDS = 2
+LINE_WIDTH = 110
+
+
+def serve(settings: Settings, out: TextIO) -> int:
+    """Serve until the process is told to end (SIGINT, SIGTERM); returns the exit status.
+
+    Raises:
+        DrydockError: it cannot start (settings, port, data folder, database); the message says what to do.
+    """
+    os.umask(0o077)  # whatever is written from here on is this user's alone
+    secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
+    secrets += passwords_of(settings.llm_base_url or "")
+    log_masker = configure_logging(settings, secrets=secrets)
+    app = create_app(settings, log_masker=log_masker)
+    log_masker.add([app.token] if app.token else [])
+    listener = _bind(settings)
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=BoundedHttpProtocol,
+        ws=BoundedWebSocketProtocol,
+        ws_max_size=app.socket_limits.max_transport_bytes,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        log_config=None,
+        access_log=settings.log_level == "debug",
+        server_header=False,
+        # Left to itself the library believes whoever connects over loopback, or what the environment says.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    server = AnnouncingServer(config, app, listener, out)
+    # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault; and
+    # an answer of a preview that the sandbox breaks off; a client's message that is no UTF-8, with a traceback; and,
+    # with one for each, what it did not wait for at its end, beside the line that says how many those were.
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: (
+            app.failure is None
+            and not server.force_exit
+            and not broke_off.get()
+            and not _is_no_text(record)
+            and not _was_cancelled(record)
+        )
+    )
+    # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:
+        # So uvicorn ends when the application does not start; its log line says no more than that.
+        if app.failure is None:
+            raise
+        raise app.failure from None
+    finally:
+        listener.close()
+    return 0
+
+
+class AnnouncingServer(uvicorn.Server):
+    """Says in a few lines what runs, once it can be asked."""
+
+    def __init__(self, config: uvicorn.Config, app: Application, listener: socket.socket, out: TextIO) -> None:
+        super().__init__(config)
+        self._app = app
+        self._address = _address(app.settings, listener)
+        self._out = out
+        self._announcing: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then announce."""
+        await super().startup(sockets)
+        self._say(f"Drydock {VERSION} is at {self._address}{_fragment(self._app.token)}")
+        self._announcing = asyncio.create_task(self._announce(), name="announce")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End within the limits of the settings."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.wait([self._announcing])
+        self._app.services.ending.set()
+        await super().shutdown(sockets)
+
+    async def _announce(self) -> None:
+        """What it runs on; the sandboxes' provider is found out meanwhile, and told later where that takes long."""
+        app = self._app
+        reason: str | None = None
+        try:
+            async with asyncio.timeout(SANDBOX_SECONDS):
+                reason = (await app.services.sandboxes.chosen()).reason
+        except TimeoutError:
+            self._say_sandbox("still being looked for")
+        else:
+            self._say_sandbox(reason)
+        self._say(f"  model     {_model(app.settings)}")
+        self._say(f"  database  {_database(app.services.database)}")
+        await app.services.database.make_room()
+        if reason is None:
+            self._say_sandbox((await app.services.sandboxes.chosen()).reason)
+
+    def _say_sandbox(self, reason: str) -> None:
+        # Why it is not another one may take several sentences.
+        self._say(textwrap.fill(reason, LINE_WIDTH, initial_indent="  sandbox   ", subsequent_indent=" " * 12))
+
+    def _say(self, line: str) -> None:
+        self._out.write(line + "\n")
+        self._out.flush()
+
+
+def _is_no_text(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], UnicodeDecodeError)
+
+
+def _was_cancelled(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """The listening socket: bound before anything else, so that a taken port is told at once."""
+    host = "" if settings.host == "*" else settings.host
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
+            "choose others with --host and --port"
+        ) from error
+    return listener
+
+
+def _address(settings: Settings, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    host = "127.0.0.1" if settings.listens_on_all else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _fragment(token: str | None) -> str:
+    """The page takes the token from here; a fragment is sent to no server and written to no log."""
+    return f"/#token={quote(token, safe='')}" if token else ""
+
+
+def _model(settings: Settings) -> str:
+    if settings.llm_model is None:
+        return f"{DEMO_MODEL} (built in; set your own on the settings page, or LLM_MODEL and LLM_API_KEY)"
+    where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
+    return f"{settings.llm_model}{where}"
+
+
+def _database(database: Database) -> str:
+    url = database.engines.write.url
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite, {url.database}"
+    return url.render_as_string(hide_password=True)

@@ -1,0 +1,88 @@
+"""Writes `docs/configuration.md` from the settings themselves: ``python -m server.cli.settings_reference > FILE``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from server.settings.loading import CONFIG_VARIABLE, MODEL_VARIABLES, PROTOCOL_VARIABLES, variable_name
+from server.settings.settings import Settings
+
+_INTRODUCTION = f"""# Configuration
+
+Every setting has one name. It can be given in four places; the first one that has it wins:
+
+1. an option of `drydock serve`: `--host`, `--port`, `--data-dir`, `--sandbox`, `--page`;
+2. an environment variable: the name in capitals after `DRYDOCK_`; lists are written with commas. The model's three
+   settings are also read from `LLM_MODEL`, `LLM_API_KEY` and `LLM_BASE_URL`;
+3. a TOML file, named by `--config` or `{CONFIG_VARIABLE}`, with the names as keys;
+4. the default.
+
+An empty variable counts as not given. Folders are taken from where the server is started, or with `~` from the
+user's own folder. An unknown name or a bad value is refused at start, with the nearest name that exists. What a user
+stores on the settings page (model, key, base URL, limits, …) wins over all of these for that user's conversations.
+
+```toml
+# drydock.toml
+host = "0.0.0.0"
+token = "auto"
+sandbox = "docker"
+sandbox_network = "internal"
+allowed_hosts = ["drydock.example.com"]
+llm_model = "openai/gpt-5"
+```
+
+Times are in seconds. `drydock doctor` says whether what is configured can work here.
+"""
+
+_GROUPS = (
+    ("Address", "host"),
+    ("Access", "token"),
+    ("Limits", "max_request_bytes"),
+    ("Conversations", "conversation_manager_class"),
+    ("Idle conversations and shutdown", "idle_unload_seconds"),
+    ("Sandbox", "sandbox"),
+    ("Git", "git_hosts"),
+    ("Model", "llm_model"),
+    ("MCP servers", "mcp_config"),
+    ("Storage", "database_url"),
+    ("Log", "log_level"),
+)
+
+
+def render() -> str:
+    """The whole page."""
+    starts = {first: title for title, first in _GROUPS}
+    lines = [_INTRODUCTION]
+    for name, info in Settings.model_fields.items():
+        if name in starts:
+            lines += [f"## {starts[name]}", "", "| Setting | Variable | Default | Meaning |", "|---|---|---|---|"]
+        lines.append(f"| `{name}` | {_variables(name)} | {_default(info)} | {info.description} |")
+        if _is_last_of_group(name, starts):
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _is_last_of_group(name: str, starts: dict[str, str]) -> bool:
+    names = list(Settings.model_fields)
+    following = names.index(name) + 1
+    return following == len(names) or names[following] in starts
+
+
+def _variables(name: str) -> str:
+    short = [variable for variable, field in (MODEL_VARIABLES | PROTOCOL_VARIABLES).items() if field == name]
+    return ", ".join(f"`{variable}`" for variable in [variable_name(name), *short])
+
+
+def _default(info: FieldInfo) -> str:
+    value: Any = info.default
+    if value is None or value == () or isinstance(value, SecretStr):
+        return "–"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,316 @@
+"""One session of an editor: a conversation that is followed, and what the editor is shown of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from acp import update_agent_message_text
+from acp.exceptions import RequestError
+from acp.schema import StopReason
+
+from drydock_client import (
+    Action,
+    AgentState,
+    ClientError,
+    DrydockClient,
+    Event,
+    Live,
+    Observation,
+    Problem,
+    Resync,
+    State,
+    ToolCall,
+)
+from server.doors.acp.commands import Commands
+from server.doors.acp.dispatch import INTERNAL_ERROR, from_server
+from server.doors.acp.editor import EditorClient
+from server.doors.acp.editor_files import EditorFiles
+from server.doors.acp.permissions import Permissions
+from server.doors.acp.prompts import PromptMessage
+from server.doors.acp.updates import Update, Updates
+
+_AT_REST: Final[dict[str, StopReason]] = {
+    AgentState.AWAITING_USER_INPUT: "end_turn",
+    AgentState.FINISHED: "end_turn",
+    AgentState.REJECTED: "refusal",
+    AgentState.PAUSED: "cancelled",
+    AgentState.STOPPED: "cancelled",
+}
+_WAITING: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
+_NOT_STARTED: Final = "Failed to create agent session"
+_REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
+    ("maximum iteration", "max_turn_requests"),
+    ("LLM_CONTENT_POLICY_VIOLATION", "refusal"),
+    ("ContextWindow", "max_tokens"),
+)
+"""Errors that the protocol has a stop reason for, by what their reason contains."""
+
+
+class EditorTurn:
+    """Follows the log from before the message is sent; `ended` says how it ended, or raises.
+
+    What comes before it is known where the message is in the log (`sent`) is looked at then.
+    """
+
+    def __init__(self, state: str = "") -> None:
+        """`state` is the agent's before it."""
+        self.is_cancelled = False
+        self._state = state
+        self._message_id = -1
+        self._early: list[Action | Observation | State] | None = []
+        self._is_heard = self._is_at_work = False
+        self._ended: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+
+    async def ended(self) -> StopReason:
+        """The reason why the agent stopped, once it has.
+
+        Raises:
+            RequestError: it failed.
+            ClientError: the server was lost.
+        """
+        return await asyncio.shield(self._ended)
+
+    def sent(self, message_id: int) -> None:
+        """The message is in the log, as the event of this id."""
+        early, self._early, self._message_id = self._early or [], None, message_id
+        for item in early:
+            self._follow(item)
+
+    def take(self, item: Live) -> None:
+        """The next item of the log. A state of rest from before the agent set to work says nothing of this turn."""
+        if isinstance(item, Problem) and item.message.startswith(_NOT_STARTED):
+            self.fail(RequestError(INTERNAL_ERROR, item.message))
+        elif isinstance(item, Action | Observation | State):
+            if self._early is not None:
+                self._early.append(item)
+            else:
+                self._follow(item)
+
+    def end(self, reason: StopReason) -> None:
+        """It is over."""
+        if not self._ended.done():
+            self._ended.set_result("cancelled" if self.is_cancelled else reason)
+
+    def fail(self, error: Exception) -> None:
+        """It is over, with an error."""
+        if self._ended.done():
+            return
+        if self.is_cancelled:
+            self._ended.set_result("cancelled")
+        else:
+            self._ended.set_exception(error)
+            self._ended.exception()  # whoever waits is told; where nobody does, nothing is to be said
+
+    def _follow(self, item: Action | Observation | State) -> None:
+        if item.id is not None:
+            self._is_heard = item.id >= self._message_id
+        if isinstance(item, State):
+            self._changed(item)
+        elif isinstance(item, Observation) or item.source == "agent":
+            self._is_at_work = self._is_at_work or self._is_heard
+
+    def _changed(self, item: State) -> None:
+        before, self._state = self._state, item.state
+        is_blocked = self._is_heard and item.state == AgentState.FINISHED and before != AgentState.RUNNING
+        self._is_at_work = self._is_at_work or is_blocked or (self._is_heard and item.state not in _WAITING)
+        if not self._is_at_work:
+            return
+        if item.state == AgentState.ERROR:
+            self._failed(item)
+        elif (reason := _AT_REST.get(item.state)) is not None:
+            self.end(reason)
+
+    def _failed(self, item: State) -> None:
+        told = f"{item.reason} {item.detail}"
+        for part, reason in _REASONS:
+            if part in told:
+                self.end(reason)
+                return
+        self.fail(
+            RequestError(INTERNAL_ERROR, item.detail or item.reason or "the agent failed", {"reason": item.reason})
+        )
+
+
+logger = logging.getLogger(__name__)
+
+CANCEL_SECONDS: Final = 15.0
+"""After this time a cancelled turn is over, whatever the server says."""
+_RESYNC: Final = "\n\n*The server was reset; what it knows of this conversation follows, from its beginning.*\n\n"
+INVALID_REQUEST: Final = -32600
+
+
+class EditorSession:
+    """Follows the conversation from `start` to `aclose`; what it has shown it does not show again.
+
+    Args:
+        permissions: asks the editor's user, where the agent waits for that.
+        files: carries out the agent's calls for the editor's files.
+        commands: carries out what the user types for that.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        client: DrydockClient,
+        editor: EditorClient,
+        *,
+        permissions: Permissions,
+        files: EditorFiles,
+        commands: Commands,
+    ) -> None:
+        self.id = session_id
+        self.permissions = permissions
+        self.commands = commands
+        self._client = client
+        self._editor = editor
+        self._files = files
+        self._updates = Updates()
+        self._position = -1
+        self._state = ""
+        self._turn: EditorTurn | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def replay(self, *, quietly: bool = False) -> None:
+        """Show what is in the log; `quietly` only reads it.
+
+        Raises:
+            ClientError: it cannot be read.
+        """
+        async for event in self._client.events(self.id):
+            if isinstance(event, Event):
+                await self._take(event, quietly=quietly)
+                self._position = event.id if event.id is not None else self._position
+
+    def start(self, *first: Update) -> None:
+        """Show these and follow it, if it is not followed already; what is shown comes after this task's next wait."""
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow(first), name=f"acp-session-{self.id}")
+            self._following.add_done_callback(self._followed)
+
+    async def aclose(self) -> None:
+        """Follow it no more; the conversation goes on."""
+        tasks = [task for task in (self._following, *self._tasks) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await self.permissions.aclose()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._turn is not None:
+            self._turn.end("cancelled")
+
+    async def prompt(self, message: PromptMessage) -> StopReason:
+        """Say it, and wait until the agent is at rest; what it does meanwhile is shown.
+
+        Raises:
+            RequestError: another prompt is being answered, or the agent failed.
+            ClientError: the server refused it, or was lost.
+        """
+        if self._turn is not None:
+            raise RequestError(
+                INVALID_REQUEST, "session/prompt: another prompt of this session is being answered; cancel it, or wait"
+            )
+        turn = self._turn = EditorTurn(self._state)
+        self._updates.expect(message.text)
+        try:
+            self.start()
+            turn.sent((await self._client.send(self.id, message.text, images=message.images)).id)
+            if turn.is_cancelled:
+                await self._client.pause(self.id)
+            return await turn.ended()
+        finally:
+            self._updates.expect_no_more(message.text)
+            self._turn = None
+
+    async def cancel(self) -> None:
+        """Have the agent pause, or refuse what it asks for; the prompt is answered when that is done."""
+        turn = self._turn
+        if turn is None:
+            return
+        turn.is_cancelled = True
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, turn.end, "cancelled")
+        if self._state == AgentState.AWAITING_USER_CONFIRMATION:
+            await self._refuse()  # who waits is not paused
+            return
+        try:
+            await self._client.pause(self.id)
+        except ClientError as error:
+            logger.warning("conversation %s could not be paused: %s", self.id, error)
+
+    async def _refuse(self) -> None:
+        try:
+            await self._client.confirm(self.id, accept=False)
+        except ClientError as error:
+            logger.warning("what conversation %s asks for could not be refused: %s", self.id, error)
+
+    async def _follow(self, first: Sequence[Update]) -> None:
+        try:
+            for update in first:
+                await self._editor.show(self.id, update)
+            async with self._client.follow(self.id, after=self._position, live=True) as items:
+                try:
+                    async for item in items:
+                        await self._take(item)
+                        self.permissions.ask(self._updates.waiting)
+                finally:
+                    self._position = items.position
+        except ClientError as error:
+            logger.warning("conversation %s is followed no more: %s", self.id, error)
+            if self._turn is not None:
+                self._turn.fail(from_server(error))
+        except ConnectionError:
+            logger.info("the editor has gone")
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        """Nobody would see the end of a turn any more."""
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            logger.error("conversation %s is followed no more", self.id, exc_info=error)
+        if self._turn is not None:
+            problem = "the conversation is no longer followed; send the prompt again"
+            self._turn.fail(RequestError(INTERNAL_ERROR, problem))
+
+    async def _take(self, item: Live, *, quietly: bool = False) -> None:
+        if isinstance(item, Resync):
+            self._updates = Updates()
+            await self._editor.show(self.id, update_agent_message_text(_RESYNC))
+        updates = self._updates.take(item)
+        for update in () if quietly else updates:
+            await self._editor.show(self.id, update)
+        if isinstance(item, ToolCall):
+            self._carry_out(item)
+        elif isinstance(item, State):
+            self._state = item.state
+            if item.state == AgentState.AWAITING_USER_CONFIRMATION:
+                if self._turn is not None and self._turn.is_cancelled:
+                    self._begin(self._refuse(), f"acp-refuse-{self.id}")
+                else:
+                    self.permissions.expect()
+            else:
+                await self.permissions.drop()
+        elif isinstance(item, Action):
+            self.permissions.take(item)
+        if self._turn is not None:
+            self._turn.take(item)
+
+    def _carry_out(self, call: ToolCall) -> None:
+        if not call.is_over:
+            self._begin(self._answer(call), f"acp-call-{call.call_id}")
+
+    async def _answer(self, call: ToolCall) -> None:
+        try:
+            text, is_error = await self._files.answer(call)
+            await self._client.answer_tool_call(self.id, call.call_id, text, is_error=is_error)
+        except ClientError as error:
+            logger.warning("the result of call %s was not taken: %s", call.call_id, error)
+        except ConnectionError:
+            logger.info("the editor has gone")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

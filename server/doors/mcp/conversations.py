@@ -1,0 +1,304 @@
+"""What another program can do with conversations of a running server, through its client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Final
+
+from pydantic import BaseModel, Field
+
+from agent_core.errors import DrydockError
+from agent_core.tools.truncation import maybe_truncate
+from drydock_client import (
+    RESTING,
+    Action,
+    AgentState,
+    BusyError,
+    ClientError,
+    Conversation,
+    DrydockClient,
+    Following,
+    Live,
+    State,
+    UnreachableError,
+)
+from server.doors.mcp.entries import LogEntry, entry_of, summary_of
+from server.doors.mcp.standing import Standing, id_of, standing_of
+from server.settings.running_server import words_of
+
+MAX_ANSWER: Final = 30_000
+PAGE: Final = 50
+BEAT_SECONDS: Final = 10.0
+"""How often whoever waits is told that the agent is still at work; an agent that rests for so long does rest."""
+
+_PASSING: Final = (UnreachableError, BusyError)
+"""What happens while a server restarts."""
+
+AT_WORK: Final = "the agent is at work"
+STOPPED: Final = "STOPPED"
+
+Tell = Callable[[str], Awaitable[None]]
+
+
+class DoorError(DrydockError):
+    """The server could not be asked, or refused; the message says why and what to do."""
+
+
+class Outcome(BaseModel):
+    """How a conversation stands."""
+
+    conversation_id: str
+    state: str = Field(description="loading, running, awaiting_user_input, awaiting_user_confirmation, finished, …")
+    at_rest: bool = Field(description="True: nothing happens until you act. False: the agent is at work, wait again")
+    detail: str = Field("", description="Why it is in this state, where that is not obvious")
+    answer: str = Field("", description="What the agent has said since the last message")
+    asks: list[str] = Field(default_factory=list, description="Actions that wait for answer_confirmation")
+    last_event_id: int = Field(-1, description="The end of the log")
+
+
+class Listed(BaseModel):
+    """A conversation in a list."""
+
+    conversation_id: str
+    title: str
+    status: str = Field(description="RUNNING, STARTING or STOPPED: whether it is loaded, not what its agent does")
+    repository: str | None = None
+    branch: str | None = None
+    pr_number: list[int] = Field(default_factory=list)
+    created_at: datetime | None = None
+    last_updated_at: datetime | None = None
+
+    @classmethod
+    def of(cls, one: Conversation) -> Listed:
+        """The conversation as it is listed."""
+        return cls(
+            conversation_id=one.id,
+            title=one.title,
+            status=one.status,
+            repository=one.selected_repository,
+            branch=one.selected_branch,
+            pr_number=list(one.pr_number),
+            created_at=one.created_at,
+            last_updated_at=one.last_updated_at,
+        )
+
+
+class ListPage(BaseModel):
+    """Some conversations, newest first."""
+
+    conversations: list[Listed]
+    next_cursor: str | None = Field(None, description="Give it as cursor for the next page; null: there is none")
+
+
+class ReadPage(BaseModel):
+    """A part of a log, oldest first."""
+
+    conversation_id: str
+    entries: list[LogEntry]
+    next_after: int = Field(description="Give it as after to read on")
+    has_more: bool = Field(description="Whether there is more behind it now")
+    has_earlier: bool = Field(False, description="With latest: whether entries before these were left out")
+
+
+class DoorConversations:
+    """Conversations of the server that `client` is connected to. Every method raises `DoorError`."""
+
+    def __init__(self, client: DrydockClient) -> None:
+        self._client = client
+
+    async def start(
+        self,
+        message: str,
+        *,
+        repository: str | None,
+        branch: str | None,
+        git_provider: str | None,
+        instructions: str | None,
+    ) -> str:
+        """Make one; returns its id."""
+        async with _told():
+            made = await self._client.create_conversation(
+                message=message,
+                repository=repository,
+                branch=branch,
+                git_provider=git_provider,
+                instructions=instructions,
+            )
+            return made.id
+
+    async def send(self, conversation_id: str, message: str) -> None:
+        """Say something to its agent."""
+        async with _told():
+            await self._client.send(conversation_id, message)
+
+    async def confirm(self, conversation_id: str, *, accept: bool, feedback: str) -> None:
+        """Answer an agent that waits for confirmation.
+
+        Raises:
+            DoorError: it does not.
+        """
+        async with _told():
+            standing = await standing_of(self._client, conversation_id)
+            state = str(standing.state.state) if standing.state is not None else "loading"
+            if state != AgentState.AWAITING_USER_CONFIRMATION:
+                raise DoorError(f"Its agent asks nothing: its state is {state}. Use send_message to talk to it.")
+            await self._client.confirm(conversation_id, accept=accept, feedback="" if accept else feedback)
+
+    async def pause(self, conversation_id: str) -> None:
+        """Have the agent stop what it does; one that is stopped would only be started to hear of it."""
+        async with _told():
+            conversation = await self._client.conversation(conversation_id)
+            if conversation.status != STOPPED or not (await standing_of(self._client, conversation_id)).is_at_rest:
+                await self._client.pause(conversation_id)
+
+    async def stop(self, conversation_id: str) -> None:
+        """End its session and its sandbox."""
+        async with _told():
+            await self._client.stop(conversation_id)
+
+    async def page(self, limit: int, cursor: str | None, repository: str | None) -> ListPage:
+        """A page of the list."""
+        async with _told():
+            page = await self._client.conversation_page(limit=limit, page_id=cursor, repository=repository)
+            return ListPage(conversations=[Listed.of(one) for one in page.results], next_cursor=page.next_page_id)
+
+    async def outcome(self, conversation_id: str) -> Outcome:
+        """How it stands; starts nothing."""
+        async with _told():
+            return _outcome(conversation_id, await self._standing(conversation_id))
+
+    async def wait(self, conversation_id: str, seconds: float, tell: Tell) -> Outcome:
+        """Wait until its agent is at rest, for so long; what it is doing, and then what it does, is told."""
+        found = await self.outcome(conversation_id)
+        if found.at_rest or seconds <= 0:
+            return found
+        try:
+            async with asyncio.timeout(seconds) as limit, _told():
+                return await self._followed(found, tell)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return await self.outcome(conversation_id)
+
+    async def _standing(self, conversation_id: str) -> Standing:
+        await self._client.conversation(conversation_id)  # the log of one that is not there is an empty one
+        return await standing_of(self._client, conversation_id)
+
+    async def _followed(self, found: Outcome, tell: Tell) -> Outcome:
+        """The log is what says how it stands; the live line says when to look."""
+        ident = found.conversation_id
+        async with self._client.follow(ident, after=found.last_event_id) as items:
+            standing = await self._standing(ident)  # what happened before the line was up
+            await tell(next(reversed(standing.asked.values()), AT_WORK))
+            while not standing.is_at_rest:
+                item = await _next(items)
+                if news := _news(item):
+                    await tell(news)
+                if item is None or _may_be_rest(item, standing):
+                    with suppress(*_PASSING):  # the line is made again, or says that it cannot be
+                        standing = await self._standing(ident)
+                        if item is None:
+                            standing.settle()
+        return _outcome(ident, standing)
+
+    async def read(self, conversation_id: str, *, after: int, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
+        """Entries behind the event `after`: at most so many, and so many characters in all (at least one entry)."""
+        entries: list[LogEntry] = []
+        room, position = max_chars, after
+        async with _told():
+            await self._client.conversation(conversation_id)
+            while True:
+                page = await self._client.event_page(conversation_id, after=position, limit=PAGE)
+                for event in page.events:
+                    ident, entry = id_of(event), entry_of(event, min(entry_chars, max_chars))
+                    if entry is not None:
+                        if entries and (len(entries) >= limit or len(entry.text) > room):
+                            return _part(conversation_id, entries, position, has_more=True)
+                        entries.append(entry)
+                        room -= len(entry.text)
+                    position = position if ident is None else max(position, ident)
+                if not page.has_more or not page.events:
+                    return _part(conversation_id, entries, position, has_more=False)
+
+    async def last_entries(self, conversation_id: str, *, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
+        """The last entries, oldest of them first."""
+        entries: list[LogEntry] = []
+        room, before, newest = max_chars, None, -1
+        is_full = False
+        async with _told():
+            await self._client.conversation(conversation_id)
+            while not is_full:
+                page = await self._client.event_page(conversation_id, before=before, limit=PAGE, reverse=True)
+                for event in page.events:
+                    ident, entry = id_of(event), entry_of(event, min(entry_chars, max_chars))
+                    newest, before = max(newest, ident or 0), ident if ident is not None else before
+                    if entry is None:
+                        continue
+                    if entries and (len(entries) >= limit or len(entry.text) > room):
+                        is_full = True
+                        break
+                    entries.append(entry)
+                    room -= len(entry.text)
+                if not page.has_more or not page.events:
+                    break
+        part = _part(conversation_id, entries[::-1], newest, has_more=False)
+        return part.model_copy(update={"has_earlier": is_full})
+
+
+def _part(conversation_id: str, entries: list[LogEntry], position: int, *, has_more: bool) -> ReadPage:
+    return ReadPage(conversation_id=conversation_id, entries=entries, next_after=position, has_more=has_more)
+
+
+def _outcome(conversation_id: str, standing: Standing) -> Outcome:
+    state = standing.state
+    is_asking = state is not None and state.state == AgentState.AWAITING_USER_CONFIRMATION
+    return Outcome(
+        conversation_id=conversation_id,
+        state=str(state.state) if state is not None else "loading",
+        at_rest=standing.is_at_rest,
+        detail=(state.detail or state.reason) if state is not None else "",
+        answer=maybe_truncate("\n\n".join(standing.said), MAX_ANSWER),
+        asks=list(standing.asked.values()) if is_asking else [],
+        last_event_id=standing.last_event_id,
+    )
+
+
+async def _next(items: Following) -> Live | None:
+    """What happens next; None where nothing does for a while."""
+    try:
+        async with asyncio.timeout(BEAT_SECONDS) as beat:
+            return await anext(items)
+    except TimeoutError:
+        if not beat.expired():
+            raise
+        return None
+
+
+def _may_be_rest(item: Live, standing: Standing) -> bool:
+    if isinstance(item, State):
+        return item.state in RESTING
+    state = standing.state.state if standing.state is not None else None
+    return isinstance(item, Action) and state == AgentState.AWAITING_USER_CONFIRMATION
+
+
+def _news(item: Live | None) -> str:
+    match item:
+        case None:
+            return AT_WORK
+        case Action(source="agent"):
+            return summary_of(item)
+        case State():
+            return f"the agent's state: {item.state}"
+    return ""
+
+
+@asynccontextmanager
+async def _told() -> AsyncIterator[None]:
+    """The client's errors as one that is told to whoever asked."""
+    try:
+        yield
+    except ClientError as error:
+        raise DoorError(words_of(error)) from error

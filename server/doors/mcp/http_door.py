@@ -1,0 +1,111 @@
+"""A door over streamable HTTP, as an ASGI application without sessions: each request stands for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from server.doors.mcp import sdk
+from server.doors.mcp.tools import Offer
+from server.wire.errors import WireError
+from server.wire.json_documents import check_number
+
+END_SECONDS = 5.0
+_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-server-import")
+
+
+class HttpDoor:
+    """Serves `offer`; nothing is loaded before the first request. An async context manager: leaving it ends all calls.
+
+    A GET would open a stream of the server's own messages; there are none, so it is a 405, which the protocol allows.
+    """
+
+    def __init__(self, offer: Offer, *, max_bytes: int) -> None:
+        self._offer = offer
+        self._max_bytes = max_bytes
+        self._opening: asyncio.Task[None] | None = None
+        self._manager: sdk.HttpServing | None = None
+        self._is_open = asyncio.Event()
+        self._is_over = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        self._is_over.set()
+        if self._opening is None:
+            return
+        _, late = await asyncio.wait([self._opening], timeout=END_SECONDS)
+        for task in late:
+            task.cancel()
+            await asyncio.wait([task], timeout=END_SECONDS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            error = {"code": -32600, "message": "Method Not Allowed: send messages with POST"}
+            refusal = {"jsonrpc": "2.0", "id": None, "error": error}
+            await JSONResponse(refusal, 405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._serve(), name=f"mcp-door:{self._offer.name}")
+        opened = asyncio.create_task(self._is_open.wait(), name="mcp-door-opened")
+        try:
+            await asyncio.wait([opened, self._opening], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            opened.cancel()
+        if self._manager is None:
+            await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
+            return
+        body = await _read(receive, self._max_bytes)
+        if body is None:
+            return
+        try:
+            await check_number(body)
+        except WireError as error:
+            problem = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": f"Invalid Request: {error}"}}
+            await JSONResponse(problem, 400)(scope, receive, send)
+            return
+        await self._manager.handle_request(scope, _again(body, receive), send)
+
+    async def _serve(self) -> None:
+        """Holds the library's group of tasks, which is to be entered and left in one task."""
+        async with self._opened() as manager:
+            self._manager = manager
+            self._is_open.set()
+            await self._is_over.wait()
+            self._manager = None
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[sdk.HttpServing]:
+        await asyncio.get_running_loop().run_in_executor(_threads, sdk.load)
+        manager = sdk.make_http(sdk.make_server(self._offer), max_bytes=self._max_bytes)
+        async with manager.run():
+            yield manager
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes | None:
+    """The body, or as much of it as is too much; None: the client has gone."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False) or len(body) > max_bytes:
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives the body once more, whole, and then what comes after it."""
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return given.pop() if given else await receive()
+
+    return receive_again

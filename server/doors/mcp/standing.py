@@ -1,0 +1,121 @@
+"""How a conversation stands, from the end of its log: whether its agent is at rest, what it said, what it asks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drydock_client import RESTING, Action, AgentState, DrydockClient, Event, Observation, State, Unknown
+from server.doors.mcp.entries import summary_of
+
+PAGE: Final = 25
+MAX_EVENTS: Final = 500
+"""How far the user's last message is looked for; an agent with more behind it has certainly set to work."""
+
+_NOT_YET: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
+_DECISIONS: Final = frozenset({"user_confirmed", "user_rejected"})
+_SPOKEN: Final = frozenset({"message", "finish"})
+_NO_WORK: Final = frozenset({"system", "recall", "change_agent_state"})
+
+
+class Standing:
+    """A fold over the log from the user's last message on.
+
+    A state of rest from before the agent has set to work on what the user said last is of something before, and does
+    not count.
+
+    Attributes:
+        last_event_id: the last event that was taken; -1 for none.
+        state: the agent's state; None where the log has none.
+        said: what the agent has said since.
+        asked: its actions that have no result yet, by id; those that wait for the user's word while it asks for that.
+    """
+
+    def __init__(self) -> None:
+        self.last_event_id = -1
+        self.state: State | None = None
+        self.said: list[str] = []
+        self.asked: dict[int, str] = {}
+        self._calls = 1
+        self._is_heard = self._is_at_work = False
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing happens until somebody acts."""
+        if self.state is None or self.state.state not in RESTING:
+            return False
+        if self.state.state == AgentState.AWAITING_USER_CONFIRMATION and len(self.asked) < self._calls:
+            return False  # what it asks about comes behind the state
+        return self._is_at_work or not self._is_heard
+
+    def settle(self) -> None:
+        """Nothing has happened for a while: a state of rest counts, whatever was said before it.
+
+        An agent sets to work on what it hears at once, but never on what is in a log that was recorded elsewhere.
+        """
+        self._is_at_work = True
+
+    def take(self, event: Event) -> None:
+        """The next event of the log."""
+        if event.id is not None:
+            self.last_event_id = max(self.last_event_id, event.id)
+        match event:
+            case State():
+                self.state = event
+                self._is_at_work = self._is_at_work or event.state not in _NOT_YET
+            case Observation():
+                self.asked.pop(-1 if event.cause is None else event.cause, None)
+            case Action(source="user"):
+                self._of_user(event)
+            case Action(source="agent") if event.action not in _NO_WORK:
+                self._of_agent(event)
+
+    def _of_user(self, event: Action) -> None:
+        if event.action == "message":
+            self.said.clear()
+            self.asked.clear()
+            self._is_heard, self._is_at_work = True, False
+        elif event.action == "change_agent_state" and event.args.get("agent_state") in _DECISIONS:
+            self.asked.clear()  # what was approved comes again, under another id
+            self._is_heard, self._is_at_work = True, False
+
+    def _of_agent(self, event: Action) -> None:
+        self._is_at_work = True
+        if event.action in _SPOKEN:
+            text = event.args.get("final_thought") or event.args.get("content") or event.message
+            self.said.append(str(text))
+            return
+        self.asked[event.id] = summary_of(event)
+        if event.tool_call_metadata is not None:
+            self._calls = max(1, event.tool_call_metadata.total_calls_in_response)
+
+
+async def standing_of(client: DrydockClient, conversation_id: str) -> Standing:
+    """How it stands now, by its log; starts nothing."""
+    found: list[Event] = []
+    before: int | None = None
+    is_found = False
+    while not is_found and len(found) < MAX_EVENTS:
+        page = await client.event_page(conversation_id, before=before, limit=PAGE, reverse=True)
+        for event in page.events:
+            if isinstance(event, Unknown):
+                continue
+            found.append(event)
+            if isinstance(event, Action) and event.source == "user" and event.action == "message":
+                is_found = True
+                break
+        ids = [one for one in map(id_of, page.events) if one is not None]
+        if not page.has_more or not ids:
+            break
+        before = min(ids)
+    standing = Standing()
+    for event in reversed(found):
+        standing.take(event)
+    return standing
+
+
+def id_of(event: Event | Unknown) -> int | None:
+    """The id of an entry of a log, also of one whose form is not known."""
+    if isinstance(event, Unknown):
+        given = event.data.get("id") if isinstance(event.data, dict) else None
+        return given if isinstance(given, int) else None
+    return event.id

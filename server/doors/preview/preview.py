@@ -1,0 +1,296 @@
+"""Previews as ASGI middleware: requests to their hosts and paths are served here, all others go on.
+
+It stands before everything else of the server, so that no route of Drydock is ever reached from the name of a preview.
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, PortError
+from server.auth.guesses import Doorkeeper, address_of
+from server.auth.identity import Authenticator
+from server.auth.origin import OriginPolicy
+from server.auth.preview_addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
+from server.auth.tokens import presented_token
+from server.doors.preview.access import PASS_SECONDS, Kind, PreviewPass, cookies_in
+from server.doors.preview.headers import Headers, PreviewPlace, guards, path_of_this_host
+from server.doors.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
+from server.doors.preview.links import PreviewLinks
+from server.doors.preview.upstream import PreviewLimits, UpstreamError
+from server.doors.preview.websocket_proxy import WebSocketProxy
+from server.errors import broke_off
+
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<title>{title}</title><body style="font: 16px/1.5 system-ui; margin: 15vh auto; max-width: 34em; padding: 0 1em">
+<h1 style="font-size: 1.3em">{title}</h1><p>{text}</p></body></html>
+"""
+
+TITLES = {
+    400: "This request cannot be passed on",
+    403: "This preview is not open to you",
+    405: "This cannot be asked of a preview",
+    429: "Too many wrong addresses",
+    431: "This request cannot be passed on",
+    502: "The preview does not answer",
+    503: "The sandbox is not running",
+    504: "The preview does not answer in time",
+}
+
+
+async def send_page(send: Send, status: int, text: str, headers: Headers) -> None:
+    """Answer with a page that says what is the matter."""
+    body = _PAGE.format(title=TITLES.get(status, TITLES[502]), text=html.escape(text)).encode()
+    own = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse_websocket(scope_extensions: object, send: Send, status: int, text: str) -> None:
+    """Answer the handshake of a WebSocket with an error."""
+    if not isinstance(scope_extensions, dict) or "websocket.http.response" not in scope_extensions:
+        await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
+        return
+    body = text.encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+logger = logging.getLogger(__name__)
+
+_NOT_OPEN = "Open it from its conversation, under Ports. If it was open before, its time is over: open it there again."
+_GUESSED = "Too many addresses were tried that no preview has. Try again in"
+_FOREIGN = "Another page asked for it. Only the preview's own pages may."
+
+
+class PreviewSandboxes(Protocol):
+    """The sandboxes of running conversations; `server.conversation_manager` has them."""
+
+    def sandbox(self, conversation_id: str) -> PortAccess | None:
+        """The sandbox of a conversation; None while it does not run."""
+        ...
+
+    def touch(self, conversation_id: str) -> None:
+        """Note that it is in use."""
+        ...
+
+
+class _RefusedError(Exception):
+    """The request gets this answer, and nothing is asked of the sandbox."""
+
+    def __init__(self, status: int, text: str, *, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = [] if retry_after is None else [(b"retry-after", str(retry_after).encode())]
+
+
+class Preview:
+    """ASGI middleware around the whole server."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        links: PreviewLinks,
+        manager: PreviewSandboxes,
+        authenticator: Authenticator,
+        origins: OriginPolicy,
+        keeper: Doorkeeper | None = None,
+        limits: PreviewLimits | None = None,
+    ) -> None:
+        self._app = app
+        self._addresses = links.addresses
+        self._passes = links.passes
+        self._manager = manager
+        self._authenticator = authenticator
+        self._keeper = keeper or Doorkeeper(authenticator)
+        self._origins = origins
+        self._limits = limits or PreviewLimits()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if self._addresses.parse(host) is not None:
+            await self._at_host(scope, headers, receive, send)
+        elif scope["path"].startswith(PATH_PREFIX) and self._origins.refusal(host, None) is None:
+            await self._under_path(scope, headers, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    # --- a host of its own ---
+
+    async def _at_host(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+        scheme = _scheme(scope)
+        origin = f"{scheme}://{headers['host'].lower()}"
+        place = PreviewPlace(0, origin)
+        try:
+            ticket = self._ticket(scope, headers["host"])
+            if ticket is not None and scope["type"] == "http" and "origin" not in headers:
+                await self._let_in(scope, ticket, scheme, send)
+                return
+            allowed = ticket or self._allowed(scope, headers, headers["host"])
+            # A page of another origin may ask with a ticket, which it could not have without being told.
+            if ticket is None and headers.get("origin", origin).lower() != origin:
+                raise _RefusedError(403, _FOREIGN)
+            place = PreviewPlace(allowed.port, origin, page=allowed.page, is_open=ticket is not None)
+            await self._pass_on(scope, allowed, place, _target(scope), receive, send)
+        except _RefusedError as refusal:
+            await self._refuse(scope, refusal, place, send)
+
+    def _ticket(self, scope: Scope, host: str) -> PreviewPass | None:
+        sealed = ticket_in(scope["query_string"].decode("latin-1"))
+        return None if sealed is None else self._for_host(self._passes.read("ticket", sealed), host)
+
+    def _allowed(self, scope: Scope, headers: Mapping[str, str], host: str) -> PreviewPass:
+        cookies = cookies_in(headers.get("cookie", ""))
+        for sealed in cookies:
+            allowed = self._for_host(self._passes.read("cookie", sealed), host)
+            if allowed is not None:
+                return allowed
+        ticket = ticket_in(scope["query_string"].decode("latin-1"))
+        shown: list[tuple[Kind, str]] = [("cookie", sealed) for sealed in cookies]
+        raise self._not_open(scope, shown if ticket is None else [*shown, ("ticket", ticket)])
+
+    def _not_open(self, scope: Scope, shown: Sequence[tuple[Kind, str]]) -> _RefusedError:
+        """What is answered to whoever has no pass; one that was never made here is counted as a wrong token is."""
+        judged = None
+        forged = [sealed for kind, sealed in shown if self._passes.is_forged(kind, sealed)]
+        if forged:
+            judged = self._keeper.wrong(" ".join(forged), address_of(scope), "a preview")
+        if judged is None or judged.retry_after is None:
+            return _RefusedError(403, _NOT_OPEN)
+        return _RefusedError(429, f"{_GUESSED} {judged.retry_after} s.", retry_after=judged.retry_after)
+
+    def _for_host(self, found: PreviewPass | None, host: str) -> PreviewPass | None:
+        named = self._addresses.parse(host)
+        if found is None or named != (found.port, mark_of(found.conversation_id)):
+            return None
+        return found
+
+    async def _let_in(self, scope: Scope, ticket: PreviewPass, scheme: str, send: Send) -> None:
+        """Give the browser its cookie, and send it to the same address without the ticket."""
+        is_safe = scheme == "https" or self._addresses.domain == LOCAL_DOMAIN
+        cookie = self._passes.cookie(self._passes.make("cookie", ticket, seconds=PASS_SECONDS), is_safe=is_safe)
+        headers = [
+            (b"location", path_of_this_host(_target(scope))),
+            (b"set-cookie", cookie.encode("latin-1")),
+            (b"cache-control", b"no-store"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"content-length", b"0"),
+        ]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    # --- a path ---
+
+    async def _under_path(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        sealed, _, rest = raw.decode("latin-1")[len(PATH_PREFIX) :].partition("/")
+        prefix = f"{PATH_PREFIX}{sealed}"
+        origin = f"{_scheme(scope)}://{headers.get('host', '').lower()}"
+        place = PreviewPlace(0, origin, prefix)
+        try:
+            allowed = self._passes.read("path", sealed)
+            if allowed is None:
+                raise self._not_open(scope, [("path", sealed)])
+            if headers.get("origin", "null").lower() not in {"null", origin}:
+                raise _RefusedError(403, _FOREIGN)
+            place = PreviewPlace(allowed.port, origin, prefix, is_open=True)
+            if "access-control-request-method" in headers and scope["method"] == "OPTIONS":
+                await _allow(headers, place, send)
+                return
+            # Clients that take the address for an origin put a slash behind it, although there is one.
+            target = _target(scope, f"/{rest.lstrip('/')}")
+            await self._pass_on(scope, allowed, place, target, receive, send)
+        except _RefusedError as refusal:
+            await self._refuse(scope, refusal, place, send)
+
+    # --- both ---
+
+    async def _pass_on(
+        self, scope: Scope, allowed: PreviewPass, place: PreviewPlace, target: bytes, receive: Receive, send: Send
+    ) -> None:
+        if scope["type"] == "http" and scope["method"] in {"CONNECT", "TRACE"}:
+            raise _RefusedError(405, f"A preview takes no {scope['method']}.")
+        connection = await self._connect(allowed)
+
+        def touch() -> None:
+            self._manager.touch(allowed.conversation_id)
+
+        try:
+            if scope["type"] == "websocket":
+                await receive()
+                sockets = WebSocketProxy(place, self._limits, touch=touch, is_drydocks=self._is_drydocks)
+                await sockets.pass_on(connection, target.decode("latin-1"), scope, receive, send)
+            else:
+                proxy = HttpProxy(place, self._limits, touch=touch, is_drydocks=self._is_drydocks)
+                await proxy.pass_on(connection, target, scope, receive, send)
+        except UpstreamError as error:
+            raise _RefusedError(error.status, str(error)) from error
+        except BrokenOffError as error:
+            logger.debug("preview of port %d: %s", allowed.port, error)
+            broke_off.set(True)
+        except ClientGoneError:
+            return
+        finally:
+            connection.close()
+
+    async def _connect(self, allowed: PreviewPass) -> PortConnection:
+        self._manager.touch(allowed.conversation_id)
+        sandbox = self._manager.sandbox(allowed.conversation_id)
+        if sandbox is None:
+            raise _RefusedError(503, "Open its conversation, or send it a message; then load this page again.")
+        try:
+            return await sandbox.connect_port(allowed.port)
+        except PortError as error:
+            raise _RefusedError(503 if error.code == "busy" else 502, str(error)) from error
+        except SandboxError as error:
+            raise _RefusedError(503, str(error)) from error
+
+    def _is_drydocks(self, authorization: bytes) -> bool:
+        token = presented_token({"authorization": authorization.decode("latin-1")})
+        known = self._authenticator
+        return known.required and token is not None and known.identify_token(token) is not None
+
+    async def _refuse(self, scope: Scope, refusal: _RefusedError, place: PreviewPlace, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await refuse_websocket(scope.get("extensions"), send, refusal.status, str(refusal))
+        else:
+            await send_page(send, refusal.status, str(refusal), [*refusal.headers, *guards(place)])
+
+
+async def _allow(headers: Mapping[str, str], place: PreviewPlace, send: Send) -> None:
+    """Let a sandboxed document ask its own program whatever it wants to."""
+    asked = headers.get("access-control-request-headers", "*")
+    allowed = [
+        (b"access-control-allow-methods", headers["access-control-request-method"].encode("latin-1")),
+        (b"access-control-allow-headers", asked.encode("latin-1")),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": [*allowed, *guards(place)]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _scheme(scope: Scope) -> str:
+    return {"ws": "http", "wss": "https"}.get(scope["scheme"], str(scope["scheme"]))
+
+
+def _target(scope: Scope, path: str | None = None) -> bytes:
+    """Path and query as they came, but for a ticket."""
+    raw = path if path is not None else (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    return without_ticket(raw, scope["query_string"].decode("latin-1")).encode("latin-1")

@@ -1,0 +1,186 @@
+"""All webhooks of a server: each has a lane of its own, and hears of what is stored in its user's conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from agent_core.errors import EventStoreError
+from server.db.database import Database
+from server.db.webhooks import StoredWebhook, WebhookChanges
+from server.doors.webhooks.lane import MAX_WAITING, WAITS, Lane
+from server.doors.webhooks.sender import Sender
+
+MAX_KNOWN_USERS: Final = 4_096
+PAUSE_SECONDS: Final = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class Webhooks:
+    """Keeps the webhooks and sends what they are for; an async context manager, which owns the sending.
+
+    Without a webhook it costs nothing. What was not acknowledged when the process ended is sent when it starts again.
+    """
+
+    def __init__(self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS) -> None:
+        """`waits`: see `server.doors.webhooks.lane`."""
+        self._database = database
+        self._sender = sender
+        self._waits = waits
+        self._lanes: dict[str, tuple[Lane, asyncio.Task[None] | None]] = {}
+        self._news: dict[str, None] = {}
+        self._users: OrderedDict[str, str] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._changing = asyncio.Lock()
+        self._router: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        for webhook in await self._database.webhooks.all():
+            self._start(webhook)
+        self._database.events.watch(self._note)
+        self._router = asyncio.create_task(self._route(), name="webhook-router")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._database.events.watch(None)
+        tasks = [task for _, task in self._lanes.values() if task is not None]
+        tasks += [self._router] if self._router is not None else []
+        self._lanes = {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._sender.aclose()
+
+    def of_user(self, user_id: str) -> list[StoredWebhook]:
+        """The user's webhooks as they are now, oldest first."""
+        found = [lane.webhook for lane, _ in self._lanes.values() if lane.webhook.user_id == user_id]
+        return sorted(found, key=lambda one: (one.created_at, one.id))
+
+    def get(self, user_id: str, webhook_id: str) -> StoredWebhook | None:
+        """The user's webhook of this id."""
+        return next((one for one in self.of_user(user_id) if one.id == webhook_id), None)
+
+    async def create(self, webhook: StoredWebhook) -> None:
+        """Keep a new one; it is told of what is stored from now on.
+
+        Raises:
+            TooManyWebhooksError: its user has too many.
+            DatabaseError: it could not be stored.
+        """
+        async with self._changing:
+            await self._database.webhooks.create(webhook)
+            self._start(webhook)
+
+    async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook:
+        """Change one that there is; one that is made active goes on where it was.
+
+        Raises:
+            KeyError: there is none of this id.
+            DatabaseError: it could not be stored.
+        """
+        async with self._changing:
+            await self._stop(webhook_id)
+            try:
+                await self._database.webhooks.update(webhook_id, **changes)
+            finally:
+                webhook = await self._begin_again(webhook_id)
+        return webhook
+
+    async def delete(self, webhook_id: str) -> None:
+        """Forget it; a request that is under way is broken off.
+
+        Raises:
+            DatabaseError: it could not be deleted.
+        """
+        async with self._changing:
+            await self._stop(webhook_id)
+            await self._database.webhooks.delete(webhook_id)
+            self._lanes.pop(webhook_id, None)
+
+    async def replay(self, webhook_id: str, conversation_id: str, after: int) -> None:
+        """Send what is behind the event `after` of a conversation, whether or not it was acknowledged before.
+
+        Beyond the end of the log it is the end: what is new is sent.
+
+        Raises:
+            DatabaseError: it could not be stored.
+            EventStoreError: the log cannot be read.
+        """
+        async with self._changing:
+            await self._stop(webhook_id)
+            try:
+                after = min(after, await self._database.events.last_id(conversation_id))
+                await self._database.webhooks.move(webhook_id, conversation_id, after)
+            finally:
+                await self._begin_again(webhook_id)
+
+    async def _begin_again(self, webhook_id: str) -> StoredWebhook:
+        stored = {one.id: one for one in await self._database.webhooks.all()}
+        self._start(stored[webhook_id])
+        return stored[webhook_id]
+
+    def _start(self, webhook: StoredWebhook) -> None:
+        lane = Lane(webhook, self._database.webhooks, self._database.events, self._sender, waits=self._waits)
+        task = asyncio.create_task(self._supervised(lane), name=f"webhook:{webhook.id}") if webhook.active else None
+        self._lanes[webhook.id] = (lane, task)
+
+    async def _stop(self, webhook_id: str) -> None:
+        _, task = self._lanes[webhook_id]
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _supervised(self, lane: Lane) -> None:
+        while True:
+            try:
+                return await lane.run()
+            except Exception:  # a fault of ours must not end the sending
+                logger.exception("webhook %s failed unexpectedly; it goes on in a moment", lane.webhook.id)
+                lane.look()
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def _note(self, conversation_id: str) -> None:
+        if not self._lanes:
+            return
+        if len(self._news) < MAX_WAITING:
+            self._news[conversation_id] = None
+        else:
+            for lane, _ in self._lanes.values():
+                lane.look()
+        self._wake.set()
+
+    async def _route(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._news:
+                conversation_id = next(iter(self._news))
+                del self._news[conversation_id]
+                try:
+                    user_id = await self._user_of(conversation_id)
+                except EventStoreError as error:
+                    logger.warning("webhooks: whose conversation %s is cannot be read: %s", conversation_id, error)
+                    for lane, _ in self._lanes.values():
+                        lane.look()
+                    continue
+                for lane, _ in self._lanes.values():
+                    if lane.webhook.user_id == user_id:
+                        lane.offer(conversation_id)
+
+    async def _user_of(self, conversation_id: str) -> str | None:
+        """Whose conversation it is; None for the logs of sub-agents, which are nobody's."""
+        if conversation_id not in self._users:
+            record = await self._database.conversations.get(conversation_id)
+            if record is None:
+                return None
+            self._users[conversation_id] = record.user_id
+        self._users.move_to_end(conversation_id)
+        while len(self._users) > MAX_KNOWN_USERS:
+            self._users.popitem(last=False)
+        return self._users[conversation_id]

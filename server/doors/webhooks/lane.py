@@ -1,0 +1,137 @@
+"""One webhook at work: conversation after conversation, one request at a time, until the receiver has it all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from agent_core.errors import EventStoreError
+from agent_core.events.event import utc_now
+from agent_core.events.store import EventStore
+from server.db.webhooks import StoredWebhook, WebhookChanges, WebhookRepository
+from server.doors.webhooks.batch import Batch, next_batch
+from server.doors.webhooks.sender import DeliveryOutcome, Sender
+
+WAITS: Final = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)
+"""Seconds after the first, second, … failure in a row; after more of them, the last of these."""
+
+GIVES_UP_AFTER: Final = timedelta(days=3)
+MAX_WAITING: Final = 10_000
+"""More conversations than these are not remembered by name: the database is asked instead."""
+
+logger = logging.getLogger(__name__)
+
+
+class Lane:
+    """Sends what one webhook has not been told, in the order of each log, at least once.
+
+    Attributes:
+        webhook: as it is stored.
+    """
+
+    def __init__(
+        self,
+        webhook: StoredWebhook,
+        repository: WebhookRepository,
+        store: EventStore,
+        sender: Sender,
+        *,
+        waits: tuple[float, ...] = WAITS,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.webhook = webhook
+        self._repository = repository
+        self._store = store
+        self._sender = sender
+        self._waits = waits
+        self._now = now
+        self._waiting: dict[str, None] = {}
+        self._must_look = True
+        self._failures = 0
+        self._wake = asyncio.Event()
+        self._wake.set()
+
+    def offer(self, conversation_id: str) -> None:
+        """Something was stored in this conversation."""
+        if not self.webhook.active or self.webhook.conversation_id not in (None, conversation_id):
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            self._must_look = True
+        else:
+            self._waiting[conversation_id] = None
+        self._wake.set()
+
+    def look(self) -> None:
+        """Something may have been stored anywhere: ask the database."""
+        self._must_look = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until the webhook is not active any more."""
+        while self.webhook.active:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._work_off()
+            except EventStoreError as error:
+                logger.warning("webhook %s: the database failed, it is tried again: %s", self.webhook.id, error)
+                self.look()
+                await asyncio.sleep(self._waits[min(2, len(self._waits) - 1)])
+
+    async def _work_off(self) -> None:
+        while self.webhook.active and (self._waiting or self._must_look):
+            if not self._waiting:
+                self._must_look = False
+                self._waiting |= dict.fromkeys(await self._repository.behind(self.webhook))
+                continue
+            conversation_id = next(iter(self._waiting))
+            del self._waiting[conversation_id]
+            batch = await self._tell(conversation_id)
+            if batch is not None and not batch.is_last:
+                self._waiting[conversation_id] = None  # behind the others, whose turn it is
+
+    async def _tell(self, conversation_id: str) -> Batch | None:
+        """Have the next events of a conversation acknowledged; None when the webhook is not active any more."""
+        after = await self._repository.position(self.webhook, conversation_id)
+        batch = await next_batch(self._store, self.webhook, conversation_id, after, self._now())
+        if not batch.body:
+            if batch.upto > after:
+                await self._repository.move(self.webhook.id, conversation_id, batch.upto)
+            return batch
+        while (outcome := await self._sender.send(self.webhook, batch.message_id, batch.body)).problem:
+            await self._failed(outcome)
+            if not self.webhook.active:
+                return None
+            await asyncio.sleep(self._wait(outcome))
+            if await self._store.last_id(conversation_id) < batch.upto:
+                return batch  # it was deleted meanwhile, and nothing of it is to be told any more
+        self._failures = 0
+        fares: WebhookChanges = {"delivered_at": self._now(), "failing_since": None, "problem": ""}
+        await self._repository.move(self.webhook.id, conversation_id, batch.upto, **fares)
+        self.webhook = replace(self.webhook, **fares)
+        return batch
+
+    async def _failed(self, outcome: DeliveryOutcome) -> None:
+        self._failures += 1
+        since = self.webhook.failing_since or self._now()
+        is_over = outcome.is_gone or self._now() - since >= GIVES_UP_AFTER
+        active = self.webhook.active and not is_over
+        logger.log(
+            logging.WARNING if is_over or self._failures == 1 else logging.DEBUG,
+            "webhook %s: %s%s",
+            self.webhook.id,
+            outcome.problem,
+            "; nothing more is sent until it is made active again" if is_over else "",
+        )
+        fares: WebhookChanges = {"active": active, "failing_since": since, "problem": outcome.problem}
+        await self._repository.update(self.webhook.id, **fares)
+        self.webhook = replace(self.webhook, **fares)  # stored, then seen
+
+    def _wait(self, outcome: DeliveryOutcome) -> float:
+        usual = self._waits[min(self._failures, len(self._waits)) - 1]
+        return max(outcome.wished_seconds, usual * random.uniform(0.9, 1.1))  # noqa: S311 - only spreads the load

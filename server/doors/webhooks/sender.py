@@ -1,0 +1,95 @@
+"""One request to a receiver: bounded in time and size, signed, with an outcome in words."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from agent_core.destinations import DestinationError, Destinations, DirectClient
+from agent_core.version import VERSION
+from server.db.webhooks import StoredWebhook
+from server.doors.webhooks.signing import signed_headers
+
+if TYPE_CHECKING:
+    import httpx
+
+LIMIT_SECONDS: Final = 15.0
+MAX_WISHED_SECONDS: Final = 3600.0
+_SHORT_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """What came of a request.
+
+    Attributes:
+        problem: why it counts as not received; empty when it was acknowledged.
+        is_gone: the receiver wants no more.
+        wished_seconds: the pause that the receiver asked for; 0 when it did not.
+    """
+
+    problem: str = ""
+    is_gone: bool = False
+    wished_seconds: float = 0.0
+
+
+class Sender:
+    """Sends; the library is loaded, and connections are made, with the first request. Close it in the end."""
+
+    def __init__(self, destinations: Destinations, *, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self._client = DirectClient(destinations, limit_seconds)
+        self._limit_seconds = limit_seconds
+
+    async def send(self, webhook: StoredWebhook, message_id: str, body: bytes) -> DeliveryOutcome:
+        """Send the body once. A status of 2xx acknowledges it; redirects are not followed."""
+        import httpx  # a fifth of a second that a server without webhooks need not spend
+
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"drydock/{VERSION}",
+            **signed_headers(webhook.secret, message_id, int(time.time()), body),
+        }
+        try:
+            async with (
+                asyncio.timeout(self._limit_seconds),
+                self._client.asked("POST", webhook.url, headers=headers, content=body) as answer,
+            ):
+                await _skip(answer)
+                return _outcome(answer.status_code, answer.headers.get("retry-after", ""))
+        except DestinationError as error:
+            return DeliveryOutcome(f"url: {error}" + "; the setting webhook_hosts allows more" * error.not_public)
+        except TimeoutError:
+            return DeliveryOutcome(f"the receiver did not answer within {self._limit_seconds:g} seconds")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return DeliveryOutcome(f"the receiver cannot be reached: {str(error) or type(error).__name__}")
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+async def _skip(answer: httpx.Response) -> None:
+    """Let a short answer pass, so that the receiver is not cut off in it; a long one is of no use."""
+    passed = 0
+    async for piece in answer.aiter_raw():
+        passed += len(piece)
+        if passed > _SHORT_BYTES:
+            return
+
+
+def _outcome(status: int, retry_after: str) -> DeliveryOutcome:
+    if 200 <= status < 300:
+        return DeliveryOutcome()
+    if status == HTTPStatus.GONE:
+        return DeliveryOutcome("the receiver answered 410: it wants no more", is_gone=True)
+    if 300 <= status < 400:
+        return DeliveryOutcome(
+            f"the receiver answered {status}: it has moved, and redirects are not followed; change the url"
+        )
+    wished = min(float(retry_after), MAX_WISHED_SECONDS) if retry_after.isdecimal() else 0.0
+    return DeliveryOutcome(
+        f"the receiver answered {status}; it acknowledges with a status of 2xx", wished_seconds=wished
+    )

@@ -1,0 +1,295 @@
+"""What every request passes first, Socket.IO's too: host, origin, rate, token, size; and the headers of replies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote_to_bytes
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.auth.guesses import Doorkeeper, NotLetIn, RateLimiter, address_of
+from server.auth.identity import Authenticator
+from server.auth.origin import OriginPolicy
+from server.doors.chat.replies import refusal_body
+from server.errors import problems_body
+from server.settings.settings import Settings
+from server.sign_in import SIGN_IN
+
+# The library would put a replacement character in its place and go on with another text than the client meant.
+_MAX_NAME = 80
+
+
+def address_problem(scope: Scope) -> tuple[int, dict[str, Any]] | None:
+    """The status and the body of the refusal of a request's path or query; None where there is nothing to refuse."""
+    raw_path: bytes = scope.get("raw_path") or b""
+    if b"%" in raw_path and _text(raw_path) is None:
+        return 400, {"detail": "path: holds bytes that are no UTF-8; percent-encode text as UTF-8"}
+    if b"%00" in raw_path and not _is_in_id(raw_path):
+        return 400, {"detail": "path: holds a NUL character; leave it out"}
+    query: bytes = scope.get("query_string", b"")
+    if query.isascii() and b"%" not in query:
+        return None
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        problem = _problem(name) or _problem(value)
+        if problem is not None:
+            shown = (_text(name) or "").replace("\0", "")[:_MAX_NAME]
+            return 422, problems_body([{"type": "value_error", "loc": ["query", shown], "msg": problem}])
+    return None
+
+
+def _is_in_id(raw_path: bytes) -> bool:
+    """Whether the NUL is in the id of a conversation, of which the protocol has words of its own (4.3)."""
+    return b"%00" in raw_path.removeprefix(b"/api/conversations/").split(b"/")[0]
+
+
+def _problem(raw: bytes) -> str | None:
+    text = _text(raw)
+    if text is None:
+        return "holds bytes that are no UTF-8; percent-encode text as UTF-8"
+    return "holds a NUL character; leave it out" if "\0" in text else None
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+OPENAI_PREFIX: Final = "/v1/"
+API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json")
+UPLOADS: Final = "/upload-files"
+"""How the paths end whose bodies are passed on as they come, and may therefore be large."""
+
+SOCKET_PREFIX: Final = "/socket.io"
+SERVER_INFO: Final = "/server_info"
+"""Tells strangers what this is, and no more; with the token, how it does. Whoever shows a wrong one is refused."""
+
+_TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
+logger = logging.getLogger(__name__)
+
+
+class _BodyRefusedError(HTTPException):
+    """The body grew over the limit, or came too slowly; an application that handles it answers by itself."""
+
+
+class _Pace:
+    """How long a body may be waited for: some time, and more with what has come of it."""
+
+    seconds: ClassVar[float] = 30.0
+    bytes_per_second: ClassVar[float] = 16 * 1024
+
+    def __init__(self) -> None:
+        self._waited = 0.0
+
+    async def next(self, receive: Receive, received: int) -> Message:
+        """The next piece.
+
+        Raises:
+            TimeoutError: it did not come in time. The time in which the application did not ask does not count.
+        """
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self.seconds + received / self.bytes_per_second - self._waited):
+                return await receive()
+        finally:
+            self._waited += time.monotonic() - began
+
+
+class Gate:
+    """ASGI middleware around the whole server."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        authenticator: Authenticator,
+        origins: OriginPolicy,
+        keeper: Doorkeeper | None = None,
+    ) -> None:
+        self._app = app
+        self._keeper = keeper or Doorkeeper(authenticator)
+        self._origins = origins
+        self._limiter = RateLimiter(settings.requests_per_second)
+        self._max_body = ("max_request_bytes", settings.max_request_bytes)
+        self._max_upload = ("max_upload_bytes", settings.max_upload_bytes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _headers(scope)
+        refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        # Before it was accepted, this is a plain 403.
+        logger.debug("refused a websocket: %s", refusal)
+        await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _headers(scope)
+        path: str = scope["path"]
+        guarded_send = _with_headers(send, self._policy(headers.get("host", "")))
+        refusal = self._refuse(scope, path, headers)
+        if refusal is not None:
+            status, body, extra = refusal
+            await _reply(guarded_send, status, _in_form_of(path, status, body), extra)
+            return
+        received = 0
+        started = False
+        is_whole = False
+        pace = _Pace()
+
+        async def counted_receive() -> Message:
+            nonlocal received, is_whole
+            if is_whole:
+                return await receive()
+            try:
+                message = await pace.next(receive, received)
+            except TimeoutError:
+                raise _BodyRefusedError(408, _TOO_SLOW, {"connection": "close"}) from None
+            received += len(message.get("body", b""))
+            if received > self._limit(path)[1]:
+                raise _BodyRefusedError(413, self._too_large(path)["detail"])
+            is_whole = not message.get("more_body", False)
+            return message
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await guarded_send(message)
+
+        try:
+            await self._app(scope, counted_receive, watched_send)
+        except _BodyRefusedError as error:
+            if started:
+                raise
+            closing = [(b"connection", b"close")] if error.headers else []
+            await _reply(guarded_send, error.status_code, _told(error.detail), closing)
+
+    def _refuse(
+        self, scope: Scope, path: str, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]] | None:
+        refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
+        if refusal is not None:
+            return 403, _told(refusal), []
+        is_api = path.startswith(API_PREFIXES) or path == "/api"
+        if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
+            return 403, _told("Pages of other origins may not use this server."), []
+        if (is_api or path == SIGN_IN) and not self._limiter.allows(address_of(scope), time.monotonic()):
+            return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
+        is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+        if (is_api or path == SERVER_INFO) and not is_preflight:
+            judged = self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
+            if isinstance(judged, NotLetIn) and (is_api or judged.was_shown):
+                return judged.status, judged.body, judged.headers
+        if is_api and (problem := address_problem(scope)) is not None:
+            return *problem, []
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._limit(path)[1]:
+            # The connection stays: closed under a client that still sends, it would never see the reply.
+            return 413, self._too_large(path), []
+        return None
+
+    def _policy(self, host: str) -> str:
+        return content_security_policy(host, self._origins.previews.frame_sources(host))
+
+    def _limit(self, path: str) -> tuple[str, int]:
+        """The setting that bounds the body of a request, and its value."""
+        return self._max_upload if path.endswith(UPLOADS) else self._max_body
+
+    def _too_large(self, path: str) -> dict[str, str]:
+        if not path.startswith(API_PREFIXES):  # strangers get here
+            return _told("The request is larger than this server takes.")
+        name, limit = self._limit(path)
+        return _told(f"The request is larger than the {limit} bytes that this server takes ({name}).")
+
+
+def _told(text: str) -> dict[str, str]:
+    """The body of a refusal that says what helps: `message` is what the protocol's clients show."""
+    return {"detail": text, "message": text}
+
+
+def _in_form_of(path: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
+    """The refusal in the form that the route's clients read."""
+    if not path.startswith(OPENAI_PREFIX):
+        return body
+    text = body.get("detail") or body.get("message")
+    return refusal_body(status, text if isinstance(text, str) else "; ".join(str(one["msg"]) for one in text or ()))
+
+
+def _is_embedded_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Whether a browser asks for another site's page without saying whose: as a script or a picture of it."""
+    is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+    return is_foreign and "origin" not in headers and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        # Several are one list (RFC 9110), so that none of them is checked in another's place.
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+
+
+async def _reply(send: Send, status: int, body: object, headers: list[tuple[bytes, bytes]]) -> None:
+    content = _json(body)
+    await send({"type": "http.response.start", "status": status, "headers": [*_json_headers(content), *headers]})
+    await send({"type": "http.response.body", "body": content})
+
+
+def content_security_policy(host: str, frames: str = "'self'") -> str:
+    """What the page may do, and what it may show in frames (sources of previews).
+
+    Sockets are named with their host: older browsers do not count them as ``'self'``.
+    """
+    return (
+        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+        f"connect-src 'self' ws://{host} wss://{host}; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        f"frame-ancestors 'none'; frame-src {frames}"
+    )
+
+
+def _with_headers(send: Send, policy: str) -> Send:
+    """Adds what protects each reply, and keeps it from being stored, where it says nothing else itself."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            names = {name for name, _ in message["headers"]}
+            extra = [
+                (b"cache-control", b"no-store"),
+                (b"x-content-type-options", b"nosniff"),
+                (b"referrer-policy", b"no-referrer"),
+                (b"content-security-policy", policy.encode("latin-1")),
+            ]
+            message = {
+                **message,
+                "headers": [*message["headers"], *(entry for entry in extra if entry[0] not in names)],
+            }
+        await send(message)
+
+    return send_with_headers

@@ -1,0 +1,131 @@
+"""What a user stores on the settings page: shape, merging of partial changes, public form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from agent_core.agent.base import AgentBase
+from agent_core.events.masking import SecretMasker
+from agent_core.session.agent_options import AgentOptions
+from server.db.database import Database
+from server.db.user_settings import StoredSettings
+from server.git_providers.kinds import token_values
+from server.settings.mcp_config import McpConfig, agent_servers, read_config
+from server.settings.typed_in import WEB, Key, Name, Text, passwords_of, whole_address
+
+SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
+KEPT_WHEN_NULL = frozenset({"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"})
+"""A null for these means "as it is": the protocol's clients send null for what they do not know."""
+
+KEPT_WHEN_EMPTY = frozenset({"search_api_key"})
+"""The browser client sends "" for a key that it merely does not show; taking that for a wish would lose the key. Sent
+alone it is a wish."""
+
+
+def _known_agent(name: str) -> str:
+    if name and name not in AgentBase.agents:
+        raise ValueError(f"there is no such agent; choose one of {', '.join(AgentBase.list_agents())}")
+    return name
+
+
+def _model_server(address: str) -> str:
+    return address and whole_address(address, WEB, "http://127.0.0.1:11434/v1")
+
+
+class SettingsChange(BaseModel):
+    """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
+
+    language: Text | None = None
+    agent: Annotated[Name, AfterValidator(_known_agent)] | None = None
+    max_iterations: int | None = Field(None, ge=1, le=1_000_000)
+    security_analyzer: Text | None = None
+    confirmation_mode: bool | None = None
+    llm_model: Name | None = None
+    llm_api_key: Key | None = None
+    llm_base_url: Annotated[Name, AfterValidator(_model_server)] | None = None
+    remote_runtime_resource_factor: int | None = Field(None, ge=0, le=1000)
+    enable_default_condenser: bool = True
+    enable_sound_notifications: bool = False
+    enable_proactive_conversation_starters: bool = True
+    enable_solvability_analysis: bool = True
+    user_consents_to_analytics: bool | None = None
+    sandbox_base_container_image: Text | None = None
+    sandbox_runtime_container_image: Text | None = None
+    mcp_config: McpConfig | None = None
+    search_api_key: Key | None = None
+    sandbox_api_key: Key | None = None
+    max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
+    condenser_max_size: int | None = Field(None, ge=20, le=1_000_000)
+    email: Text | None = None
+    email_verified: bool | None = None
+    git_user_name: Text | None = None
+    git_user_email: Text | None = None
+    agent_options: AgentOptions | None = None
+
+
+def merged(
+    stored: StoredSettings | None, change: SettingsChange, own_servers: McpConfig | None = None
+) -> StoredSettings:
+    """The stored settings with the named fields replaced; everything that `change` does not name stays.
+
+    MCP servers are taken as `public_form` shows them: what stands for a stored secret is that secret, and the whole
+    server's `own_servers` are not the user's.
+
+    Raises:
+        HiddenSecretError: it stands for none.
+    """
+    values: dict[str, Any] = {} if stored is None else dict(stored)
+    for name in change.model_fields_set:
+        value = getattr(change, name)
+        is_alone = len(change.model_fields_set) == 1
+        if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY and not is_alone):
+            continue
+        if isinstance(value, McpConfig):
+            value = value.restored(read_config(values.get("mcp_config"))).but_for(own_servers or McpConfig())
+        values[name] = value.model_dump(exclude_none=name == "agent_options") if isinstance(value, BaseModel) else value
+    return StoredSettings.model_validate(values)
+
+
+def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
+    """The reply of ``GET /api/settings``: no key, but for each whether there is one.
+
+    The MCP servers of the whole server, `own_servers`, stand before the user's; what is secret in them is left out.
+    """
+    data = settings.model_dump(mode="json", exclude={"provider_tokens"}) | dict.fromkeys(SECRET_FIELDS)
+    shown = read_config(settings.mcp_config).hidden() if settings.mcp_config is not None else None
+    if own_servers is not None:
+        shown = own_servers.without_secrets().followed_by(shown or McpConfig())
+    return {
+        **data,
+        "mcp_config": None if shown is None else shown.model_dump(mode="json"),
+        "secrets_store": {"provider_tokens": {}},
+        "provider_tokens_set": {name: token.host for name, token in settings.provider_tokens.items()},
+        "llm_api_key_set": bool(settings.llm_api_key),
+        "search_api_key_set": bool(settings.search_api_key),
+        "v1_enabled": False,
+    }
+
+
+def secret_values(settings: StoredSettings) -> list[str]:
+    """Every stored secret, for masking."""
+    values = (getattr(settings, name) for name in SECRET_FIELDS)
+    servers = agent_servers(None, read_config(settings.mcp_config))
+    keys = [value.get_secret_value() for value in values if value]
+    return [*keys, *passwords_of(settings.llm_base_url or ""), *servers.secrets, *token_values(settings)]
+
+
+async def masker_of(database: Database, user_id: str) -> SecretMasker:
+    """Hides every secret that is stored for the user: keys, tokens, those of MCP servers, and their own.
+
+    Raises:
+        DatabaseError: the database cannot be read.
+    """
+    user = await database.settings.get(user_id)
+    own = await database.user_secrets.values(user_id)
+    masker = SecretMasker(secret_values(user) if user is not None else ())
+    masker.add(one.secret.get_secret_value() for one in own.values())
+    return masker

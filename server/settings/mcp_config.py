@@ -1,0 +1,234 @@
+"""MCP servers as the protocol configures them: three lists, and what an agent is given of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from agent_core.errors import DrydockError
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.expansion import is_reference
+from agent_core.mcp.servers import McpRules
+from server.settings.typed_in import Key, Text, shown_address, whole_address
+
+HIDDEN = "**********"
+"""What clients are shown in the place of a stored secret, and may send back for it."""
+
+_SCHEMES: Final = ("http", "https", "ws", "wss")
+
+
+class HiddenSecretError(DrydockError, ValueError):
+    """`HIDDEN` was sent for a secret that is not stored; the message names the place and the fix."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+def _server_url(value: str) -> str:
+    return whole_address(value, _SCHEMES, "https://host/mcp")
+
+
+def _as_object(value: object) -> object:
+    return {"url": value} if isinstance(value, str) else value
+
+
+class SseServer(_Strict):
+    """An MCP server reached by server-sent events."""
+
+    url: Text
+    api_key: Key | None = None
+
+    _check_url = field_validator("url")(_server_url)
+
+
+class ShttpServer(SseServer):
+    """An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call."""
+
+    timeout: int | None = Field(60, ge=1, le=3600)
+
+
+class StdioServer(_Strict):
+    """An MCP server that is a program; where it runs is the server's to say (setting `mcp_programs`)."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
+    command: Text = Field(pattern=r"^\S+$")
+    args: list[Text] = Field(default_factory=list)
+    env: dict[str, Text] = Field(default_factory=dict)
+
+
+class McpConfig(_Strict):
+    """The MCP servers of a user, of a conversation, or of the whole server."""
+
+    sse_servers: list[Annotated[SseServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
+    stdio_servers: list[StdioServer] = Field(default_factory=list)
+    shttp_servers: list[Annotated[ShttpServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
+
+    @field_validator("sse_servers", "stdio_servers", "shttp_servers")
+    @classmethod
+    def _are_told_apart(cls, value: list[Any]) -> list[Any]:
+        seen: set[str] = set()
+        for one in value:
+            identity = one.name if isinstance(one, StdioServer) else one.url
+            if identity in seen:
+                raise ValueError(
+                    f"two servers are {shown_address(identity)!r}; leave one out, or give it another name or URL"
+                )
+            seen.add(identity)
+        return value
+
+    def followed_by(self, other: McpConfig) -> McpConfig:
+        """These servers and then those of `other` that are not among them (by name, or by URL)."""
+        return McpConfig(
+            sse_servers=_joined(self.sse_servers, other.sse_servers, "url"),
+            stdio_servers=_joined(self.stdio_servers, other.stdio_servers, "name"),
+            shttp_servers=_joined(self.shttp_servers, other.shttp_servers, "url"),
+        )
+
+    def without_secrets(self) -> Self:
+        """The same servers without keys and without the values of variables."""
+        return self._changed(lambda place, secret: "")
+
+    def hidden(self) -> Self:
+        """The same servers with `HIDDEN` for each key and each value of a variable, but for references (``$NAME``)."""
+        return self._changed(lambda place, secret: secret if is_reference(secret) else HIDDEN)
+
+    def restored(self, stored: McpConfig) -> Self:
+        """The same servers with what is `stored` for the same server (by name, or by URL) wherever `HIDDEN` stands.
+
+        So a key goes along to no other address than the one that it was entered for.
+
+        Raises:
+            HiddenSecretError: nothing is stored there.
+        """
+        known: dict[tuple[str, ...], str] = {}
+
+        def note(place: _Place, secret: str) -> str:
+            known[place.identity] = secret
+            return secret
+
+        def look_up(place: _Place, secret: str) -> str:
+            found = known.get(place.identity) if secret == HIDDEN else secret
+            if found is None:
+                raise HiddenSecretError(
+                    f"mcp_config.{place.kind}.{place.number}.{place.field}: {HIDDEN} stands for a stored secret, and "
+                    "none is stored for this server; send the secret itself"
+                )
+            return found
+
+        stored._changed(note)
+        return self._changed(look_up)
+
+    def but_for(self, own: McpConfig) -> McpConfig:
+        """These servers without those that a client was shown of the whole server's `own`."""
+        shown = own.without_secrets()
+        return McpConfig(
+            sse_servers=[one for one in self.sse_servers if one not in shown.sse_servers],
+            stdio_servers=[one for one in self.stdio_servers if one not in shown.stdio_servers],
+            shttp_servers=[one for one in self.shttp_servers if one not in shown.shttp_servers],
+        )
+
+    def _changed(self, change: Callable[[_Place, str], str]) -> Self:
+        """A copy with each secret as `change` makes it."""
+
+        def address(place: _Place, one: SseServer) -> SseServer:
+            key = change(place._replace(server=one.url, field="api_key"), one.api_key) if one.api_key else ""
+            return one.model_copy(update={"api_key": key or None})
+
+        def program(place: _Place, one: StdioServer) -> StdioServer:
+            named = place._replace(server=one.name)
+            env = {
+                name: value and change(named._replace(field=f"env.{name}"), value) for name, value in one.env.items()
+            }
+            return one.model_copy(update={"env": env})
+
+        update: dict[str, list[Any]] = {
+            kind: [make(_Place(kind, number), one) for number, one in enumerate(getattr(self, kind))]
+            for kind, make in (("sse_servers", address), ("stdio_servers", program), ("shttp_servers", address))
+        }
+        return self.model_copy(update=update)
+
+
+class _Place(NamedTuple):
+    """Where in a configuration a secret stands."""
+
+    kind: str
+    number: int
+    server: str = ""
+    field: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes it the same secret in another configuration."""
+        return (self.kind, self.server, self.field)
+
+
+class AgentServers(NamedTuple):
+    """What an agent is given: the servers by name, and what they may do."""
+
+    servers: dict[str, McpServer]
+    rules: McpRules
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values in them that nobody else should see."""
+        return [value for server in self.servers.values() for value in server.secrets]
+
+
+def read_config(stored: Mapping[str, Any] | None) -> McpConfig:
+    """A stored configuration; what is of another form than today's is left out of it."""
+    try:
+        return McpConfig.model_validate(stored or {})
+    except ValidationError:
+        found = McpConfig()
+    for kind in McpConfig.model_fields:
+        servers = stored.get(kind) if stored is not None else None
+        for server in servers if isinstance(servers, list) else []:
+            with suppress(ValidationError):
+                found = found.followed_by(McpConfig.model_validate({kind: [server]}))
+    return found
+
+
+def agent_servers(
+    own: McpConfig | None, users: McpConfig, *, programs: Literal["sandbox", "host", "never"] = "sandbox"
+) -> AgentServers:
+    """The servers of the whole server and then the user's, as an agent takes them.
+
+    `programs` says where programs run; with ``never`` those of the user are left out, with a word about it. References
+    to variables are not looked up in this process's environment: it has secrets of others.
+    """
+    first = own or McpConfig()
+    servers: dict[str, McpServer] = {}
+    refused: set[str] = set()
+    every = first.followed_by(users)
+    own_programs = {one.name for one in first.stdio_servers}
+    for program in every.stdio_servers:
+        servers[program.name] = McpServer(command=program.command, args=program.args, env=program.env)
+        if programs == "never" and program.name not in own_programs:
+            refused.add(program.name)
+    for transport, addresses in (("sse", every.sse_servers), ("http", every.shttp_servers)):
+        for address in addresses:
+            name = _unused(shown_address(address.url), servers)
+            values: dict[str, Any] = {"url": address.url, "transport": transport}
+            values["timeout"] = getattr(address, "timeout", None)
+            if address.api_key:
+                values["auth"] = {"type": "bearer", "token": address.api_key}
+            servers[name] = McpServer.model_validate(values)
+    where: Literal["sandbox", "host"] = "host" if programs == "host" else "sandbox"
+    rules = McpRules(environment={}, refused_programs=frozenset(refused), programs=where)
+    return AgentServers(servers, rules)
+
+
+def _joined(first: Iterable[Any], second: Iterable[Any], identity: str) -> list[Any]:
+    found: dict[str, Any] = {}
+    for one in (*first, *second):
+        found.setdefault(getattr(one, identity), one)
+    return list(found.values())
+
+
+def _unused(name: str, taken: Mapping[str, Any]) -> str:
+    others = (f"{name} ({number})" for number in range(2, len(taken) + 3))
+    return next(one for one in (name, *others) if one not in taken)

@@ -1,0 +1,357 @@
+"""The server's settings: one frozen model, read once at the edge (see `settings_loading`).
+
+Each field's description is what `docs/configuration.md` shows; a test keeps the two the same.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+
+from agent_core.runtime.sandbox import NetworkWish
+from agent_core.session.agent_options import AgentOptions
+from server.settings.git_hosts import PROVIDERS, host_problem
+from server.settings.mcp_config import McpConfig
+from server.settings.typed_in import WEB, Name, whole_address
+
+AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
+DEMO_MODEL = "demo/tour"
+MEGABYTE = 1024 * 1024
+MIN_TOKEN_LENGTH = 24
+SHORT_TOKEN = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters; `auto` makes a good one"
+"""What is told of one that could be guessed."""
+
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+
+SandboxChoice = Literal["auto", "docker", "local", "unconfined"]
+
+
+def _split_words(value: object) -> object:
+    """Environment variables carry a list as one text with commas."""
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+
+
+def _none_if_blank(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _base_url(value: str | None) -> str | None:
+    return whole_address(value, WEB, "http://127.0.0.1:11434/v1") if value is not None else None
+
+
+def _from_json(value: object) -> object:
+    """Environment variables carry a table as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except ValueError as error:
+        raise ValueError(f"is not valid JSON: {error}") from None
+
+
+def _programs(value: object) -> object:
+    """What this setting was once: whether there may be programs."""
+    word = str(value).lower() if isinstance(value, bool | str) else ""
+    return {"true": "sandbox", "false": "never"}.get(word, value)
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
+OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
+OptionalName = Annotated[Name | None, BeforeValidator(_none_if_blank)]
+OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
+Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
+OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
+Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
+OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
+Seconds = Annotated[float, Field(ge=0)]
+HostTable = Annotated[dict[str, str], BeforeValidator(lambda value: _from_json(value) or {})]
+PositiveSeconds = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseModel):
+    """All settings of one server process. Times are in seconds, sizes in bytes unless the name says otherwise."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    # Address
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. Any but loopback needs `token`.")
+    port: int = Field(3000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
+    data_dir: Folder = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
+    page: OptionalFolder = Field(
+        None,
+        description="Folder of a built page to serve in place of our own, such as another client of the protocol. "
+        "It has an `index.html`; its scripts are not restricted.",
+    )
+
+    # Access
+    token: OptionalSecret = Field(
+        None,
+        description="The one access token, at least 24 characters; `auto` makes one on first start and keeps it in "
+        "the data folder. Without one there is no login, and only loopback may be listened on.",
+    )
+    allowed_hosts: Words = Field(
+        (),
+        description="Further host names under which the server may be asked (the `Host` header); `*` allows all. "
+        "Loopback names, `host` itself and, where it listens on all addresses, plain IP addresses always are.",
+    )
+    allowed_origins: Words = Field(
+        (),
+        description="Further origins (such as `https://tools.example.com`) whose pages may use the server; a page "
+        "that the server delivered itself always may.",
+    )
+    trusted_proxies: Words = Field(
+        (),
+        description="Addresses or networks (`127.0.0.1`, `10.0.0.0/8`) of proxies before this server, whose "
+        "`X-Forwarded-For` and `X-Forwarded-Proto` say for whom they ask. From all others they mean nothing.",
+    )
+    webhook_hosts: Words = Field(
+        (),
+        description="Hosts without a public address that webhooks may be sent to; `*` allows all. Where the server "
+        "listens on loopback, so may this machine.",
+    )
+    preview_domain: str = Field(
+        "localhost",
+        description="Domain whose names below it (`*.localhost`) all lead to this server: each preview of a sandbox's "
+        "port gets one, and with it an origin of its own. `localhost` serves browsers on this machine; for others, and "
+        "with `none` for all, previews are paths with sandboxed documents, in which not every program works.",
+    )
+
+    # Limits
+    max_request_bytes: int = Field(16 * MEGABYTE, ge=1024, description="Largest body of one HTTP request.")
+    max_upload_bytes: int = Field(
+        512 * MEGABYTE, ge=1024, description="Largest form of files for a workspace; they are passed on as they come."
+    )
+    max_message_bytes: int = Field(4 * MEGABYTE, ge=1024, description="Largest message over a socket.")
+    requests_per_second: float = Field(
+        50, ge=0, description="HTTP requests per second and client address, with four seconds' worth at once; 0: any."
+    )
+    max_concurrent_conversations: int = Field(
+        20, ge=1, description="Loaded conversations at a time; one more closes the least recently updated one."
+    )
+    max_feed_buffer_bytes: int = Field(
+        MEGABYTE // 4, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."
+    )
+
+    # Conversations
+    conversation_manager_class: str = Field(
+        "server.conversation_manager.standalone.StandaloneConversationManager",
+        description="Dotted path of the class that runs the conversations.",
+    )
+    experiment_manager_class: str = Field(
+        "server.session.experiments.ExperimentManager",
+        description="Dotted path of the class that may give conversations another configuration.",
+    )
+    agent_class: str = Field("CodeActAgent", description="Agent of a conversation whose user chose none.")
+    max_iterations: int = Field(500, ge=1, description="Steps after which an agent stops and asks.")
+    max_budget_per_task: float | None = Field(
+        None, gt=0, description="US dollars after which an agent stops and asks; none by default."
+    )
+    confirmation_mode: bool = Field(
+        False,
+        description="Whether actions wait for the user's approval: every one, or, for users who have chosen a"
+        " `security_analyzer`, the risky ones.",
+    )
+    agent_options: OptionalOptions = Field(
+        None,
+        description="The agents' tools where the user chose nothing about them: flags such as `enable_jupyter`, "
+        "`filter_tools_regex`, `tool_concurrency_limit`, and `preset` or `tools` by name (docs/extending.md); a table "
+        "in the file, JSON in the variable.",
+    )
+    enable_browsing: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether agents get a browser. `auto`: where their sandbox may have one, which is where its image "
+        "is not the default one, or where it is local and this host has Chromium and Playwright.",
+    )
+    enable_snapshots: bool = Field(
+        True,
+        description="Whether the files of workspaces are kept as they were, so that they go back with conversations.",
+    )
+    enable_sub_agents: bool = Field(
+        False,
+        description="Whether agents have sub-agents work for them, in their sandbox and for their budget, where "
+        "nobody chose otherwise (`agent_options`).",
+    )
+    allow_set_conversation_id: bool = Field(
+        False, description="Whether a client may choose the id of the conversation that it creates."
+    )
+    conversation_max_age_seconds: Seconds = Field(
+        0, description="Conversations older than this are left out of the list; 0 lists all."
+    )
+    resume_on_start: bool = Field(
+        True, description="Whether agents that were at work when the server ended go on when it starts again."
+    )
+    resume_concurrency: int = Field(2, ge=1, description="How many of them are started at the same time.")
+    generate_titles: bool = Field(
+        True, description="Whether the model is asked, once, for a title; otherwise the first message's beginning."
+    )
+
+    # Idle conversations
+    idle_unload_seconds: Seconds = Field(
+        3600, description="A conversation without a client and without work is unloaded after this; 0: never."
+    )
+    sandbox_stop_seconds: Seconds = Field(
+        3600, description="The paused sandbox of an unloaded conversation is stopped after this; 0: never."
+    )
+    cull_interval_seconds: PositiveSeconds = Field(15, description="How often idle conversations are looked for.")
+    shutdown_seconds: PositiveSeconds = Field(10, description="Bound on suspending all conversations at the end.")
+
+    # Sandbox
+    sandbox: SandboxChoice = Field(
+        "auto",
+        description="`docker`, `local` (bubblewrap), `unconfined` (no isolation at all: only for code that you trust), "
+        "or `auto`: Docker where an engine answers, else local.",
+    )
+    sandbox_image: str = Field(
+        "drydock/sandbox:base",
+        min_length=1,
+        description="Docker image of the sandboxes: any with Python 3.8 or newer. A tag may mean another image one "
+        "day; `name@sha256:…` never does.",
+    )
+    sandbox_network: NetworkWish = Field(
+        "full",
+        description="`none`: no network; `internal`: one without a way out, not to other sandboxes either; "
+        "`full`: the internet and your network, but neither this host nor what its cloud tells it (link-local and "
+        "metadata addresses), over IPv4 only; `host-access`: `full`, and this host with all that listens there.",
+    )
+    sandbox_memory_mb: int = Field(4096, ge=64, description="Memory of one sandbox, in MiB.")
+    sandbox_cpus: float = Field(2.0, gt=0, description="Processors of one sandbox.")
+    sandbox_processes: int = Field(512, ge=16, description="Processes and threads of one sandbox.")
+    sandbox_tmp_mb: int = Field(
+        1024, ge=1, description="Size of a sandbox's `/tmp`, and in a container of its `/var/tmp`, in MiB, in memory."
+    )
+    sandbox_disk_mb: int = Field(
+        10240,
+        ge=0,
+        description="What the files of one sandbox may take on the disk, in MiB; 0: any amount. Where there is more, "
+        "whatever runs in it is ended. Docker on XFS with `pquota`: held by quotas, too (`drydock doctor` says so).",
+    )
+    sandbox_inodes: int = Field(
+        1_000_000, ge=0, description="How many files, folders and links one sandbox may have; 0: any number."
+    )
+    sandbox_read_only: bool = Field(
+        True,
+        description="Docker: whether nothing of a sandbox's image can be changed. What can be written then is "
+        "`/workspace`, the home folder, `/tmp` and `/var/tmp`.",
+    )
+    sandbox_start_seconds: PositiveSeconds = Field(60, description="Bound on a sandbox's start.")
+    sandbox_grace_seconds: PositiveSeconds = Field(
+        5, description="What a sandbox's processes get to end by themselves."
+    )
+
+    # Git
+    git_hosts: HostTable = Field(
+        {},
+        description="Addresses of git providers where they are not the public ones, such as "
+        '`github = "https://git.example.com"`; a table in the file, JSON in the variable. What a user stores with a '
+        "token wins.",
+    )
+    git_clone_seconds: PositiveSeconds = Field(600, description="Bound on cloning a conversation's repository.")
+    git_clone_depth: int = Field(0, ge=0, description="How many commits of each branch are cloned; 0: all.")
+    verify_git_tokens: bool = Field(
+        True,
+        description="Whether a provider is asked if it knows a token before that is stored, and if it has a repository "
+        "before a conversation begins with it.",
+    )
+
+    # Model
+    llm_model: OptionalName = Field(
+        None, description="Model where the user chose none, such as `openai/gpt-5`; without any, the built-in demo."
+    )
+    llm_api_key: OptionalSecret = Field(None, description="Key for that model.")
+    llm_base_url: OptionalBaseUrl = Field(None, description="Address of an OpenAI-compatible model server.")
+
+    # MCP
+    mcp_config: OptionalServers = Field(
+        None,
+        description="MCP servers that every conversation has, before those of its user: `sse_servers`, `stdio_servers` "
+        "and `shttp_servers` as on the settings page; a table in the file, JSON in the variable.",
+    )
+    mcp_programs: Programs = Field(
+        "sandbox",
+        description="Where MCP servers run that are programs. `sandbox`: in the sandbox of their conversation, whose "
+        "image has to have them. `host`: on this machine, outside of the sandboxes, with the rights of this server; "
+        "only for users that you trust with it. `never`: users may not configure any; your own run in the sandboxes.",
+    )
+
+    # Storage
+    database_url: OptionalText = Field(
+        None, description="SQLAlchemy address of the database; by default the file `drydock.db` in the data folder."
+    )
+    database_synchronous: Literal["FULL", "NORMAL"] = Field(
+        "FULL", description="SQLite: `NORMAL` is faster and may lose the last moments when the power fails."
+    )
+    disk_reserve_mb: int = Field(
+        1024,
+        ge=0,
+        description="What is left free, in MiB, on the disks of the data folder and of the sandboxes: below it no "
+        "sandbox is started and those that run are frozen, until there is room again. 0: nothing is.",
+    )
+
+    # Log
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_format: Literal["text", "json"] = Field("text", description="Lines for people, or one JSON object each.")
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins_have_a_scheme(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not origin.startswith(("http://", "https://")):
+                raise ValueError(f"{origin!r} is no origin: write it with its scheme, such as https://{origin}")
+        return tuple(origin.rstrip("/").lower() for origin in value)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies_are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in value:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"{proxy!r} is no address and no network, such as 127.0.0.1 or 10.0.0.0/8") from None
+        return value
+
+    @field_validator("preview_domain")
+    @classmethod
+    def _preview_domain_is_a_name(cls, value: str) -> str:
+        name = value.strip().lower().removeprefix("*.")
+        if not _DOMAIN.fullmatch(name) or len(name) > 200:
+            raise ValueError(f"{value!r} is no domain: write a name such as preview.example.com, or none")
+        return name
+
+    @field_validator("git_hosts")
+    @classmethod
+    def _hosts_are_addresses(cls, value: dict[str, str]) -> dict[str, str]:
+        for provider, host in value.items():
+            if provider not in PROVIDERS:
+                raise ValueError(f"{provider!r} is no provider; known are {', '.join(PROVIDERS)}")
+            if (problem := host_problem(host)) is not None:
+                raise ValueError(f"{provider} {problem}")
+        return value
+
+    @field_validator("token")
+    @classmethod
+    def _token_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        text = value.get_secret_value()
+        if text != AUTO_TOKEN and (len(text) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()):
+            raise ValueError(SHORT_TOKEN)
+        return value
+
+    @property
+    def listens_on_all(self) -> bool:
+        """Whether the bind address stands for all addresses of the machine."""
+        return self.host in {"0.0.0.0", "::", "*"}  # noqa: S104 - it is compared, not bound
+
+    @property
+    def model_name(self) -> str:
+        """The server's own model: the configured one, or the demo."""
+        return self.llm_model or DEMO_MODEL
