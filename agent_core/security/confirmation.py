@@ -173,16 +173,6 @@ def _read_only(tools: Mapping[str, ToolDefinition]) -> frozenset[str]:
     return frozenset(name for name, tool in tools.items() if tool.annotations.readOnlyHint)
 
 
-def requires_user_confirmation(
-    batch: Sequence[ActionEvent],
-    policy: ConfirmationPolicy,
-    analyzer: SecurityAnalyzer | None = None,
-    read_only_tools: Iterable[str] = (),
-) -> bool:
-    """Whether the user has to agree before any action of the batch runs; see `ConfirmationGate`."""
-    return ConfirmationGate(policy, analyzer, frozenset(read_only_tools)).must_confirm(batch)
-
-
 def is_confirmation_mode_active(analyzer: SecurityAnalyzer | None, policy: ConfirmationPolicy) -> bool:
     """True if and only if an analyzer is set and the policy is not `NeverConfirm`."""
     return analyzer is not None and not isinstance(policy, NeverConfirm)

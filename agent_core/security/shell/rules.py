@@ -5,20 +5,19 @@ from __future__ import annotations
 import getopt
 import posixpath
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Final, Protocol
+from typing import Final
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell import programs
+from agent_core.security.shell.interpreted import RISKY_PYTHON, CodeJudge, ShellModel
 from agent_core.security.shell.programs import Program, program_named
-from agent_core.security.shell.sinks import GRAVE, Mark, Scope, Sinks, derived, is_known, may_be_option, resolve, shown
+from agent_core.security.shell.sinks import GRAVE, Mark, Scope, derived, is_known, may_be_option, resolve, shown
 
 ANY_VARIABLE: Final = "_"
 """Stands for every variable where nobody can tell which is set."""
-_MAX_CODE: Final = 50_000
 _STRONG: Final = frozenset({"delete", "shell", "dd", "permissions"})
 """Programs that are looked at wherever they are named in what another program is given."""
 _OPEN_TO_ALL: Final = re.compile(r"[0-7]?[0-7][0-7][2367]\Z|(?:[ugo]*[oa][ugoa]*)?\+[rxXst]*w|a[+=]rwx|o[+=]\w*w")
@@ -36,25 +35,6 @@ _SED: Final = re.compile(
     re.DOTALL,
 )
 _AWK_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
-_RUNS_TEXT: Final = re.compile(
-    r"(?<!\w)(?:system|exec\w*+|popen|run|call|check_\w++|Popen|getoutput|spawn)\s*+[({]?\s*+([\"'`])((?:(?!\1)[^\\]|\\.)*+)\1"
-)
-_RUNS_WORDS: Final = re.compile(
-    r"(?<!\w)(?:run|call|check_\w++|Popen|spawn\w*+|exec\w*+)\s*+\(\s*+[\[(]([^\])]{0,1000})[\])]"
-)
-_DELETES: Final = re.compile(r"\b(rmtree|remove|unlink|rmdir|removedirs|rm(?:dir)?Sync)\s*\(\s*[\"']([^\"']*)[\"']")
-_WRITES: Final = re.compile(r"\b(?:open\(\s*|Path\(\s*)([\"'])([^\"']*)\1(?:\s*\)\.write_(?:text|bytes)\b|\s*,)")
-_TEXT_IN_CODE: Final = re.compile(r"[\"']([^\"']*)[\"']")
-_RISKY_PYTHON: Final = re.compile(
-    r"\b(?:system|popen|exec\w*|spawn\w*|_?posix\w*|fork\w*|eval|breakpoint|[gs]etattr\w*|delattr|vars|globals|locals"
-    r"|attrgetter|methodcaller|subprocess\w*|pty|ctypes|cffi|importlib|import_module|runpy|builtins|multiprocessing|pickle"
-    r"|marshal|shelve|dill|cloudpickle|rmtree|remove|unlink|rmdir|removedirs|renames?|move|l?chmod|l?chown|kill\w*|truncate"
-    r"|modules|socket|create_subprocess\w*|startfile|get\w*output|Popen|check_\w+|run_path|run_module|write_text|write_bytes"
-    r"|symlink\w*|hardlink\w*|urlopen|urlretrieve|FunctionType|CodeType|zipimport|webbrowser|pexpect|plumbum|settrace"
-    r"|setprofile|addaudithook|timeit|c?[pP]rofile|pdb|bdb|doctest|InteractiveInterpreter|InteractiveConsole|Formatter"
-    r"|get_field|pipes|unsafe_load|UnsafeLoader|copyfile\w*|copytree|os\.replace|shutil\.copy\w*|code\.interact|import\s+code|from\s+code"
-    r"|__(?!(?:name|file|version|doc|init|main|all|path|future)__)\w+__)\b|\bopen\s*\([^()]*,|\bopen\s*\([^()]*\("
-)
 _RISKY_TEXT: Final = re.compile(
     r"system|exec|spawn|popen|fork|unlink|remove|rmdir|Command|[pP]rocess|shell|asm|eval|dlopen|`|\brm\b|/etc|~/|/dev/"
 )
@@ -67,28 +47,6 @@ _RUN_BY_DATABASE: Final = re.compile(
 )
 _COUNTS: Final = re.compile(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?")
 _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.\[\]-]+:(?!//)|(?:rsync|s3|gs|az|sftp|scp|ftp|https?)://")
-
-
-class ShellModel(Protocol):
-    """What runs commands (in thought), for the rules that know programs which run others."""
-
-    sinks: Sinks
-
-    def run(self, words: Sequence[str], stdin: str) -> str:
-        """Start a program with its arguments, the name first; returns what it prints."""
-        ...
-
-    def run_code(self, text: str, stdin: str, *, later: bool = False) -> str:
-        """Run a text as a shell script, perhaps at another time than now; returns what it prints."""
-        ...
-
-    def assign(self, name: str, text: str) -> None:
-        """Give a variable a value."""
-        ...
-
-    def go_to(self, folder: str) -> None:
-        """Change the working directory."""
-        ...
 
 
 @dataclass(slots=True)
@@ -121,6 +79,7 @@ class Rules:
     def __init__(self, shell: ShellModel) -> None:
         self._shell = shell
         self._sinks = shell.sinks
+        self._codes = CodeJudge(shell)
 
     def apply(self, name: str, arguments: list[str], stdin: str) -> str:
         """Judge a program by its plain name; one that is not known is judged by what it is given."""
@@ -222,7 +181,7 @@ class Rules:
         """Run what the command itself has put into a file."""
         first = text.partition("\n")[0]
         if path.endswith(".py") or (first.startswith("#!") and "python" in first):
-            self._judge_code(ProgramCall("python", [], ""), text)
+            self._codes.judge("python", text)
         elif first.startswith("#!") and not re.search(r"[/ ](?:ba|da|z|k)?sh\b", first):
             self._sinks.unknown("unknown-code", f"runs {shown(path)} as a program of another language")
         elif "." not in posixpath.basename(path) or path.endswith((".sh", ".bash")) or not is_known(text):
@@ -302,10 +261,10 @@ class Rules:
         file = "".join(call.operands[:1]) if not call.has("-c", "-m") else ""
         codes = call.values("-c") or ([call.stdin] if (not call.operands and not call.has("-m")) or file == "-" else [])
         for code in [*codes, *(self._sinks.written(file) if file[-3:] != ".py" else [])]:
-            self._judge_code(call, code)
+            self._codes.judge(call.name, code)
         if re.search(r"[*?\[]", file) or not is_known(file):
             self._ask(call, "a script that is not known")
-        if any(map(_RISKY_PYTHON.fullmatch, call.values("-m"))) or "code" in call.values("-m"):
+        if any(map(RISKY_PYTHON.fullmatch, call.values("-m"))) or "code" in call.values("-m"):
             self._ask(call, "a module that runs a text")
         return self.opaque(
             ProgramCall(call.name, [*call.values("-m"), *call.operands[call.has("-m") ^ 1 :]], call.stdin)
@@ -314,35 +273,17 @@ class Rules:
     def _judge_modules(self, call: ProgramCall) -> None:
         for name, texts in [*self._sinks.files.items()]:
             for text in texts if name.endswith(".py") else []:
-                self._judge_code(ProgramCall("python", [], ""), text)  # it may be run, or taken for a module
+                self._codes.judge("python", text)  # it may be run, or taken for a module
 
     def language(self, call: ProgramCall) -> str:
         codes = [text for word in call.plain[:1] for text in self._sinks.written(word)] or [call.stdin]
         codes += [word for before, word in pairwise(call.arguments) if re.fullmatch(r"-\w*[eErp]|--eval", before)]
         for code in codes:
-            self._judge_code(call, code)
+            self._codes.judge(call.name, code)
         options = [*takewhile(lambda word: word[:1] == "-" or may_be_option(word), call.arguments)]
         if not all(re.fullmatch(r"-[wnlpesv]+|--version", word) for word in options):
             self._ask(call, "options with which it may run something else")
         return derived(call.stdin)
-
-    def _judge_code(self, call: ProgramCall, code: str) -> None:
-        """A program in another language: what it starts or deletes, and whether it may do so unseen."""
-        self._sinks.code(code)
-        text = unicodedata.normalize("NFKC", code[:_MAX_CODE])
-        for found in _RUNS_TEXT.finditer(text):
-            self._shell.run_code(found[2].replace('\\"', '"'), "")
-        for found in _RUNS_WORDS.finditer(text):
-            self._shell.run(_TEXT_IN_CODE.findall(found[1]) or [Mark.UNKNOWN], "")
-        for found in _DELETES.finditer(text):
-            self._sinks.delete(found[2], is_recursive=found[1] in {"rmtree", "rmSync"})
-        is_calm = not code
-        if program_named(call.name) == program_named("python"):
-            for found in _WRITES.finditer(text):
-                self._sinks.write(found[2], Mark.UNKNOWN)
-            is_calm = len(code) <= _MAX_CODE and not _RISKY_PYTHON.search(_WRITES.sub("(", text))
-        if not is_calm:
-            self._sinks.unknown("nested-program", f"runs a program in another language ({call.name})")
 
     def awk(self, call: ProgramCall) -> str:
         self._parsed(call, "awk", stops=True)

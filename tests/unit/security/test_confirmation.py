@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from agent_core.events.llm_events import ActionEvent
-from agent_core.security.analyzer import LLMSecurityAnalyzer
+from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.confirmation import (
     AlwaysConfirm,
     AnyPolicy,
@@ -17,7 +19,6 @@ from agent_core.security.confirmation import (
     ConfirmRisky,
     NeverConfirm,
     is_confirmation_mode_active,
-    requires_user_confirmation,
 )
 from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
@@ -42,6 +43,15 @@ class Holder(BaseModel):
 
 def call(risk: SecurityRisk = SecurityRisk.UNKNOWN, tool: str = "terminal", command: str = "make") -> ActionEvent:
     return ActionEvent(tool_name=tool, action=TerminalAction(command=command), security_risk=risk)
+
+
+def asks(
+    batch: Sequence[ActionEvent],
+    policy: ConfirmationPolicy,
+    analyzer: SecurityAnalyzer | None = None,
+    read_only: Iterable[str] = (),
+) -> bool:
+    return ConfirmationGate(policy, analyzer, frozenset(read_only)).must_confirm(batch)
 
 
 THINK = ActionEvent(tool_name="think", action=ThinkAction(thought="hm"))
@@ -92,35 +102,33 @@ def test_risks_may_be_given_by_their_names() -> None:
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_nothing_and_a_single_thought_or_finish_need_no_agreement(policy: ConfirmationPolicy) -> None:
     for batch in ([], [THINK], [FINISH]):
-        assert not requires_user_confirmation(batch, policy)
-        assert not requires_user_confirmation(batch, policy, ShellRuleAnalyzer())
+        assert not asks(batch, policy)
+        assert not asks(batch, policy, ShellRuleAnalyzer())
 
 
 def test_one_call_that_needs_agreement_stops_its_batch() -> None:
     low, high = call(SecurityRisk.LOW), call(SecurityRisk.HIGH)
     analyzer = LLMSecurityAnalyzer()
-    assert not requires_user_confirmation([low, low], ConfirmRisky(), analyzer)
-    assert requires_user_confirmation([low, high, low], ConfirmRisky(), analyzer)
-    assert requires_user_confirmation([low, FINISH], AlwaysConfirm(), analyzer)
-    assert requires_user_confirmation([THINK, high], ConfirmRisky(), analyzer)
-    assert not requires_user_confirmation([high, high], NeverConfirm(), analyzer)
+    assert not asks([low, low], ConfirmRisky(), analyzer)
+    assert asks([low, high, low], ConfirmRisky(), analyzer)
+    assert asks([low, FINISH], AlwaysConfirm(), analyzer)
+    assert asks([THINK, high], ConfirmRisky(), analyzer)
+    assert not asks([high, high], NeverConfirm(), analyzer)
 
 
 def test_without_an_analyzer_every_risk_is_unknown() -> None:
-    assert requires_user_confirmation([call(SecurityRisk.LOW)], ConfirmRisky())
-    assert not requires_user_confirmation([call(SecurityRisk.HIGH)], ConfirmRisky(confirm_unknown=False))
-    assert requires_user_confirmation([call(SecurityRisk.LOW)], AlwaysConfirm())
+    assert asks([call(SecurityRisk.LOW)], ConfirmRisky())
+    assert not asks([call(SecurityRisk.HIGH)], ConfirmRisky(confirm_unknown=False))
+    assert asks([call(SecurityRisk.LOW)], AlwaysConfirm())
 
 
 def test_read_only_tools_are_low_where_an_analyzer_is_set() -> None:
     reading = call(tool="grep")
-    assert requires_user_confirmation([reading], ConfirmRisky(), LLMSecurityAnalyzer())
-    assert not requires_user_confirmation([reading], ConfirmRisky(), LLMSecurityAnalyzer(), {"grep"})
-    assert requires_user_confirmation([reading], ConfirmRisky(), None, {"grep"})
-    assert requires_user_confirmation(
-        [call(SecurityRisk.HIGH, tool="grep")], ConfirmRisky(), LLMSecurityAnalyzer(), {"grep"}
-    )
-    assert not requires_user_confirmation([call(SecurityRisk.LOW), THINK], ConfirmRisky(), LLMSecurityAnalyzer())
+    assert asks([reading], ConfirmRisky(), LLMSecurityAnalyzer())
+    assert not asks([reading], ConfirmRisky(), LLMSecurityAnalyzer(), {"grep"})
+    assert asks([reading], ConfirmRisky(), None, {"grep"})
+    assert asks([call(SecurityRisk.HIGH, tool="grep")], ConfirmRisky(), LLMSecurityAnalyzer(), {"grep"})
+    assert not asks([call(SecurityRisk.LOW), THINK], ConfirmRisky(), LLMSecurityAnalyzer())
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
