@@ -342,7 +342,9 @@ class Settings(BaseModel):
         if value is None:
             return None
         text = value.get_secret_value()
-        if text != AUTO_TOKEN and (len(text) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()):
+        if text != AUTO_TOKEN and (
+            len(text.strip()) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()
+        ):
             raise ValueError(SHORT_TOKEN)
         return value
 

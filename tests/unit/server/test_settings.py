@@ -188,6 +188,8 @@ def test_the_home_that_programs_share_is_no_setting_and_no_mistake() -> None:
             {"DRYDOCK_TOKEN": "short"},
             "DRYDOCK_TOKEN: a token has at least 24 printable ASCII characters; `auto` makes a good one",
         ),
+        ({"DRYDOCK_TOKEN": "short" + " " * 30}, "a token has at least 24 printable ASCII characters"),
+        ({"DRYDOCK_TRUSTED_PROXIES": "proxy.example"}, "is no address and no network"),
         ({"DRYDOCK_CONFIG": "/does/not/exist.toml"}, "cannot read the configuration file /does/not/exist.toml"),
     ],
 )
