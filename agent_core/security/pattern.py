@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final
 from agent_core.events.llm_events import ActionEvent
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.risk import SecurityRisk
-from agent_core.security.shell.judge import Judgement
 from agent_core.security.shell_rules import judgement_of
 
 MAX_CORPUS: Final = 30_000
@@ -57,6 +56,9 @@ _MEDIUM_ANYWHERE = (
 )
 _BLANKS = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n[ \n]*")
+_HIGH_RULES: Final = frozenset(
+    {"recursive-forced-delete", "catastrophic-delete", "root-delete", "remote-code", "hidden-code"}
+)
 _UNCERTAIN_RULES: Final = frozenset({"syntax", "too-complex", "characters"})
 
 
@@ -77,11 +79,12 @@ class PatternSecurityAnalyzer(SecurityAnalyzer):
         judgement = judgement_of(action)
         if _deletes(executable) or _found(_HIGH_EXECUTABLE, executable) or _found(_HIGH_ANYWHERE, executable, said):
             return SecurityRisk.HIGH
-        if judgement is not None and _deletes_nested(judgement):
+        rules = {finding.rule for finding in judgement.findings} if judgement is not None else set()
+        if rules & _HIGH_RULES:
             return SecurityRisk.HIGH
         if _found(_MEDIUM_EXECUTABLE, executable) or _found(_MEDIUM_ANYWHERE, executable, said):
             return SecurityRisk.MEDIUM
-        if judgement is not None and any(finding.rule in _UNCERTAIN_RULES for finding in judgement.findings):
+        if rules & _UNCERTAIN_RULES:
             return SecurityRisk.UNKNOWN
         return SecurityRisk.LOW
 
@@ -136,10 +139,3 @@ def _deletes(text: str) -> bool:
 
 def _found(patterns: tuple[re.Pattern[str], ...], *texts: str) -> bool:
     return any(pattern.search(text) for pattern in patterns for text in texts)
-
-
-def _deletes_nested(judgement: Judgement) -> bool:
-    return any(
-        finding.rule in {"recursive-forced-delete", "catastrophic-delete", "root-delete", "remote-code", "hidden-code"}
-        for finding in judgement.findings
-    )

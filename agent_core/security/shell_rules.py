@@ -7,7 +7,6 @@ import shlex
 from typing import ClassVar, Final
 
 from agent_core.events.llm_events import ActionEvent
-from agent_core.events.schema import Action
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.risk import SecurityRisk, riskiest
 from agent_core.security.shell.judge import Judgement, judge
@@ -44,13 +43,10 @@ def judgement_of(action: ActionEvent) -> Judgement | None:
     if (command := shell_command_of(action)) is not None:
         return judge(command)
     if (code := python_code_of(action)) is not None:
-        plain: list[str] = []
-        shell: list[str] = []
-        for line in code.splitlines():
-            stripped = line.lstrip()
-            (shell if stripped.startswith("!") else plain).append(line)
-        lines = [line.lstrip()[1:] for line in shell]
-        return judge("\n".join([*lines, "python3 -c " + shlex.quote("\n".join(plain))]))
+        lines = code.splitlines()
+        shell = [line.lstrip()[1:] for line in lines if line.lstrip().startswith("!")]
+        plain = [line for line in lines if not line.lstrip().startswith("!")]
+        return judge("\n".join([*shell, "python3 -c " + shlex.quote("\n".join(plain))]))
     return None
 
 
@@ -71,7 +67,8 @@ class ShellRuleAnalyzer(SecurityAnalyzer):
         if isinstance(typed, TerminalAction) and typed.is_input:
             return _risk_of_input(typed.command)
         if isinstance(typed, FileEditorAction):
-            return _risk_of_edit(typed)
+            is_read = typed.command == "view"
+            return judge(f"cat {shlex.quote(typed.path)}").risk if is_read else _risk_of_writing(typed.path)
         if isinstance(typed, LLMEditAction):
             return _risk_of_writing(typed.path)
         if isinstance(typed, WriteFileAction | EditAction):
@@ -114,14 +111,6 @@ def _risk_of_input(text: str) -> SecurityRisk:
         return SecurityRisk.MEDIUM
     # A terminal takes a carriage return for Enter.
     return riskiest([judge(text.replace("\r", "\n")).risk, SecurityRisk.MEDIUM], propagate_unknown=True)
-
-
-def _risk_of_edit(action: Action) -> SecurityRisk:
-    if not isinstance(action, FileEditorAction):
-        raise TypeError(f"{action.kind} edits no file")
-    if action.command == "view":
-        return judge(f"cat {shlex.quote(action.path)}").risk
-    return _risk_of_writing(action.path)
 
 
 def _risk_of_writing(path: str) -> SecurityRisk:
