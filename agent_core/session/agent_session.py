@@ -164,6 +164,7 @@ class AgentSession:
         secrets: the conversation's secrets, to which more may be added at any time.
         call_context: what side calls of models are made with that this conversation pays for.
         is_ready: whether `start` has succeeded.
+        has_failed: whether it has not; set before anybody is told.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class AgentSession:
         self.secrets = shared.secrets
         self.sandbox = shared.sandbox
         self.call_context = shared.step.usage.context
-        self.is_ready = False
+        self.is_ready = self.has_failed = False
         self._shared = shared
         self._step = shared.step
         self._tool_servers = tool_servers
@@ -315,10 +316,12 @@ class AgentSession:
             async with self._rewinder.lock:
                 await self._begin(initial_message, max_steps)
         except DrydockError as error:
+            self.has_failed = True
             # One line: what a program said last may be many.
             await self._report.start_failed(type(error).__name__, " ".join(str(error).split()))
             raise
         except Exception as error:
+            self.has_failed = True
             text = "The conversation could not be started; the server's log says why."
             await self._report.start_failed(type(error).__name__, text)
             raise

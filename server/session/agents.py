@@ -180,6 +180,7 @@ class LoadedAgent(Protocol):
     settings: SessionSettings
     call_context: CallContext
     is_ready: bool
+    has_failed: bool
 
     @property
     def sandbox(self) -> PortAccess: ...

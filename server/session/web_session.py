@@ -116,7 +116,8 @@ class WebSession:
     @property
     def is_ready(self) -> bool:
         """Whether sandbox and agent have come up (or have failed to, which the log tells)."""
-        return self._agent is not None and (self._agent.is_ready or self._start_failed)
+        is_over = self._starting is not None and self._starting.done()
+        return self._agent is not None and (self._agent.is_ready or is_over)
 
     @property
     def runtime_status(self) -> str | None:
@@ -130,7 +131,10 @@ class WebSession:
 
     @property
     def _start_failed(self) -> bool:
-        return self._starting is not None and self._starting.done() and not (self._agent and self._agent.is_ready)
+        """From before a client is told on: what it sends then is for another attempt."""
+        if self._agent is None or self._agent.is_ready:
+            return False
+        return self._agent.has_failed or (self._starting is not None and self._starting.done())
 
     def activity(self) -> Activity:
         """For the rule that unloads idle conversations."""
@@ -342,6 +346,8 @@ class WebSession:
         if notice is not None:
             agent.stream.publish(notice)
         try:
+            if agent.has_failed and self._starting is not None:
+                await asyncio.wait([self._starting], timeout=RECORDER_SECONDS)  # it writes down that it failed
             await _cancelled(self._starting)
             await agent.close(stopped=stopped, sandbox=sandbox)
             await self._finish_recording()

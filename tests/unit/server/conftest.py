@@ -18,6 +18,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.security.secrets import GivenSecret
@@ -52,7 +53,7 @@ class FakeAgent:
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.runtime_warning = ""
-        self.is_ready = False
+        self.is_ready = self.has_failed = False
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
         self.client_tools: list[Tool] = []
@@ -77,9 +78,12 @@ class FakeAgent:
 
     async def start(self, initial_message: MessageEvent | None = None) -> None:
         await asyncio.sleep(self._factory.start_seconds)
-        if self._factory.start_error is not None:
-            self.runtime_status = "STATUS$ERROR"
-            raise self._factory.start_error
+        if (error := self._factory.start_error) is not None:
+            self.runtime_status, self.has_failed = "STATUS$ERROR", True
+            self.stream.publish(StatusNotice("STATUS$ERROR", str(error), "error", start_failed=True))
+            await self._factory.writing_failures.wait()
+            await self.be(AgentState.ERROR)
+            raise error
         self.runtime_status = "STATUS$READY"
         await self.be(AgentState.AWAITING_USER_INPUT)
         self.is_ready = True
@@ -100,6 +104,12 @@ class FakeAgent:
             self.stream.close()
 
 
+def set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class FakeAgents:
     """Makes `FakeAgent`s and keeps them all."""
@@ -111,6 +121,7 @@ class FakeAgents:
     close_seconds: float = 0.0
     open_error: Exception | None = None
     start_error: DrydockError | None = None
+    writing_failures: asyncio.Event = field(default_factory=set_event)
     made: list[FakeAgent] = field(default_factory=list)
     secrets: UserSecrets | Exception = field(default_factory=lambda: UserSecrets({}, ()))
 

@@ -204,6 +204,23 @@ async def test_a_failed_start_is_tried_again_by_a_start_and_by_a_message(house: 
     assert len(house.agents.made) == 2
 
 
+async def test_a_message_that_comes_while_a_failed_start_is_written_down_starts_it_again(house: House) -> None:
+    house.agents.start_error = SandboxError("no engine")
+    house.agents.writing_failures.clear()
+    await house.new("a")
+    await house.manager.maybe_start_agent_loop("a")
+    failed = house.agents.made[0]
+    await until(lambda: failed.has_failed)
+    house.agents.start_error = None
+    sending = asyncio.create_task(house.manager.send("a", hello()))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    house.agents.writing_failures.set()
+    assert (await sending).id > 0, "the failure stands in the log behind the message"
+    await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
+    assert len(house.agents.made) == 2
+
+
 async def test_too_many_conversations_close_the_one_that_rested_longest_and_tell_its_clients(
     make_house: MakeHouse,
 ) -> None:
