@@ -17,6 +17,9 @@ from server.settings.typed_in import Key, Text, shown_address, whole_address
 HIDDEN = "**********"
 """What clients are shown in the place of a stored secret, and may send back for it."""
 
+MAX_SERVERS: Final = 400
+"""Of one kind: all are compared with all."""
+
 _SCHEMES: Final = ("http", "https", "ws", "wss")
 
 
@@ -66,6 +69,13 @@ class McpConfig(_Strict):
     sse_servers: list[Annotated[SseServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
     stdio_servers: list[StdioServer] = Field(default_factory=list)
     shttp_servers: list[Annotated[ShttpServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
+
+    @field_validator("sse_servers", "stdio_servers", "shttp_servers", mode="before")
+    @classmethod
+    def _are_few(cls, value: object) -> object:
+        if isinstance(value, list) and len(value) > MAX_SERVERS:
+            raise ValueError(f"there are {len(value)} servers; configure {MAX_SERVERS} at most")
+        return value
 
     @field_validator("sse_servers", "stdio_servers", "shttp_servers")
     @classmethod
@@ -226,7 +236,7 @@ def _joined(first: Iterable[Any], second: Iterable[Any], identity: str) -> list[
     found: dict[str, Any] = {}
     for one in (*first, *second):
         found.setdefault(getattr(one, identity), one)
-    return list(found.values())
+    return list(found.values())[:MAX_SERVERS]
 
 
 def _unused(name: str, taken: Mapping[str, Any]) -> str:

@@ -361,3 +361,12 @@ async def test_the_whole_servers_mcp_servers_do_not_become_the_users(make_server
         assert await stored_servers(server) == {**MCP, "sse_servers": [mine]}
         found = (await settings(server))["mcp_config"]["sse_servers"]
         assert [one["url"] for one in found] == ["https://a.example/sse", "https://mine.example"]
+
+
+async def test_thousands_of_mcp_servers_are_refused_before_they_are_compared(server: Server) -> None:
+    servers = [{"url": f"http://mcp.example/{number}"} for number in range(3_000)]
+    refused = await server.post("/api/settings", json={"mcp_config": {"sse_servers": servers}})
+    assert refused.status_code == 422
+    assert "configure 400 at most" in refused.text
+    taken = await server.post("/api/settings", json={"mcp_config": {"sse_servers": servers[:400]}})
+    assert taken.status_code == 200
