@@ -291,6 +291,7 @@ class Shell:
     def _send(self, command: str, variables: Dict[str, str]) -> None:
         if self._control is None:
             raise RuntimeError("the shell has not been started")
+        self._streams.read_terminal()  # what jobs of before have printed is not this command's
         self._streams.restore()
         self._running = True
         lines, after = self._speech.run(command, variables, self._status)
