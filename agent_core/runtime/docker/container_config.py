@@ -23,6 +23,8 @@ UID = GID = 1000
 USER = f"{UID}:{GID}"
 PYTHON = boot_command("python3")
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - inside
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside
+_SHARED_MEMORY_SIZE = 64 * 1024**2
 ATTACH = [*PYTHON, "attach", "--socket", SOCKET]
 
 _COPY = f"""
@@ -83,7 +85,11 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
             ],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
             "ReadonlyRootfs": limits.read_only,
-            "Tmpfs": dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}{entries}"),
+            "Tmpfs": {
+                **dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}{entries}"),
+                # In place of the engine's own, whose entries have no bound.
+                _SHARED_MEMORY: f"rw,noexec,nosuid,nodev,mode=1777,size={_SHARED_MEMORY_SIZE}{entries}",
+            },
             "RestartPolicy": {"Name": "no"},
             **({"StorageOpt": {"size": str(limits.disk_bound)}} if has_size else {}),
             "Mounts": _mounts(spec, volume, making, quota),

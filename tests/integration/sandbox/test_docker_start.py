@@ -250,10 +250,11 @@ async def test_the_container_is_hardened_limited_and_labelled(docker_kit: Sandbo
     assert not host["Binds"]
     assert {mount["Type"] for mount in found["Mounts"]} == {"volume"}
     assert host["ReadonlyRootfs"]
-    assert host["Tmpfs"].keys() == {"/tmp", "/var/tmp"}
-    assert all(f"size={LIMITS.tmp_size}" in options for options in host["Tmpfs"].values())
-    room = await output(sandbox, "for at in /tmp /var/tmp; do df --output=itotal $at | tail -1; done")
-    assert list(map(int, room.split())) == [LIMITS.inodes] * 2
+    assert host["Tmpfs"].keys() == {"/tmp", "/var/tmp", "/dev/shm"}
+    assert all(f"size={LIMITS.tmp_size}" in host["Tmpfs"][at] for at in ("/tmp", "/var/tmp"))
+    room = await output(sandbox, "for at in /tmp /var/tmp /dev/shm; do df --output=itotal $at | tail -1; done")
+    assert list(map(int, room.split())) == [LIMITS.inodes] * 3
+    assert "noexec" in await output(sandbox, "grep ' /dev/shm ' /proc/mounts")
     assert {"Name": "fsize", "Hard": LIMITS.disk, "Soft": LIMITS.disk} in host["Ulimits"]
     assert host["PortBindings"] in (None, {})
     assert (host["Memory"], host["MemorySwap"]) == (LIMITS.memory, LIMITS.memory)
