@@ -116,18 +116,22 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
     if not isinstance(error, RequestValidationError):
         raise error
-    problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in error.errors()]
-    return JSONResponse(problems_body(jsonable_encoder(problems)), 422)
+    found = error.errors()
+    problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in found[:_LISTED_PROBLEMS]]
+    return JSONResponse(problems_body(jsonable_encoder(problems), of=len(found)), 422)
 
 
-def problems_body(problems: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The body of a 422. `message` has the list in words, since that is what the protocol's clients show."""
-    return {"detail": problems, "message": _in_words(problems)}
+def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = None) -> dict[str, Any]:
+    """The body of a 422, with these problems `of` so many (None: these are all).
+
+    `message` has the list in words, since that is what the protocol's clients show.
+    """
+    return {"detail": problems, "message": _in_words(problems, len(problems) if of is None else of)}
 
 
-def _in_words(problems: Sequence[Mapping[str, Any]]) -> str:
+def _in_words(problems: Sequence[Mapping[str, Any]], count: int) -> str:
     told = [_in_a_line(problem) for problem in problems[:_TOLD_PROBLEMS]]
-    more = len(problems) - len(told)
+    more = count - len(told)
     return "; ".join([*told, f"and {more} more"] if more else told)
 
 
@@ -139,7 +143,10 @@ def _in_a_line(problem: Mapping[str, Any]) -> str:
 
 
 _TOLD_PROBLEMS: Final = 3
-"""As many fit into what clients show; the list has all."""
+"""As many fit into what clients show."""
+
+_LISTED_PROBLEMS: Final = 100
+"""As many are in the list: tens of thousands, of a small body, would hold everybody up while they are written out."""
 
 _FIXES: Final = {
     "missing": "send it",

@@ -87,6 +87,15 @@ async def test_what_is_wrong_is_said_in_words_too_since_clients_show_nothing_els
     assert "; condenser_max_size: Input should be greater than or equal to 20" in response.json()["message"]
     many = dict.fromkeys(("max_iterations", "confirmation_mode", "condenser_max_size", "email_verified"), "x")
     assert (await server.post("/api/settings", json=many)).json()["message"].endswith("; and 1 more")
+
+
+async def test_of_thousands_of_problems_a_hundred_are_listed_and_all_are_counted(server: Server) -> None:
+    """Written out, all of them took a second for a quarter of a megabyte, and everybody waited."""
+    reply = await server.post("/api/conversations", json={"image_urls": list(range(5000))})
+    assert reply.status_code == 422
+    assert len(reply.json()["detail"]) == 100
+    assert reply.json()["message"].endswith("; and 4997 more")
+    assert len(reply.content) < 20_000
     assert (await server.post("/api/settings", json=[])).json()["message"].startswith("body: ")
 
 
