@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 class OpenAIRoute(JsonRoute):
-    """A `JsonRoute` whose errors are ``{"error": {"message", "type", "param", "code"}}``."""
+    """A `JsonRoute` whose errors are ``{"error": {"message", "type", "param", "code"}}``.
+
+    Chats are long, and no more than the first of their problems is looked for.
+    """
+
+    max_values: ClassVar[int] = 100_000
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of a `JsonRoute`, its errors put in that form."""

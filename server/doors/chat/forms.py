@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 MODEL: Final = "drydock"
 """The one model of this door: the agent, with whatever model its user has set up."""
 
+MAX_METADATA: Final = 1_000
 MAX_MESSAGES: Final = 10_000
 
 _NOT_HERE: Final = {
@@ -49,11 +50,14 @@ class Part(BaseModel):
         return self
 
 
+Parts = Annotated[list[Part], Field(fail_fast=True)]
+
+
 class ChatMessage(BaseModel):
     """A message of the chat's history."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: str | Parts | None = None
 
     @property
     def text(self) -> str:
@@ -89,7 +93,7 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     model: str = Field(json_schema_extra={"enum": [MODEL]})
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: list[ChatMessage] = Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, json_schema_extra={"enum": [1, None]})
@@ -102,6 +106,13 @@ class ChatRequest(BaseModel):
     safety_identifier: Any = None
     metadata: dict[str, str] | None = None
     conversation_id: str | None = None
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _is_small(cls, value: object) -> object:
+        if isinstance(value, dict) and len(value) > MAX_METADATA:
+            raise ValueError(f"has {len(value)} entries; send at most {MAX_METADATA}")
+        return value
 
     @field_validator("n")
     @classmethod

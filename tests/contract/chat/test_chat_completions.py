@@ -14,6 +14,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 from openai._models import FinalRequestOptions
+from pydantic import ValidationError
 
 from agent_core.events.control import AgentState
 from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
@@ -22,6 +23,7 @@ from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.app import Application, create_app
+from server.doors.chat.forms import ChatRequest
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving
@@ -363,6 +365,7 @@ async def test_a_history_may_have_refusals(door: Door) -> None:
         ({"messages": [{"role": "user", "content": "  "}]}, "messages: the user's last one is empty"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages.0.role"),
         ({"n": 2}, "n: .*one answer"),
+        ({"metadata": {f"k{n}": n for n in range(1_001)}}, "metadata: has 1001 entries; send at most 1000"),
         ({"tools": [{"type": "function"}]}, "tools: .*leave it out"),
         ({"response_format": {"type": "json_object"}}, "response_format: .*leave it out"),
         ({"stream": "maybe"}, "stream"),
@@ -378,6 +381,20 @@ async def test_what_cannot_be_is_refused_by_name(door: Door, changes: dict[str, 
     assert (caught.value.type, caught.value.param) == ("invalid_request_error", caught.value.message.split(": ")[3][1:])
     assert "Value error" not in caught.value.message
     assert door.model.request_count == 0
+
+
+def test_of_a_chat_full_of_mistakes_one_message_is_looked_at() -> None:
+    """To find all of them, of a body of half a megabyte, would hold everybody up."""
+    for message in ({"role": 1, "content": 2}, {"role": "user", "content": [{"type": 1}] * 9_000}):
+        with pytest.raises(ValidationError) as caught:
+            ChatRequest.model_validate({"model": "drydock", "messages": [message] * 9_000})
+        assert caught.value.error_count() < 5
+
+
+async def test_a_long_chat_is_taken_whole(door: Door) -> None:
+    turns = [(role, "x") for _ in range(4_000) for role in ("user", "assistant")]
+    answer = await door.ask(*turns, ("user", "And now?"))
+    assert answer.choices[0].message.content
 
 
 async def test_what_is_not_here_is_an_error_that_openais_clients_read(door: Door) -> None:

@@ -292,7 +292,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"action": "finish", "args": {"outputs": {"x": nested(70)}}}, "args.outputs.x.0.0"),
     (nested(100_000), "0.0.0"),
     (message(content="x" * 5_000_000), "the message is larger than the 4194304 bytes that this server takes; "),
-    (message(file_urls=[""] * 200_000), "the message holds more than 100000 values; send fewer at a time"),
+    (message(file_urls=[""] * 200_000), "the message holds more than 20000 values; send fewer at a time"),
     ({1: 2}, "the message has a key that is no text; use JSON objects"),
 ]
 
