@@ -22,11 +22,10 @@ from .files.operations import HandlerReply
 from .files.requests import FileRequests
 from .files.search_requests import Searches
 from .files.snapshots import Snapshots
-from .kernel.cell import cell_order
-from .kernel.kernel import Kernel
+from .kernel.kernel import Kernel, cell_order
+from .terminal.output import WholeOutputs
 from .terminal.requests import FreshAsker, fresh_directory, shell_order
 from .terminal.session import TerminalSession
-from .terminal.whole_outputs import WholeOutputs
 from .tunnels.ports import SandboxPorts
 from .wire import Frame
 

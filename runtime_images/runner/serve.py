@@ -30,8 +30,8 @@ from .git.requests import GitRequests
 from .kernel.kernel import Kernel
 from .requests import Requests
 from .server import Server, watch_signals
+from .terminal.output import WholeOutputs
 from .terminal.pty import close_inherited
-from .terminal.whole_outputs import WholeOutputs
 from .tunnels.ports import SandboxPorts
 from .tunnels.programs import ProgramTunnel
 from .tunnels.tunnels import Switchboard

@@ -11,8 +11,9 @@ from server.errors import ReplyError
 from server.routes.json_route import JsonRoute
 from server.routes.replies.errors import errors
 from server.routes.replies.events import Done
-from server.wire.client_calls import ResultArgs, result_event
 from server.wire.errors import WireError
+from server.wire.fields import ResultArgs
+from server.wire.incoming import result_event
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}/tool-calls", route_class=JsonRoute)
 

@@ -21,14 +21,11 @@ from server.routes.query import EventId, PageId
 from server.routes.replies.errors import errors
 from server.routes.replies.events import Done, EventsPage, Trajectory
 from server.session.images import ImagesRefusedError
-from server.wire.action_fields import ACTIONS, ADDITIONS
-from server.wire.encoding import to_json
-from server.wire.envelope import to_record, wire_time
+from server.wire.envelope import is_hidden, to_record, wire_time, without_view
 from server.wire.errors import WireError
-from server.wire.incoming import taken_from_wire
-from server.wire.message_keys import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS
-from server.wire.observation_fields import OBSERVATIONS
-from server.wire.trimming import is_hidden, without_view
+from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS
+from server.wire.frames import to_json
+from server.wire.incoming import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS, taken_from_wire
 
 
 def event_schema() -> dict[str, Any]:

@@ -24,12 +24,10 @@ from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
 from server.session.unfinished_forks import making
 from server.session.user_settings import masker_of
-from server.wire.breathing import breathing
 from server.wire.errors import WireError
-from server.wire.json_data import json_type
-from server.wire.recorded import recorded_events
-from server.wire.retelling import retold
-from server.wire.trajectory import MAX_VALUES, trajectory_of
+from server.wire.imported_events import recorded_events
+from server.wire.json_data import breathing, json_type
+from server.wire.trajectory import MAX_VALUES, retold, trajectory_of
 
 BATCH = 200
 

@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from server.http.etags import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
-from server.wire.json_data import MAX_VALUES
-from server.wire.json_documents import read_document
+from server.wire.json_data import MAX_VALUES, read_document
 
 
 class JsonRoute(APIRoute):

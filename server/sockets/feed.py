@@ -25,9 +25,16 @@ from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, T
 from server.sockets.limits import SocketLimits
 from server.sockets.outlet import Outlet
 from server.sockets.ports import JoinedConversation
-from server.wire.encoding import to_json
 from server.wire.envelope import to_wire
-from server.wire.frames import client_call_frame, closed_frame, delta_frame, error_frames, notice_frames, resync_frame
+from server.wire.frames import (
+    client_call_frame,
+    closed_frame,
+    delta_frame,
+    error_frames,
+    notice_frames,
+    resync_frame,
+    to_json,
+)
 
 MAX_HELD: Final = 100
 

@@ -28,9 +28,8 @@ from server.sockets.packets import Malformed, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
 from server.sockets.ports import Conversations, JoinRefusedError
 from server.sockets.transports import Transports
-from server.wire.encoding import to_json
 from server.wire.errors import WireError
-from server.wire.frames import title_frame
+from server.wire.frames import title_frame, to_json
 from server.wire.incoming import taken_from_wire
 
 USER_EVENTS: Final = ("oh_user_action", "oh_action")

@@ -11,8 +11,7 @@ import orjson
 import socketio.packet
 
 from server.wire.errors import WireError
-from server.wire.json_data import read_json, too_large
-from server.wire.json_documents import check_number_now
+from server.wire.json_data import check_number_now, read_json, too_large
 
 _MAX_UTF8_BYTES: Final = 4
 _BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)

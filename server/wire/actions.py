@@ -20,7 +20,8 @@ from agent_core.events.schema import Action, UnknownAction
 from agent_core.mcp.tool import MCPToolAction
 from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.apply_patch import ApplyPatchAction
-from agent_core.tools.browser import BrowserAction
+from agent_core.tools.browser import BrowserAction, BrowserCodeAction, BrowserNavigateAction
+from agent_core.tools.browser.executor import as_code
 from agent_core.tools.condensation_request import CondensationRequestAction
 from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
@@ -33,11 +34,8 @@ from agent_core.tools.task import TaskAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, NamedTerminalAction, TerminalAction
 from agent_core.tools.think import ThinkAction
-from server.wire.action_fields import Confirmation
-from server.wire.browsing import browser_call_form
-from server.wire.file_actions import draft_form, edit_or_read_form, patch_form, whole_file_form
-from server.wire.forms import RISK_NUMBERS, ActionForm, task_list_form
-from server.wire.ipython import cell_form
+from server.wire.fields import Confirmation
+from server.wire.forms import RISK_NUMBERS, ActionForm, read_by, task_list_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
 
@@ -152,7 +150,7 @@ def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | No
         # The error that answers the call takes the place of its event; of that, clients keep the thought alone.
         form.args["thought"] = thought
         return form
-    usual: _Translation = browser_call_form if isinstance(event.action, BrowserAction) else _any_tool
+    usual: _Translation = _browser_call if isinstance(event.action, BrowserAction) else _any_tool
     translate = _TOOL_FORMS.get(type(event.action), usual)
     form = translate(event.action, event, thought)
     if confirmation is not None:
@@ -235,19 +233,122 @@ def _arguments(action: Action) -> dict[str, Any]:
     return action.model_dump(mode="json", exclude={"kind"})
 
 
+GeminiFileAction = ReadFileAction | WriteFileAction | EditAction | ListDirectoryAction
+
+
+def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
+    """A command of the editor: what only looks is a read, all else an edit."""
+    risk = RISK_NUMBERS[event.security_risk]
+    if action.command == "view":
+        args: dict[str, Any] = {
+            "path": action.path,
+            "start": 0,
+            "end": -1,
+            "thought": thought,
+            "security_risk": risk,
+            "impl_source": read_by(event.source),
+            "view_range": action.view_range,
+        }
+        return ActionForm("read", args, event.hard_timeout)
+    args = {
+        "path": action.path,
+        "command": action.command,
+        "file_text": action.file_text,
+        "old_str": action.old_str,
+        "new_str": action.new_str,
+        "insert_line": action.insert_line,
+        "content": "",
+        "start": 1,
+        "end": -1,
+        "thought": thought,
+        "security_risk": risk,
+        "impl_source": "oh_aci",
+    }
+    return ActionForm("edit", args, event.hard_timeout)
+
+
+def _whole_file(action: GeminiFileAction, event: ActionEvent, thought: str) -> ActionForm:
+    """One of the Gemini file tools, as the edit that it amounts to."""
+    match action:
+        case WriteFileAction() if event.source == "user":  # as the user has sent it
+            args = {"path": action.file_path, "content": action.content, "start": 0, "end": -1, "thought": thought}
+            return ActionForm("write", {**args, "security_risk": RISK_NUMBERS[event.security_risk]}, event.hard_timeout)
+        case ReadFileAction():
+            lines = [action.offset + 1, action.offset + action.limit]
+            same = FileEditorAction(command="view", path=action.file_path, view_range=lines)
+        case WriteFileAction():
+            same = FileEditorAction(command="create", path=action.file_path, file_text=action.content)
+        case EditAction():
+            texts = {"old_str": action.old_string, "new_str": action.new_string}
+            same = FileEditorAction(command="str_replace", path=action.file_path, **texts)
+        case ListDirectoryAction():
+            same = FileEditorAction(command="view", path=action.dir_path)
+    return _edit_or_read(same, event, thought)
+
+
+def _draft(action: LLMEditAction, event: ActionEvent, thought: str) -> ActionForm:
+    """An edit that is drafted by the model, and whose lines are counted."""
+    args = {
+        "path": action.path,
+        "command": "",
+        "file_text": None,
+        "old_str": None,
+        "new_str": None,
+        "insert_line": None,
+        "content": action.content,
+        "start": action.start,
+        "end": action.end,
+        "thought": thought,
+        "security_risk": RISK_NUMBERS[event.security_risk],
+        "impl_source": "llm_based_edit",
+    }
+    return ActionForm("edit", args, event.hard_timeout)
+
+
+def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
+    """A change of several files, as an edit of all of them."""
+    # The protocol has no type for changes of several files; its clients show an edit's path and diff.
+    edit = FileEditorAction(command="str_replace", path=", ".join(action.paths))
+    form = _edit_or_read(edit, event, thought)
+    return form._replace(args={**form.args, "command": "", "content": action.patch})
+
+
+def _browser_call(action: BrowserAction, event: ActionEvent, thought: str) -> ActionForm:
+    """A call of a browser tool: an address to open is a `browse`, everything else code."""
+    more = {"thought": thought, "security_risk": RISK_NUMBERS[event.security_risk], "return_axtree": False}
+    if isinstance(action, BrowserNavigateAction):
+        return ActionForm("browse", {"url": action.url, **more}, event.hard_timeout)
+    code = action.code if isinstance(action, BrowserCodeAction) else as_code(action.calls())
+    args = {"browser_actions": code, "browsergym_send_msg_to_user": "", **more}
+    return ActionForm("browse_interactive", args, event.hard_timeout)
+
+
+def _cell(action: IPythonAction, event: ActionEvent, thought: str) -> ActionForm:
+    """A cell that is run."""
+    args = {
+        "code": action.code,
+        "thought": thought,
+        "include_extra": action.include_extra,
+        "confirmation_state": "confirmed",
+        "security_risk": RISK_NUMBERS[event.security_risk],
+        "kernel_init_code": action.kernel_init_code,
+    }
+    return ActionForm("run_ipython", args, event.hard_timeout)
+
+
 _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
     NamedTerminalAction: _run,
     FreshTerminalAction: _run,
-    IPythonAction: cell_form,
-    FileEditorAction: edit_or_read_form,
-    PlanningFileEditorAction: edit_or_read_form,
-    LLMEditAction: draft_form,
-    ApplyPatchAction: patch_form,
-    ReadFileAction: whole_file_form,
-    WriteFileAction: whole_file_form,
-    EditAction: whole_file_form,
-    ListDirectoryAction: whole_file_form,
+    IPythonAction: _cell,
+    FileEditorAction: _edit_or_read,
+    PlanningFileEditorAction: _edit_or_read,
+    LLMEditAction: _draft,
+    ApplyPatchAction: _patch,
+    ReadFileAction: _whole_file,
+    WriteFileAction: _whole_file,
+    EditAction: _whole_file,
+    ListDirectoryAction: _whole_file,
     ThinkAction: _think,
     FinishAction: _finish,
     CondensationRequestAction: _condensation_request,

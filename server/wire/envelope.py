@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -237,3 +237,31 @@ _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
     Recorded: _recorded,
     ToolServerFailed: tool_server_form,
 }
+
+
+_OF_THE_VIEW: Final = frozenset(
+    {
+        "dom_object",
+        "axtree_object",
+        "active_page_index",
+        "last_browser_action",
+        "last_browser_action_error",
+        "focused_element_bid",
+        "extra_element_properties",
+        "screenshot",
+        "set_of_marks",
+    }
+)
+
+
+def is_hidden(wire: Mapping[str, Any]) -> bool:
+    """Whether an event in its public form is marked as hidden."""
+    return (wire.get("args") or wire.get("extras") or {}).get("hidden") is True
+
+
+def without_view(wire: dict[str, Any]) -> dict[str, Any]:
+    """The event without what only the browser view needs (trajectory)."""
+    extras = wire.get("extras")
+    if not isinstance(extras, dict) or _OF_THE_VIEW.isdisjoint(extras):
+        return wire
+    return {**wire, "extras": {key: value for key, value in extras.items() if key not in _OF_THE_VIEW}}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import binascii
+import math
 import re
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -12,33 +15,67 @@ from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
     ChangeAgentState,
+    ClientToolResult,
     CondensationRequest,
     ForeignEvent,
     LoopRecovery,
     RecallAction,
 )
 from agent_core.events.llm_events import ActionEvent, MessageEvent
-from agent_core.events.messages import Message, TextContent
+from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
+from agent_core.mcp.results import IMAGE_TYPES, MAX_IMAGE_BYTES, MAX_IMAGES
+from agent_core.tools.browser import BrowserAction, BrowserCodeAction, BrowserNavigateAction, BrowserTool
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
 from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool
+from agent_core.tools.ipython import IPythonAction, IPythonTool
 from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import FreshTerminalAction, TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction, ThinkTool
-from server.wire import action_fields as args_of
-from server.wire.browsing import user_browsing
-from server.wire.client_calls import ClientToolResultArgs, result_event
+from server.wire import fields as args_of
 from server.wire.errors import WireError, problem_of
-from server.wire.fields import Fields, NoFields
+from server.wire.fields import OBSERVATIONS, ClientToolResultArgs, Fields, ImageBlock, NoFields, ResultArgs, TextBlock
 from server.wire.forms import RISK_NUMBERS
-from server.wire.ipython import user_cell
-from server.wire.json_data import MAX_CHARS, check_json, json_type
-from server.wire.json_documents import aside, has_many_values
-from server.wire.message_keys import client_key, hard_timeout
-from server.wire.observation_fields import OBSERVATIONS
+from server.wire.json_data import MAX_CHARS, aside, check_json, has_many_values, json_type
+
+MAX_TIMEOUT_SECONDS: Final = 24 * 3600.0
+MAX_TEXT_CHARS: Final = 1_000_000
+CLIENT_KEY: Final = "idempotency_key"
+MAX_KEY_CHARS: Final = 255
+
+
+def client_key(data: Mapping[str, Any]) -> str | None:
+    """`idempotency_key`, an addition: the client's name for what it sends.
+
+    Raises:
+        WireError: it is no such name.
+    """
+    key = data.get(CLIENT_KEY)
+    if key is None:
+        return None
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not all("!" <= char <= "~" for char in key):
+        raise WireError(f"{CLIENT_KEY} is no key; send 1 to {MAX_KEY_CHARS} visible ASCII characters, or leave it out")
+    return key
+
+
+def hard_timeout(data: Mapping[str, Any]) -> float | None:
+    """`timeout`: the action's hard limit in seconds.
+
+    Raises:
+        WireError: it is no number of seconds, or too many.
+    """
+    value = data.get("timeout")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise WireError(f"timeout is {json_type(value)}; send seconds as a number, or leave it out")
+    if not 0 < value <= MAX_TIMEOUT_SECONDS:
+        raise WireError(f"timeout is {value:g}; send more than 0 and at most {MAX_TIMEOUT_SECONDS:g} seconds")
+    return float(value)
+
 
 EDIT_COMMANDS: Final = ("view", "create", "str_replace", "insert", "undo_edit")
 
@@ -194,6 +231,76 @@ def _client_tool_result(args: ClientToolResultArgs, timeout: float | None) -> An
 
 def _loop_recovery(args: args_of.LoopRecoveryArgs, timeout: float | None) -> AnyEvent:
     return LoopRecovery(option=args.option)
+
+
+def user_browsing(args: args_of.BrowseArgs | args_of.BrowseInteractiveArgs, timeout: float | None) -> ActionEvent:
+    """What a user does with the browser of the agent, which is shown both.
+
+    Raises:
+        WireError: the code is none.
+    """
+    try:
+        action: BrowserAction = (
+            BrowserNavigateAction(url=args.url)
+            if isinstance(args, args_of.BrowseArgs)
+            else BrowserCodeAction(code=args.browser_actions)
+        )
+    except ValidationError as error:
+        field = "url" if isinstance(args, args_of.BrowseArgs) else "browser_actions"
+        text = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
+        raise WireError(f"args.{field}: {text.removeprefix('Value error, ')}") from error
+    return ActionEvent(
+        source="user",
+        thought=[TextContent(text=args.thought)] if args.thought else [],
+        action=action,
+        tool_name=BrowserTool.tool_name,
+        security_risk=_RISKS[args.security_risk],
+        hard_timeout=timeout,
+    )
+
+
+def user_cell(args: args_of.RunIPythonArgs, timeout: float | None) -> ActionEvent:
+    """A cell that a user runs in the agent's kernel, which is shown both; it needs nobody's confirmation."""
+    action = IPythonAction(code=args.code, include_extra=args.include_extra, kernel_init_code=args.kernel_init_code)
+    return ActionEvent(
+        source="user",
+        thought=[TextContent(text=args.thought)] if args.thought else [],
+        action=action,
+        tool_name=IPythonTool.tool_name,
+        security_risk=_RISKS[args.security_risk],
+        hard_timeout=timeout,
+    )
+
+
+def result_event(call_id: int, args: ResultArgs) -> ClientToolResult:
+    """The event that an answer stands for.
+
+    Raises:
+        WireError: it is too large, or holds an image that is none.
+    """
+    blocks = [TextBlock(type="text", text=args.content)] if isinstance(args.content, str) else args.content
+    size = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
+    if size > MAX_TEXT_CHARS:
+        raise WireError(f"args.content has {size} characters of text; at most {MAX_TEXT_CHARS} are taken")
+    if sum(isinstance(block, ImageBlock) for block in blocks) > MAX_IMAGES:
+        raise WireError(f"args.content has more than {MAX_IMAGES} images; leave some out")
+    content: list[TextContent | ImageContent] = [_part(place, block) for place, block in enumerate(blocks)]
+    return ClientToolResult(cause=call_id, content=content, is_error=args.is_error)
+
+
+def _part(place: int, block: TextBlock | ImageBlock) -> TextContent | ImageContent:
+    if isinstance(block, TextBlock):
+        return TextContent(text=block.text)
+    if block.mimeType not in IMAGE_TYPES:
+        known = ", ".join(sorted(IMAGE_TYPES))
+        raise WireError(f"args.content.{place}.mimeType: is none of {known}")
+    try:
+        size = len(b64decode(block.data, validate=True))
+    except (binascii.Error, ValueError):
+        raise WireError(f"args.content.{place}.data: is not base64") from None
+    if size > MAX_IMAGE_BYTES:
+        raise WireError(f"args.content.{place}.data: has {size} bytes; an image may have {MAX_IMAGE_BYTES}")
+    return ImageContent(image_urls=[f"data:{block.mimeType};base64,{block.data}"])
 
 
 _KEYS: Final = frozenset({"C-c", "C-d", "C-z", "C-\\"})

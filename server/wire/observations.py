@@ -15,7 +15,7 @@ from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.tools.agent_delegate import AgentDelegateObservation
 from agent_core.tools.apply_patch import ApplyPatchObservation
-from agent_core.tools.browser import BrowserObservation
+from agent_core.tools.browser import BrowserNavigateTool, BrowserObservation
 from agent_core.tools.condensation_request import CondensationRequestObservation
 from agent_core.tools.delegate import DelegateObservation
 from agent_core.tools.file_editor import FileEditorObservation
@@ -33,12 +33,11 @@ from agent_core.tools.task import TaskObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
-from server.wire.browsing import browser_result_form
-from server.wire.file_actions import read_by
-from server.wire.forms import ObservationForm, task_list_form
-from server.wire.ipython import cell_result_form
+from server.wire.forms import ObservationForm, read_by, task_list_form
 
 _Translation = Callable[[Any, ObservationEvent], ObservationForm]
+_PNG: Final = "data:image/png;base64,"
+_JPEG: Final = "data:image/jpeg;base64,"
 _REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
 _PLAIN_REASON: Final = UserRejectObservation.model_fields["rejection_reason"].default
 
@@ -205,10 +204,48 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
     return ObservationForm("mcp", content, {"name": event.tool_name, "arguments": {}})
 
 
+def _browser(observation: BrowserObservation, event: ObservationEvent) -> ObservationForm:
+    """What the browser answered; the page's tree is in the text, its objects are not kept."""
+    opened = event.tool_name == BrowserNavigateTool.tool_name
+    extras: dict[str, Any] = {
+        "url": observation.url,
+        "trigger_by_action": "browse" if opened else "browse_interactive",
+        "screenshot": _as_png(observation.screenshot),
+        "screenshot_path": observation.screenshot_path or None,
+        "set_of_marks": observation.set_of_marks,
+        "error": observation.is_error,
+        "goal_image_urls": [],
+        "open_pages_urls": [page.url for page in observation.open_pages],
+        "active_page_index": observation.active_page_index,
+        "dom_object": {},
+        "axtree_object": {},
+        "extra_element_properties": {},
+        "last_browser_action": observation.last_action,
+        "last_browser_action_error": observation.last_action_error,
+        "focused_element_bid": observation.focused_element,
+        "filter_visible_only": observation.visible_only,
+    }
+    return ObservationForm("browse", observation.text, extras)
+
+
+def _as_png(picture: str) -> str:
+    """The picture under the one label that the protocol's client knows: it puts that before every other one.
+
+    Browsers go by the bytes of a picture, whatever its label says.
+    """
+    return _PNG + picture.removeprefix(_JPEG) if picture.startswith(_JPEG) else picture
+
+
+def _cell(observation: IPythonObservation, event: ObservationEvent) -> ObservationForm:
+    """What a cell printed, and its pictures."""
+    extras = {"code": observation.code, "image_urls": observation.image_urls}
+    return ObservationForm("run_ipython", observation.text, extras)
+
+
 _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
-    BrowserObservation: browser_result_form,
-    IPythonObservation: cell_result_form,
+    BrowserObservation: _browser,
+    IPythonObservation: _cell,
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
     LLMEditObservation: _edit_or_read,

@@ -9,13 +9,10 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List
 
-from .checking import checked
-from .documents import parse_docx, parse_latex, parse_pdf, parse_pptx
-from .editing import file_editor
-from .finding import find_file, search_dir, search_file
-from .locating import explore_tree_structure, get_entity_contents, search_code_snippets
-from .media import parse_audio, parse_image, parse_video
-from .viewing import goto_line, open_file, scroll_down, scroll_up
+from .argument_checks import checked
+from .code_map import explore_tree_structure, get_entity_contents, search_code_snippets
+from .documents import parse_audio, parse_docx, parse_image, parse_latex, parse_pdf, parse_pptx, parse_video
+from .files import file_editor, find_file, goto_line, open_file, scroll_down, scroll_up, search_dir, search_file
 
 KEY = "OPENAI_API_KEY"
 

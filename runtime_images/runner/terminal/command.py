@@ -13,10 +13,9 @@ from ..core.cut_text import Cut
 from ..core.loop import Loop, Plan
 from ..core.request import Asker, Result
 from .interrupt import Interruption
-from .output import BoundedText, LiveFeed
-from .shell_events import Ended
+from .output import BoundedText, LiveFeed, WholeOutputs
+from .shell import Ended
 from .terminal_text import TerminalText
-from .whole_outputs import WholeOutputs
 
 _LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 

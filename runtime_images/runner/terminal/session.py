@@ -15,10 +15,8 @@ from ..core.request import Asker, Result
 from . import notices
 from .command import Command, Order, Wait, make_result
 from .interrupt import Interruption
-from .output import IdleOutput
-from .shell import Shell
-from .shell_events import Ended, ShellEvents
-from .whole_outputs import WholeOutputs
+from .output import IdleOutput, WholeOutputs
+from .shell import Ended, Shell, ShellEvents
 
 KEY = b"\x03"
 _YOUNG_SECONDS = 0.1

@@ -8,16 +8,114 @@ import os
 import signal
 import sys
 import termios
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 from ..core import processes
-from ..core.loop import Callback, Loop, Plan
+from ..core.loop import Callback, Loop, Plan, Timer
 from . import shell_reports
 from .pty import Pipe, Terminal, exit_code, how_ended, shell_environment, spawn_shell
-from .shell_events import Ended, ShellEvents
 from .shell_protocol import Speech
 from .shell_streams import Streams
-from .watch import Watch, same_file
+
+FIRST_LOOK_SECONDS = 0.1
+_SLOWEST_LOOK_SECONDS = 1.0
+_LOOKS = 2
+_REQUESTS = 3
+
+
+class Watch:
+    """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
+
+    A shell that reads our lines again, all of which it has, is not running the command any more: while it does, its
+    standard input is the terminal.
+    """
+
+    def __init__(
+        self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        """``ask_again`` has the shell report once more; ``give_up`` ends one that does not, however often asked."""
+        self._loop = loop
+        self._is_idle = is_idle
+        self._ask_again = ask_again
+        self._give_up = give_up
+        self._timer: Optional[Timer] = None
+        self._after = FIRST_LOOK_SECONDS
+        self._seen = self._asked = 0
+
+    def begin(self) -> None:
+        """A command begins."""
+        self.end()
+        self._after = FIRST_LOOK_SECONDS
+        self._seen = self._asked = 0
+        self._timer = self._loop.call_later(self._after, self._look)
+
+    def end(self) -> None:
+        """It has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def hurry(self) -> None:
+        """Something was typed that may have cost the shell a line."""
+        if self._timer is not None:
+            self.begin()
+
+    def _look(self) -> None:
+        idle = self._is_idle()
+        self._seen = self._seen + 1 if idle else 0
+        self._after = FIRST_LOOK_SECONDS if idle else min(self._after * 2, _SLOWEST_LOOK_SECONDS)
+        self._timer = self._loop.call_later(self._after, self._look)
+        if self._seen < _LOOKS:
+            return
+        self._seen = 0
+        self._asked += 1
+        if self._asked <= _REQUESTS:
+            self._ask_again()
+        else:
+            self._give_up()
+
+
+def same_file(pid: int, descriptor: int, ours: int) -> bool:
+    """True when that descriptor of the process and ours are the same pipe."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/fd/{descriptor}"), os.fstat(ours))
+    except OSError:
+        return False
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit status, the process id of its last background job (-1: none).
+
+    ``reason`` says how its shell ended with it, if it did; ``killed``: not by the command's own will.
+    """
+
+    status: int
+    background: int
+    reason: str = ""
+    killed: bool = False
+
+
+class ShellEvents:
+    """The owner's side; every method is called from the loop."""
+
+    def ready(self) -> None:
+        """The shell takes a command now."""
+
+    def failed(self, message: str) -> None:
+        """No shell can be started."""
+
+    def output(self, data: bytes) -> None:
+        """The running command has printed this."""
+
+    def idle_output(self, data: bytes) -> None:
+        """Something has printed this while no command was running."""
+
+    def ended(self, how: Ended) -> None:
+        """The running command has ended, and all its output has been delivered."""
+
+    def lost(self, reason: str) -> None:
+        """The shell has ended while no command was running."""
+
 
 Sent = Tuple[str, Dict[str, str]]
 """A command, and the variables that it is lent."""

@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from server.doors.mcp import sdk
 from server.doors.mcp.tools import Offer
 from server.wire.errors import WireError
-from server.wire.json_documents import check_number
+from server.wire.json_data import check_number
 
 END_SECONDS = 5.0
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-server-import")

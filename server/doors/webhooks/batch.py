@@ -10,11 +10,9 @@ from typing import Any, Final
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.db.webhooks import StoredWebhook
-from server.wire.action_fields import ACTIONS, ADDITIONS
-from server.wire.encoding import to_json
-from server.wire.envelope import to_record, wire_time
-from server.wire.observation_fields import OBSERVATIONS
-from server.wire.trimming import is_hidden, without_view
+from server.wire.envelope import is_hidden, to_record, wire_time, without_view
+from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS
+from server.wire.frames import to_json
 
 TYPE: Final = "conversation.events"
 MAX_EVENTS: Final = 100

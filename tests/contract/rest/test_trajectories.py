@@ -12,7 +12,7 @@ import pytest
 
 from agent_core.events.serialization import from_payload
 from agent_core.memory.view import View
-from server.wire.breathing import BREATH
+from server.wire.json_data import BREATH
 from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server
 

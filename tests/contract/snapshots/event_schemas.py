@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_core.events.control import AgentState
-from server.wire.action_fields import ACTIONS, ADDITIONS
-from server.wire.fields import Fields
-from server.wire.observation_fields import OBSERVATIONS
+from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS, Fields
 
 Schema = dict[str, Any]
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from agent_core.events.control import ForeignEvent
-from server.wire.action_fields import ACTIONS
 from server.wire.envelope import to_wire
-from server.wire.observation_fields import OBSERVATIONS
+from server.wire.fields import ACTIONS, OBSERVATIONS
 
 HERE = Path(__file__).parent
 TIME = datetime(2025, 11, 15, 9, 43, 21, 123456, tzinfo=UTC)

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from agent_core.events.control import ForeignEvent
-from server.wire.action_fields import ACTIONS, ADDITIONS
 from server.wire.envelope import to_wire
 from server.wire.errors import WireError
-from server.wire.fields import Fields
+from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS, Fields, RunMetadata
 from server.wire.incoming import from_wire
-from server.wire.observation_fields import OBSERVATIONS, RunMetadata
 from tests.contract.wire.tables import (
     ACTION_ROWS,
     ACTION_TEXTS,

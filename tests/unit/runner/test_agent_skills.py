@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.agent_skills import available, documents, media, viewing
+from runtime_images.runner.agent_skills import available, documents, files
 
 ALWAYS = (
     "open_file goto_line scroll_down scroll_up search_dir search_file find_file"
@@ -46,10 +46,10 @@ def test_without_its_library_a_pdf_file_is_not_read_and_the_fix_is_told(
 
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    viewing.open_file(str(tmp_path))
+    files.open_file(str(tmp_path))
     documents.parse_docx(str(tmp_path / "none.docx"))
     (tmp_path / "empty").touch()
-    viewing.open_file(str(tmp_path / "empty"))
+    files.open_file(str(tmp_path / "empty"))
     said = capsys.readouterr().out
     assert f"ERROR: {tmp_path} is a folder." in said
     assert f"ERROR: There is no file {tmp_path}/none.docx." in said
@@ -90,9 +90,9 @@ def test_pictures_and_recordings_are_put_into_words_by_a_service(
 ) -> None:
     (tmp_path / "a.png").write_bytes(b"picture")
     (tmp_path / "a.wav").write_bytes(b"sound")
-    media.parse_image(str(tmp_path / "a.png"), "What is it?")
-    media.parse_audio(str(tmp_path / "a.wav"))
-    media.parse_image(str(tmp_path / "none.png"))
+    documents.parse_image(str(tmp_path / "a.png"), "What is it?")
+    documents.parse_audio(str(tmp_path / "a.wav"))
+    documents.parse_image(str(tmp_path / "none.png"))
     assert capsys.readouterr().out == f"A boat\nHello\nERROR: There is no file {tmp_path}/none.png.\n"
     (looked, seen), (listened, heard) = service.asked
     assert (looked, listened) == ("/v1/chat/completions", "/v1/audio/transcriptions")

@@ -14,8 +14,7 @@ from runtime_images.runner.core import processes
 from runtime_images.runner.core.loop import Loop
 from runtime_images.runner.terminal import interrupt
 from runtime_images.runner.terminal.interrupt import Interruption
-from runtime_images.runner.terminal.shell import Shell
-from runtime_images.runner.terminal.shell_events import ShellEvents
+from runtime_images.runner.terminal.shell import Shell, ShellEvents
 
 PATIENCE_SECONDS = 10.0
 PROGRAMS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime_images.runner.agent_skills import available
-from runtime_images.runner.agent_skills.locating import (
+from runtime_images.runner.agent_skills.code_map import (
     explore_tree_structure,
     get_entity_contents,
     search_code_snippets,

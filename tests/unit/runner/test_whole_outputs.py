@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from runtime_images.runner.core.cut_text import Kept
-from runtime_images.runner.terminal.output import BoundedText
-from runtime_images.runner.terminal.whole_outputs import WholeOutputs
+from runtime_images.runner.terminal.output import BoundedText, WholeOutputs
 
 
 def test_an_output_over_the_limit_of_a_file_has_its_beginning_there_and_the_notice_says_so(tmp_path: Path) -> None:

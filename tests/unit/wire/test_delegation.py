@@ -12,9 +12,8 @@ from agent_core.events.schema import Action, Observation
 from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation
 from agent_core.tools.delegate import DelegateAction, DelegateObservation
 from agent_core.tools.task import TaskAction, TaskObservation
-from server.wire.action_fields import ACTIONS
 from server.wire.envelope import to_wire
-from server.wire.observation_fields import OBSERVATIONS
+from server.wire.fields import ACTIONS, OBSERVATIONS
 
 
 def shown(action: Action) -> dict[str, Any]:

@@ -29,14 +29,12 @@ from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, TerminalAction
 from agent_core.tools.think import ThinkAction
-from server.wire.action_fields import ACTIONS
-from server.wire.client_calls import ResultArgs, result_event
-from server.wire.encoding import to_json
 from server.wire.envelope import to_wire
 from server.wire.errors import WireError
-from server.wire.incoming import from_wire
+from server.wire.fields import ACTIONS, OBSERVATIONS, ResultArgs
+from server.wire.frames import to_json
+from server.wire.incoming import from_wire, result_event
 from server.wire.json_data import check_json
-from server.wire.observation_fields import OBSERVATIONS
 
 
 def same(event: AnyEvent, expected: AnyEvent) -> bool:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from agent_core import json_values
 from server.wire.errors import WireError
-from server.wire.json_data import MAX_VALUES
-from server.wire.json_documents import check_number, has_many_values, read_document
+from server.wire.json_data import MAX_VALUES, check_number, has_many_values, read_document
 
 MEGABYTES = 15_000_000
 JSON = st.recursive(

@@ -47,10 +47,9 @@ from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
 from agent_core.tools.terminal import NamedTerminalAction, TerminalAction, TerminalObservation
 from agent_core.tools.think import ThinkAction, ThinkObservation
-from server.wire.action_fields import ACTIONS
-from server.wire.encoding import to_json
 from server.wire.envelope import to_record, to_wire, wire_time
-from server.wire.observation_fields import OBSERVATIONS
+from server.wire.fields import ACTIONS, OBSERVATIONS
+from server.wire.frames import to_json
 
 TIME = datetime(2025, 11, 15, 9, 43, 21, 123456, tzinfo=UTC)
 TEXT = "2025-11-15T09:43:21.123456Z"

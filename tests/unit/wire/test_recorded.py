@@ -17,9 +17,8 @@ from agent_core.events.serialization import encoded, from_payload
 from agent_core.memory.view import View
 from server.wire.envelope import to_record, to_wire
 from server.wire.errors import WireError
-from server.wire.recorded import recorded_events
-from server.wire.retelling import END_OF_RECORD, retold
-from server.wire.trajectory import counting
+from server.wire.imported_events import recorded_events
+from server.wire.trajectory import END_OF_RECORD, counting, retold
 from tests.unit.wire.test_outgoing import CASES, ORDER
 
 WIRE = Path(__file__).parents[2] / "contract" / "wire"

@@ -22,7 +22,7 @@ async def main(workspace: str) -> None:
     try:
         # Imported late: without the library the reason is to be told in words.
         from .driver import BrowserDriver
-        from .launch import find_chromium, library_is_new_enough
+        from .session import find_chromium, library_is_new_enough
     except ImportError as error:
         tell(
             {

@@ -12,10 +12,10 @@ from playwright.async_api import Error
 
 from .calls import TabCalls
 from .errors import ActionError, in_words, is_gone, sentence
-from .looking import Looker
-from .places import Places
+from .page_view import Looker
 from .session import BrowserSession, NoBrowserError
 from .tabs import Tabs
+from .workspace_files import Places
 
 _AFTER_TIMEOUT_SECONDS = 30.0
 _TIMEOUTS_TO_RESET = 3

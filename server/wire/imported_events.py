@@ -15,13 +15,11 @@ from pydantic import ValidationError
 
 from agent_core.events.event import Source, utc_now
 from agent_core.events.recorded import Recorded
-from server.wire.action_fields import ACTIONS, ADDITIONS
 from server.wire.errors import WireError, problem_of
-from server.wire.fields import Fields, JsonObject
+from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS, Fields, JsonObject
 from server.wire.forms import ActionForm, Form, ObservationForm
 from server.wire.incoming import modern_args
 from server.wire.json_data import json_type
-from server.wire.observation_fields import OBSERVATIONS
 
 MAX_EVENTS: Final = 100_000
 MAX_NAME: Final = 200

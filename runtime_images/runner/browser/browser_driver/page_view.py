@@ -5,22 +5,51 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import html
 import time
 from typing import Any, NamedTuple
 
-from playwright.async_api import Error, Page
+from playwright.async_api import BrowserContext, Error, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from .calls import TEXT_LIMIT
 from .errors import ActionError, has_moved, in_words, sentence
-from .launch import VIEWPORT
-from .marks import QUALITY, draw_marks
-from .places import Places
-from .session import BrowserSession
-from .settling import UNANSWERED, repeated
-from .tab import Tab
-from .tabs import Tabs
+from .session import VIEWPORT, BrowserSession
+from .tabs import UNANSWERED, Tab, Tabs, repeated
 from .tree import AccessibilityTree, Box, read_tree
+from .workspace_files import Places
+
+QUALITY = 80
+_COLOURS = ("#d12b2b", "#1f5fd6", "#1b7f37", "#a0460a", "#7a2bbf", "#0b7285", "#b0126f", "#5c5f00")
+_STYLE = """
+body { margin: 0; position: relative; overflow: hidden }
+img { display: block; width: 100vw }
+div { position: absolute; box-sizing: border-box; border: 1px solid var(--c) }
+b { position: absolute; left: -1px; top: -1px; background: var(--c); color: #fff;
+    font: bold 11px/13px sans-serif; padding: 0 2px; white-space: nowrap }
+"""
+_LIMIT_MS = 10_000
+
+
+async def draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:
+    """The picture with a frame and a number for each mark, as JPEG."""
+    page = await context.new_page()
+    try:
+        await page.set_content(_marked_page(picture, marks), wait_until="load", timeout=_LIMIT_MS)
+        return await page.screenshot(type="jpeg", quality=QUALITY, timeout=_LIMIT_MS)
+    finally:
+        await page.close()
+
+
+def _marked_page(picture: bytes, marks: list[tuple[int, Box]]) -> str:
+    source = "data:image/jpeg;base64," + base64.b64encode(picture).decode("ascii")
+    parts = [f"<!doctype html><style>{_STYLE}</style><img src='{html.escape(source)}'>"]
+    for number, box in marks:
+        colour = _COLOURS[number % len(_COLOURS)]
+        place = f"left:{box.x}px;top:{max(0.0, box.y)}px;width:{box.width}px;height:{box.height}px;--c:{colour}"
+        parts.append(f"<div style='{place}'><b>{number}</b></div>")
+    return "".join(parts)
+
 
 # The tree has numbers for what has a role or a pointing hand. A shape in a drawing (SVG) that listens for clicks has
 # neither: such shapes are given the role of an image and the hand; words within a line that of a button,
