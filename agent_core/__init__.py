@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from agent_core.agent.critic import EmptyPatchCritic as EmptyPatchCritic
     from agent_core.agent.critic import IterativeRefinementConfig as IterativeRefinementConfig
     from agent_core.agent.critic import PassCritic as PassCritic
-    from agent_core.agent.dummy import DummyAgent as DummyAgent
+    from agent_core.agent.presets import BrowsingAgent as BrowsingAgent
+    from agent_core.agent.presets import DummyAgent as DummyAgent
+    from agent_core.agent.presets import LocAgent as LocAgent
+    from agent_core.agent.presets import PlanningAgent as PlanningAgent
+    from agent_core.agent.presets import ReadOnlyAgent as ReadOnlyAgent
+    from agent_core.agent.presets import VisualBrowsingAgent as VisualBrowsingAgent
     from agent_core.agent.presets import get_default_agent as get_default_agent
-    from agent_core.agent.specialists import BrowsingAgent as BrowsingAgent
-    from agent_core.agent.specialists import LocAgent as LocAgent
-    from agent_core.agent.specialists import PlanningAgent as PlanningAgent
-    from agent_core.agent.specialists import ReadOnlyAgent as ReadOnlyAgent
-    from agent_core.agent.specialists import VisualBrowsingAgent as VisualBrowsingAgent
-    from agent_core.agent.specialists import get_planning_agent as get_planning_agent
-    from agent_core.agent.step_form import StepInput as StepInput
-    from agent_core.agent.step_form import StepOutcome as StepOutcome
+    from agent_core.agent.presets import get_planning_agent as get_planning_agent
+    from agent_core.agent.step import StepInput as StepInput
+    from agent_core.agent.step import StepOutcome as StepOutcome
     from agent_core.agent.switch_llm import SwitchLLMTool as SwitchLLMTool
     from agent_core.agent.system_prompt import PromptManager as PromptManager
     from agent_core.controller.agent_controller import AgentController as AgentController
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from agent_core.errors import SkillValidationError as SkillValidationError
     from agent_core.errors import ToolError as ToolError
     from agent_core.errors import ToolNotFoundError as ToolNotFoundError
+    from agent_core.events.branches import get_unmatched_actions as get_unmatched_actions
     from agent_core.events.classification import ErrorClassification as ErrorClassification
     from agent_core.events.control import AgentState as AgentState
     from agent_core.events.control import Condensation as Condensation
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
     from agent_core.events.schema import Observation as Observation
     from agent_core.events.stream import EventStream as EventStream
     from agent_core.events.transient import TextDelta as TextDelta
-    from agent_core.events.unmatched import get_unmatched_actions as get_unmatched_actions
     from agent_core.library.conversation import Conversation as Conversation
     from agent_core.library.final_response import get_agent_final_response as get_agent_final_response
     from agent_core.library.state_view import ConversationState as ConversationState
@@ -110,15 +110,15 @@ if TYPE_CHECKING:
     from agent_core.memory.condenser import NoOpCondenser as NoOpCondenser
     from agent_core.memory.condenser import PipelineCondenser as PipelineCondenser
     from agent_core.memory.condenser import RollingCondenser as RollingCondenser
-    from agent_core.memory.condensers.attention import LLMAttentionCondenser as LLMAttentionCondenser
-    from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser as AmortizedForgettingCondenser
-    from agent_core.memory.condensers.forgetting import RecentEventsCondenser as RecentEventsCondenser
-    from agent_core.memory.condensers.masking import BrowserOutputCondenser as BrowserOutputCondenser
-    from agent_core.memory.condensers.masking import ObservationMaskingCondenser as ObservationMaskingCondenser
-    from agent_core.memory.condensers.presets import get_default_condenser as get_default_condenser
-    from agent_core.memory.condensers.structured import StructuredSummaryCondenser as StructuredSummaryCondenser
-    from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser as LLMSummarizingCondenser
-    from agent_core.memory.condensers.window import ConversationWindowCondenser as ConversationWindowCondenser
+    from agent_core.memory.condensers.catalog import get_default_condenser as get_default_condenser
+    from agent_core.memory.condensers.selection import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+    from agent_core.memory.condensers.selection import BrowserOutputCondenser as BrowserOutputCondenser
+    from agent_core.memory.condensers.selection import ConversationWindowCondenser as ConversationWindowCondenser
+    from agent_core.memory.condensers.selection import LLMAttentionCondenser as LLMAttentionCondenser
+    from agent_core.memory.condensers.selection import ObservationMaskingCondenser as ObservationMaskingCondenser
+    from agent_core.memory.condensers.selection import RecentEventsCondenser as RecentEventsCondenser
+    from agent_core.memory.condensers.summary import LLMSummarizingCondenser as LLMSummarizingCondenser
+    from agent_core.memory.condensers.summary import StructuredSummaryCondenser as StructuredSummaryCondenser
     from agent_core.memory.memory import Memory as Memory
     from agent_core.memory.view import View as View
     from agent_core.security.analyzer import EnsembleSecurityAnalyzer as EnsembleSecurityAnalyzer
@@ -183,13 +183,12 @@ _MODULES = {
     "agent.agent": "Agent",
     "agent.base": "AgentBase",
     "agent.codeact": "CodeActAgent",
-    "agent.critic": (
-        "AgentFinishedCritic CriticBase CriticMixin EmptyPatchCritic IterativeRefinementConfig PassCritic "
+    "agent.critic": "AgentFinishedCritic CriticBase CriticMixin EmptyPatchCritic IterativeRefinementConfig PassCritic",
+    "agent.presets": (
+        "BrowsingAgent DummyAgent LocAgent PlanningAgent ReadOnlyAgent VisualBrowsingAgent get_default_agent "
+        "get_planning_agent "
     ),
-    "agent.dummy": "DummyAgent",
-    "agent.presets": "get_default_agent",
-    "agent.specialists": ("BrowsingAgent LocAgent PlanningAgent ReadOnlyAgent VisualBrowsingAgent get_planning_agent "),
-    "agent.step_form": "StepInput StepOutcome",
+    "agent.step": "StepInput StepOutcome",
     "agent.switch_llm": "SwitchLLMTool",
     "agent.system_prompt": "PromptManager",
     "controller.agent_controller": "AgentController",
@@ -202,6 +201,7 @@ _MODULES = {
         "LLMContextWindowError LLMError LLMMalformedHistoryError LLMNoResponseError LLMRateLimitError "
         "LLMTimeoutError LLMUnavailableError NoCondensationError SkillValidationError ToolError ToolNotFoundError "
     ),
+    "events.branches": "get_unmatched_actions",
     "events.classification": "ErrorClassification",
     "events.control": (
         "AgentState Condensation CondensationRequest ConversationErrorEvent HookExecutionEvent InterruptEvent "
@@ -217,7 +217,6 @@ _MODULES = {
     "events.schema": "Action Observation",
     "events.stream": "EventStream",
     "events.transient": "TextDelta",
-    "events.unmatched": "get_unmatched_actions",
     "llm.transport.exchange": "CallContext",
     "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM",
@@ -227,14 +226,13 @@ _MODULES = {
     "llm.response": "LLMResponse RetryNotice",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
     "log": "get_logger",
-    "memory.condenser": ("Condenser CondenserBase NoOpCondenser PipelineCondenser RollingCondenser "),
-    "memory.condensers.attention": "LLMAttentionCondenser",
-    "memory.condensers.forgetting": "AmortizedForgettingCondenser RecentEventsCondenser",
-    "memory.condensers.masking": "BrowserOutputCondenser ObservationMaskingCondenser",
-    "memory.condensers.presets": "get_default_condenser",
-    "memory.condensers.structured": "StructuredSummaryCondenser",
-    "memory.condensers.summarizing": "LLMSummarizingCondenser",
-    "memory.condensers.window": "ConversationWindowCondenser",
+    "memory.condenser": "Condenser CondenserBase NoOpCondenser PipelineCondenser RollingCondenser",
+    "memory.condensers.catalog": "get_default_condenser",
+    "memory.condensers.selection": (
+        "AmortizedForgettingCondenser BrowserOutputCondenser ConversationWindowCondenser LLMAttentionCondenser "
+        "ObservationMaskingCondenser RecentEventsCondenser "
+    ),
+    "memory.condensers.summary": "LLMSummarizingCondenser StructuredSummaryCondenser",
     "memory.memory": "Memory",
     "memory.view": "View",
     "security.analyzer": "EnsembleSecurityAnalyzer LLMSecurityAnalyzer SecurityAnalyzer",

@@ -13,7 +13,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.memory.condenser import Condenser
-from agent_core.memory.condensers.presets import get_default_condenser
+from agent_core.memory.condensers.catalog import get_default_condenser
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
 from agent_core.tools.terminal import TerminalAction, TerminalObservation

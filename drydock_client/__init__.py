@@ -34,7 +34,7 @@ from drydock_client.events import (
     ToolCall,
     Unknown,
 )
-from drydock_client.following import Following
+from drydock_client.live import Following
 from drydock_client.results import (
     Change,
     Conversation,

@@ -8,17 +8,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from drydock_client.account import SecretsApi, SettingsApi
-from drydock_client.calls import conversation_path
 from drydock_client.errors import LimitError, NotDrydockError, NotFoundError
 from drydock_client.events import RESTING, Event, State, Unknown, read_event
-from drydock_client.following import Following, LineMaker
 from drydock_client.http import DEFAULT_URL, Http
-from drydock_client.line import Line
-from drydock_client.reading import parsed, parsed_list
-from drydock_client.results import Conversation, ConversationPage, EventPage, Port, Rewound, Sent
-from drydock_client.webhooks import WebhooksApi
-from drydock_client.workspace import FilesApi, GitApi
+from drydock_client.live import Following, Line, LineMaker
+from drydock_client.resources import FilesApi, GitApi, SecretsApi, SettingsApi, WebhooksApi, conversation_path
+from drydock_client.results import Conversation, ConversationPage, EventPage, Port, Rewound, Sent, parsed, parsed_list
 
 PAGE: Final = 100
 """The most that a server gives at a time."""

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from urllib.parse import quote, urlsplit
 
-from drydock_client.errors import ClientError, LimitError, NotDrydockError, UnreachableError
-from drydock_client.refusals import is_wordless, refusal
+from drydock_client.errors import ClientError, LimitError, NotDrydockError, UnreachableError, is_wordless, refusal
 
 if TYPE_CHECKING:
     import httpx

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import CriticMixin
-from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.step import StepInput, StepOutcome
 from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import FunctionCallValidationError
 from agent_core.events.llm_events import ActionEvent, MessageEvent

@@ -13,8 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Protocol, Self
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
 from agent_core.agent.critic import AnyCritic
-from agent_core.agent.step_form import StepInput, StepOutcome, SteppingConversation
-from agent_core.agent.synchronous import bridged
+from agent_core.agent.step import StepInput, StepOutcome, SteppingConversation, bridged
 from agent_core.agent.system_prompt import PROMPT_DIR, SECURITY_POLICY, SYSTEM_PROMPT, static_message
 from agent_core.agent.toolbox import (
     DEFAULT_TOOL_NAMES,

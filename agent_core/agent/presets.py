@@ -1,17 +1,170 @@
-"""Agents ready for use."""
+"""Agents with few tools: two that only read, two that use nothing but a browser, and one that plans."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
+from agent_core.agent.base import AgentBase
+from agent_core.agent.step import StepInput, StepOutcome
 from agent_core.agent.system_prompt import family_of
+from agent_core.agent.toolbox import ToolSpecs
+from agent_core.events.event import Event
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
+from agent_core.events.messages import TextContent
+from agent_core.events.schema import Action
 from agent_core.llm.llm import LLM
-from agent_core.memory.condensers.presets import KEEP_FIRST, condenser_llm
-from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
-from agent_core.tools.presets import get_default_tools
+from agent_core.memory.condensers.catalog import KEEP_FIRST, condenser_llm
+from agent_core.memory.condensers.summary import LLMSummarizingCondenser
+from agent_core.tools.browser import BrowserTool
+from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
+from agent_core.tools.finish import FinishAction
+from agent_core.tools.gemini_files import ListDirectoryTool, ReadFileTool
+from agent_core.tools.glob import GlobTool
+from agent_core.tools.grep import GrepTool
+from agent_core.tools.locating import LOCATING_TOOLS
+from agent_core.tools.plan_editor import PLAN_PARTS
+from agent_core.tools.presets import get_default_tools, get_planning_tools
+from agent_core.tools.spec import Tool
+from agent_core.tools.terminal import TerminalAction, TerminalTool
 
-MAX_SIZE: Final = 80
+READ_ONLY_PROMPT: Final = "system_prompt_read_only.j2"
+LOCATING_PROMPT: Final = "system_prompt_locating.j2"
+BROWSING_PROMPT: Final = "system_prompt_browsing.j2"
+
+
+def _reading_tools() -> list[Tool]:
+    return [Tool(name=tool.tool_name) for tool in (GrepTool, GlobTool, ReadFileTool, ListDirectoryTool)]
+
+
+class ReadOnlyAgent(Agent):
+    """Answers questions about what is there, and can change nothing: it has no shell, no editor and no MCP tools."""
+
+    tools: ToolSpecs = Field(default_factory=_reading_tools)
+    system_prompt_filename: str = READ_ONLY_PROMPT
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """No: what the tools of others change cannot be known."""
+        return False
+
+
+class LocAgent(Agent):
+    """Finds the places in a project's code that a task is about, and can change nothing; it needs an IPython kernel."""
+
+    tools: ToolSpecs = Field(default_factory=lambda: [Tool(name=tool.tool_name) for tool in LOCATING_TOOLS])
+    system_prompt_filename: str = LOCATING_PROMPT
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """No: what the tools of others change cannot be known."""
+        return False
+
+
+class BrowsingAgent(Agent):
+    """Does its task in a browser, by what a page says."""
+
+    tools: ToolSpecs = Field(
+        default_factory=lambda: [Tool(name=BrowserTool.tool_name, params={"set_of_marks": False, "visible_only": True})]
+    )
+    system_prompt_filename: str = BROWSING_PROMPT
+
+
+class VisualBrowsingAgent(Agent):
+    """Does its task in a browser, by what a page says and by how it looks; for models that see."""
+
+    tools: ToolSpecs = Field(default_factory=lambda: [Tool(name=BrowserTool.tool_name)])
+    system_prompt_filename: str = BROWSING_PROMPT
+
+
+PLANNING_PROMPT: Final = "system_prompt_planning.j2"
+
+
+def plan_structure() -> str:
+    """The parts of a plan with what belongs into each, for the prompt."""
+    return "\n".join(f"{number}. **{title}**: {content}" for number, (title, content) in enumerate(PLAN_PARTS, 1))
+
+
+class PlanningAgent(Agent):
+    """Looks at everything and changes nothing but the plan, ``PLAN.md`` in the workspace.
+
+    Its prompt tells it the parts of a plan (`system_prompt_kwargs`, ``plan_structure``).
+    """
+
+    tools: ToolSpecs = Field(default_factory=get_planning_tools)
+    system_prompt_filename: str = PLANNING_PROMPT
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_the_parts(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("system_prompt") is not None:
+            return data
+        return {**data, "system_prompt_kwargs": {"plan_structure": plan_structure(), **_given(data)}}
+
+
+def get_planning_agent(llm: LLM) -> PlanningAgent:
+    """A planning agent, which sums up what it did when its history becomes long."""
+    return PlanningAgent(
+        llm=llm,
+        condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=100, keep_first=6),
+    )
+
+
+def _given(data: dict[str, Any]) -> dict[str, Any]:
+    return data.get("system_prompt_kwargs") or {}
+
+
+FILE: Final = "/tmp/drydock-dummy.txt"  # noqa: S108 - of the sandbox
+_WORDS: Final = "written by the dummy agent"
+_ROUND: Final[Sequence[tuple[str, str, Action]]] = (
+    (
+        "I have no model: I do the same few things each time. First, a command.",
+        TerminalTool.tool_name,
+        TerminalAction(command=f"echo '{_WORDS}' > {FILE} && uname -sm && pwd"),
+    ),
+    ("Now I read the file that it has written.", FileEditorTool.tool_name, FileEditorAction(command="view", path=FILE)),
+    ("I take it away again.", TerminalTool.tool_name, TerminalAction(command=f"rm {FILE}")),
+)
+
+
+class DummyAgent(AgentBase):
+    """Runs a command, looks at a file, and says whether that went well; for each of the user's messages again.
+
+    It asks no model, so it costs nothing and needs no key. Tools that it is not given it does without.
+    """
+
+    tools: ToolSpecs = Field(
+        default_factory=lambda: [Tool(name=tool.tool_name) for tool in (TerminalTool, FileEditorTool)]
+    )
+
+    async def astep(self, step: StepInput) -> StepOutcome:
+        done = _since_user(() if step.view is None else step.view.events)
+        work = [entry for entry in _ROUND if entry[1] in step.tools]
+        place = sum(isinstance(event, ActionEvent) for event in done)
+        if place < len(work):
+            thought, name, action = work[place]
+            return StepOutcome([ActionEvent(thought=[TextContent(text=thought)], tool_name=name, action=action)])
+        return StepOutcome([ActionEvent(tool_name="finish", action=FinishAction(message=_report(done)))])
+
+
+def _since_user(events: Sequence[Event]) -> Sequence[Event]:
+    """What has happened since the user spoke last."""
+    places = [n for n, event in enumerate(events) if isinstance(event, MessageEvent) and event.source == "user"]
+    return events[places[-1] + 1 :] if places else events
+
+
+def _report(done: Sequence[Event]) -> str:
+    failed = [event.error for event in done if isinstance(event, AgentErrorEvent)]
+    results = [event.observation for event in done if isinstance(event, ObservationEvent)]
+    failed += [result.text for result in results if result.is_error]
+    if failed:
+        return "This did not work:\n" + "\n".join(failed)
+    return f"All of it worked: {len(results)} calls were made and answered."
+
+
 BY_MODEL: Final = "auto"
 """The preset that stands for the one which suits the model."""
 
@@ -33,6 +186,6 @@ def get_default_agent(llm: LLM, cli_mode: bool = False, enable_sub_agents: bool 
     return Agent(
         llm=llm,
         tools=get_default_tools(enable_browser=not cli_mode, enable_sub_agents=enable_sub_agents),
-        condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=MAX_SIZE, keep_first=KEEP_FIRST),
+        condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=80, keep_first=KEEP_FIRST),
         system_prompt_kwargs={"cli_mode": cli_mode},
     )

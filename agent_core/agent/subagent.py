@@ -12,7 +12,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
 from agent_core.memory.condenser import Condenser
-from agent_core.memory.condensers.presets import get_default_condenser
+from agent_core.memory.condensers.catalog import get_default_condenser
 from agent_core.skills.agent_catalog import AgentKind
 from agent_core.skills.agent_definition import INHERIT, AgentDefinition
 from agent_core.skills.context import AgentContext

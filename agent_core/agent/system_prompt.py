@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from agent_core.events.control import RecalledKnowledge, RecallObservation
-from agent_core.memory.facts import facts_message
+from agent_core.memory.transcript import facts_message
 from agent_core.templates import rendered
 
 _FAMILIES: Final = (

@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import MessageToolCall
-from agent_core.events.problems import problems_in
 from agent_core.events.risk import SecurityRisk
-from agent_core.events.schema import Action, types_of
+from agent_core.events.schema import Action, problems_in, types_of
 from agent_core.tools.definition import ToolDefinition
 
 TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git", "reset"})

@@ -14,10 +14,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, Protocol
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.branch_state import state_of_branch
-from agent_core.controller.guards import check_limits, error_events, failure_of
-from agent_core.controller.notices import answers_to_invalid_calls, refinement
-from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
+from agent_core.controller.guards import answers_to_invalid_calls, check_limits, error_events, failure_of, refinement
+from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move, state_of_branch
 from agent_core.controller.step import Step
 from agent_core.controller.usage import UsageTracker
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError

@@ -10,13 +10,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent_core.agent.agent import outcome_of
-from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.step import StepInput, StepOutcome
 from agent_core.events.branches import active_branch
-from agent_core.events.control import Trajectory
+from agent_core.events.control import Recorded, Trajectory
 from agent_core.events.event import UNSTORED, Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent, TokenUsage
 from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.events.recorded import Recorded
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent, from_data
 from agent_core.llm.response import LLMResponse

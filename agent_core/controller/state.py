@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from agent_core.controller.limits import Limits
-from agent_core.events.branches import Rewind
+from agent_core.events.branches import Branches, Pages, Rewind, read_branch
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -38,6 +38,37 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.finish import FinishObservation
+
+
+@dataclass(slots=True)
+class Limits:
+    """How far an agent may go without its user: responses of the model, and US dollars (None: no limit).
+
+    With `per_run` the responses are counted from the beginning of each run, else from that of the conversation.
+    """
+
+    max_iterations: int
+    max_budget: float | None = None
+    per_run: bool = False
+    iteration_limit: int = 0
+    budget_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        self.iteration_limit = self.max_iterations
+        self.budget_limit = self.max_budget
+
+    def begin_run(self, iterations: int) -> None:
+        """A run begins: where responses are counted per run, they are counted anew."""
+        if self.per_run:
+            self.iteration_limit = iterations + self.max_iterations
+
+    def extend(self, iterations: int, cost: float) -> None:
+        """The agent begins to work: a limit that was hit is raised by its initial amount."""
+        if self.per_run or iterations >= self.iteration_limit:
+            self.iteration_limit = iterations + self.max_iterations
+        if self.max_budget is not None and self.budget_limit is not None and cost >= self.budget_limit:
+            self.budget_limit = cost + self.max_budget
+
 
 RESUMABLE = frozenset(
     {
@@ -302,3 +333,38 @@ class ConversationState:
                 self._told_to_run = False
                 self.limits.extend(self.iterations, self.metrics.accumulated_cost)
                 self.empty_replies = self.fruitless_replies = 0
+
+
+UNDONE = "The conversation was taken back to this point, before the call had a result."
+
+
+async def state_of_branch(log: Pages, branches: Branches, leaf: int | None = None) -> ConversationState:
+    """The state that the events of the branch alone make up; its limits mean nothing.
+
+    Raises:
+        EventStoreError: the log cannot be read.
+    """
+    state = ConversationState(Limits(max_iterations=1))
+    async for event in read_branch(log, branches, leaf):
+        state.fold(event)
+    return state
+
+
+def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEvent | None = None) -> list[AnyEvent]:
+    """What is written together to go on behind the event that `rewind` names, whose branch has come to `state`.
+
+    Calls that are open there are answered: their results are undone, or were not yet there. `prompt` is what the agent
+    is told where the branch does not say it. The agent waits for its user.
+    """
+    answers = [
+        AgentErrorEvent(
+            cause=action.id,
+            error=UNDONE,
+            tool_name=action.tool_name,
+            tool_call_id=action.tool_call_id,
+            classification=ErrorClassification.INTERRUPTED,
+        )
+        for action in state.unanswered.values()
+    ]
+    told = [prompt] if prompt is not None and not state.has_system_prompt else []
+    return [rewind, *told, *answers, AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)]

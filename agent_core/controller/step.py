@@ -13,11 +13,10 @@ from uuid import uuid4
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import criticised
-from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.step import StepInput, StepOutcome
 from agent_core.agent.switch_llm import SwitchedModel
 from agent_core.agent.vision import renderer
-from agent_core.controller.guards import check_progress, error_events, failure_of, nudge
-from agent_core.controller.notices import blind, rephrase
+from agent_core.controller.guards import blind, check_progress, error_events, failure_of, nudge, rephrase
 from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds, StuckDetector
@@ -45,8 +44,7 @@ from agent_core.llm.llm import RetryNotice
 from agent_core.llm.response import LLMResponse
 from agent_core.memory.condenser import condensed_by
 from agent_core.memory.prompt import PromptCache
-from agent_core.memory.sharing import shared_tools
-from agent_core.memory.view import View
+from agent_core.memory.view import View, shared_tools
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import Field
 
-from agent_core.events.event import Event, Source
-from agent_core.events.llm_events import ActionEvent
+from agent_core.events.event import UNSTORED, Event, Source
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    AnswerEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
 
 if TYPE_CHECKING:
     from agent_core.events.serialization import AnyEvent
@@ -151,3 +157,21 @@ async def read_branch(log: Pages, branches: Branches, leaf: int | None = None) -
 def _lies_on(path: list[range], event_id: int) -> bool:
     index = bisect_right(path, event_id, key=lambda stretch: stretch.start) - 1
     return index >= 0 and event_id in path[index]
+
+
+def get_unmatched_actions(events: Iterable[Event]) -> list[ActionEvent]:
+    """Of the `events` of a branch, in their order, the calls that can be carried out and were not answered."""
+    waiting: dict[int, ActionEvent] = {}
+    for event in events:
+        if isinstance(event, ActionEvent) and event.action is not None:
+            waiting[event.id] = event
+        elif isinstance(event, ObservationEvent | UserRejectObservation | AgentErrorEvent):
+            waiting.pop(_answered(event, waiting), None)
+    return list(waiting.values())
+
+
+def _answered(event: AnswerEvent, waiting: dict[int, ActionEvent]) -> int:
+    """The id of the call; an error may name only the id that the model gave it."""
+    if event.cause is not None:
+        return event.cause
+    return next((call.id for call in waiting.values() if call.tool_call_id == event.tool_call_id), UNSTORED)

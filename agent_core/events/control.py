@@ -9,8 +9,9 @@ from pydantic import Field
 
 from agent_core.events.classification import ErrorClassification, classified
 from agent_core.events.event import Event, Source
-from agent_core.events.llm_events import MetricsSnapshot, UsageFigures
+from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot, ObservationEvent, UsageFigures
 from agent_core.events.messages import Frozen, ImageContent, Message, TextContent
+from agent_core.events.schema import Observation
 
 
 class AgentState(StrEnum):
@@ -161,7 +162,7 @@ class SubAgentSpending(Frozen):
     """What a sub-agent has cost so far, all its tasks together.
 
     Attributes:
-        name: of its conversation, see `agent_core.events.lineage`.
+        name: of its conversation, see `agent_core.events.store`.
         spent: by all its models.
         iterations: answers of its model since the last such event that count as the asking conversation's own.
     """
@@ -307,3 +308,22 @@ class ForeignEvent(Event):
     name: str
     is_action: bool
     payload: dict[str, Any] = Field(default_factory=dict)
+
+
+class RecordedResult(Observation):
+    """What came of a call, as it was recorded."""
+
+
+class Recorded(Event):
+    """One event of an imported conversation: it is shown, and told to a model, but nothing is done because of it.
+
+    Such events stand at the beginning of a log, before any of its own.
+
+    Attributes:
+        record: its public form, without what the event itself has; opaque in here.
+        told: what a model is told of it, under the ids of the log: a message, or a call together with its result.
+    """
+
+    kind: Literal["Recorded"] = "Recorded"
+    record: dict[str, Any]
+    told: list[MessageEvent | ActionEvent | ObservationEvent] = Field(default_factory=list)

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
-from agent_core.events.kinds import Kindred
-from agent_core.events.messages import Lean, Message
+from agent_core.events.messages import Kindred, Lean, Message
 
 Source = Literal["agent", "user", "environment", "hook"]
 

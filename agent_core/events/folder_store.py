@@ -17,8 +17,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from agent_core.errors import EventStoreError, StaleOwnerError
-from agent_core.events.lineage import SEPARATOR, name_in_parent, parent_of
-from agent_core.events.store import NewEvent, StoredEvent
+from agent_core.events.store import SEPARATOR, NewEvent, StoredEvent, name_in_parent, parent_of
 
 T = TypeVar("T")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import from_json
 
 
 class Frozen(BaseModel):
@@ -133,3 +135,29 @@ def content_to_str(contents: Sequence[TextContent | ImageContent]) -> list[str]:
     return [
         part.text if isinstance(part, TextContent) else f"[Image: {len(part.image_urls)} URLs]" for part in contents
     ]
+
+
+class Kindred(Frozen):
+    """Base of a family. A member reads data of its own members only; what it does not know it reads as itself."""
+
+    @classmethod
+    @abstractmethod
+    def member(cls, kind: str) -> type[BaseModel] | None:
+        """The member of the family that is called so."""
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """The object that plain data describe; those of a member become one of that member's class.
+
+        Raises:
+            pydantic.ValidationError: naming the field and the problem.
+        """
+        found = cls.member(str(obj.get("kind"))) if isinstance(obj, dict) else None
+        if found is None or found is cls or not issubclass(found, cls):
+            return super().model_validate(obj, **options)
+        return found.model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """`model_validate` of what the JSON text says."""
+        return cls.model_validate(from_json(json_data), **options)

@@ -23,9 +23,9 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
-from agent_core.events.kinds import Kindred
-from agent_core.events.messages import Content, ImageContent, Lean, TextContent
+from agent_core.events.messages import Content, ImageContent, Kindred, Lean, TextContent
 
 NAMESAKES = 4
 _OURS = "agent_core."
@@ -249,3 +249,18 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
 def _is_own_kind(field: Any, node: Mapping[str, Any]) -> bool:
     """Whether the field ``kind`` of an object says only which class of ours it is."""
     return isinstance(field, Mapping) and "default" in field and field["default"] == node.get("title")
+
+
+def problems_in(error: ValidationError, most: int | None = None) -> str:
+    """The problems, each with its place. Values are not repeated: they may be long, or secret.
+
+    At most the first `most` of them.
+    """
+    found = error.errors(include_url=False, include_input=False)[:most]
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {_reason(one)}" for one in found)
+
+
+def _reason(problem: ErrorDetails) -> str:
+    if problem["type"] == "union_tag_invalid":  # the usual text repeats what was given
+        return f"Input should be one of {problem['ctx']['expected_tags']}"
+    return problem["msg"]

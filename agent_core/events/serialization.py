@@ -26,6 +26,7 @@ from agent_core.events.control import (
     PauseEvent,
     RecallAction,
     RecallObservation,
+    Recorded,
     ToolServerFailed,
     Trajectory,
 )
@@ -38,7 +39,6 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
-from agent_core.events.recorded import Recorded
 
 AnyEvent = (
     SystemPromptEvent

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from agent_core.agent.base import AgentBase
+from agent_core.events.branches import get_unmatched_actions
 from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.events.unmatched import get_unmatched_actions
 from agent_core.library.conversation_log import ConversationLog
 from agent_core.library.fair_lock import FairLock
 from agent_core.library.log_facts import LogFacts

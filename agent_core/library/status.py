@@ -6,8 +6,7 @@ from array import array
 from enum import StrEnum
 from typing import Final
 
-from agent_core.controller.limits import Limits
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ConversationState, Limits
 from agent_core.events.branches import Branches, FilesRestored, Rewind
 from agent_core.events.control import (
     AgentState,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent_core.errors import DrydockError, ToolError
 from agent_core.events.messages import TextContent
-from agent_core.events.problems import problems_in as problems_in
+from agent_core.events.schema import problems_in as problems_in
 from agent_core.mcp.results import MCPToolObservation, failed_observation
 from agent_core.mcp.tool import McpTool, MCPToolAction
 from agent_core.tools.spec import ToolAnnotations, ToolContext

@@ -7,9 +7,8 @@ from itertools import islice
 from typing import Any, overload
 
 from agent_core.events.messages import Message
-from agent_core.memory.sharing import shared_text
 from agent_core.memory.transcript import Transcript, is_plain, join_user_messages
-from agent_core.memory.view import View
+from agent_core.memory.view import View, shared_text
 
 
 class Prefix(Sequence[dict[str, Any]]):

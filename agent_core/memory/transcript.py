@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 from agent_core.events.control import RecallObservation
 from agent_core.events.llm_events import (
@@ -17,7 +18,57 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.facts import facts_message
+
+
+def facts_message(event: RecallObservation) -> Message | None:
+    """A user-role message with what was recalled, None when there is nothing to tell.
+
+    Of the secrets only those are in it that came after the system message, which names the others.
+    """
+    sections = _workspace(event) if event.recall_type == "workspace_context" else _later(event)
+    sections += [
+        f'<EXTRA_INFO name="{known.name}" trigger="{known.trigger}">\n'
+        f"It may or may not be relevant to the request.\n{known.content}\n</EXTRA_INFO>"
+        for known in event.microagent_knowledge
+    ]
+    if not sections:
+        return None
+    return Message(role="user", content=[TextContent(text="\n\n".join(sections))])
+
+
+def later_secrets(descriptions: Mapping[str, str]) -> str:
+    """What a model is told of secrets that came after its system message; empty without any."""
+    if not descriptions:
+        return ""
+    lines = [f"- ${name}: {text}" if text else f"- ${name}" for name, text in descriptions.items()]
+    return "\n".join(
+        ["<SECRETS>", "More environment variables that are set for each command that names them:", *lines, "</SECRETS>"]
+    )
+
+
+def _later(event: RecallObservation) -> list[str]:
+    return list(filter(None, [later_secrets(event.custom_secrets_descriptions)]))
+
+
+def _workspace(event: RecallObservation) -> list[str]:
+    lines = []
+    if event.working_dir:
+        lines.append(f"Working directory: {event.working_dir}")
+    if event.repo_name:
+        branch = f" (branch {event.repo_branch})" if event.repo_branch else ""
+        lines.append(f"Repository: {event.repo_name}{branch} in {event.repo_directory or event.working_dir}")
+    if event.date:
+        lines.append(f"Date: {event.date} (UTC)")
+    if event.additional_agent_instructions:
+        lines.append(event.additional_agent_instructions)
+    lines.extend(f"Port {port} of the sandbox is served at {host}" for host, port in event.runtime_hosts.items())
+    sections = ["<WORKSPACE>\n" + "\n".join(lines) + "\n</WORKSPACE>"] if lines else []
+    if event.repo_instructions:
+        sections.append(f"<REPOSITORY_INSTRUCTIONS>\n{event.repo_instructions}\n</REPOSITORY_INSTRUCTIONS>")
+    if event.conversation_instructions:
+        sections.append(f"<INSTRUCTIONS>\n{event.conversation_instructions}\n</INSTRUCTIONS>")
+    return sections
+
 
 ViewEvent = (
     SystemPromptEvent
@@ -146,3 +197,48 @@ def _user_command_message(typed: ActionEvent, answer: AnswerEvent) -> Message:
 def is_view_event(event: AnyEvent) -> bool:
     """Whether a model is ever shown an event like this (an empty recall tells it nothing)."""
     return isinstance(event, ViewEvent) and not (isinstance(event, RecallObservation) and event.is_empty)
+
+
+CHARACTERS_PER_TOKEN = 4
+
+
+def as_text(event: ViewEvent) -> str:
+    """What an event says, with who says it."""
+    if isinstance(event, ActionEvent):
+        call = event.tool_call.arguments if event.tool_call is not None else str(event.action)
+        return f"{event.source} calls {event.tool_name} {call}\n{event.thought_text}".rstrip()
+    if isinstance(event, RecallObservation):
+        facts = facts_message(event)
+        return f"facts: {facts.text if facts is not None else ''}"
+    if isinstance(event, SystemPromptEvent):
+        return f"system: {event.system_prompt.text}"
+    message = event.to_llm_message()
+    return f"{message.role}: {message.text}"
+
+
+def tagged(texts: Iterable[str]) -> str:
+    """Texts one after the other, each between marks."""
+    return "\n".join(f"<EVENT>\n{text}\n</EVENT>" for text in texts)
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text` cut in its middle to `limit` characters, saying so."""
+    notice = "\n[… cut …]\n"
+    if len(text) <= limit:
+        return text
+    if limit <= len(notice):
+        return text[:limit]
+    head = (limit - len(notice) + 1) // 2
+    tail = limit - len(notice) - head
+    return text[:head] + notice + text[len(text) - tail :]
+
+
+def weight(event: ViewEvent) -> int:
+    """Its size in characters; a system prompt weighs what its tools do too."""
+    tools = len(json.dumps(event.tools)) if isinstance(event, SystemPromptEvent) and event.tools else 0
+    return len(as_text(event)) + tools
+
+
+def token_estimate(events: Sequence[ViewEvent]) -> int:
+    """About how many tokens they are: four characters make one (REC)."""
+    return sum(map(weight, events)) // CHARACTERS_PER_TOKEN

@@ -8,13 +8,15 @@ the whole view.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from functools import lru_cache
+from typing import Any, overload
 
 from agent_core.errors import NoCondensationError
 from agent_core.events.branches import active_branch
-from agent_core.events.control import Condensation, CondensationRequest, ConversationError, HookExecutionEvent
+from agent_core.events.control import Condensation, CondensationRequest, ConversationError, HookExecutionEvent, Recorded
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
@@ -25,13 +27,40 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
-from agent_core.events.messages import Message
-from agent_core.events.recorded import Recorded
+from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.digest import CHARACTERS_PER_TOKEN, weight
-from agent_core.memory.sharing import shared
-from agent_core.memory.transcript import Transcript, ViewEvent, is_view_event
-from agent_core.memory.wholeness import CutPositions, belongs_to_batch, is_whole, without
+from agent_core.memory.cut_positions import CutPositions, belongs_to_batch, is_whole, without
+from agent_core.memory.transcript import CHARACTERS_PER_TOKEN, Transcript, ViewEvent, is_view_event, weight
+
+KEPT = 32
+"""How many different prompts (and sets of tools) are remembered, to be shared by later conversations."""
+
+
+def shared(event: SystemPromptEvent) -> SystemPromptEvent:
+    """An equal event whose text and tools are those of an earlier one, where there was one."""
+    return event.model_copy(update={"system_prompt": _text(event.system_prompt), "tools": shared_tools(event.tools)})
+
+
+def shared_tools(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Equal schemas of tools, those that were seen first; not to be changed."""
+    return _tools(json.dumps(schemas))
+
+
+@lru_cache(maxsize=KEPT)
+def shared_text(text: str) -> str:
+    """An equal text, the one that was seen first."""
+    return text
+
+
+@lru_cache(maxsize=KEPT)
+def _text(content: TextContent) -> TextContent:
+    return content
+
+
+@lru_cache(maxsize=KEPT)
+def _tools(tools: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(tools)
+    return found
 
 
 class Opening:

@@ -17,8 +17,7 @@ from agent_core.events.control import CondensationRequest
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.masking import StreamingMask
 from agent_core.events.messages import TextContent
-from agent_core.events.problems import problems_in
-from agent_core.events.schema import Observation, UnknownAction
+from agent_core.events.schema import Observation, UnknownAction, problems_in
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta

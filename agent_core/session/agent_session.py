@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from agent_core.agent.base import FIRST_EVENTS
-from agent_core.controller.notices import answers_to_invalid_calls
+from agent_core.controller.guards import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.branches import Rewind
@@ -21,9 +21,9 @@ from agent_core.events.control import (
     ClientToolResult,
     ConfirmationPolicyChanged,
     LoopRecovery,
+    Recorded,
 )
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
-from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream

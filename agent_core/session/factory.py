@@ -10,8 +10,14 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.agent.dummy import DummyAgent
-from agent_core.agent.specialists import BrowsingAgent, LocAgent, PlanningAgent, ReadOnlyAgent, VisualBrowsingAgent
+from agent_core.agent.presets import (
+    BrowsingAgent,
+    DummyAgent,
+    LocAgent,
+    PlanningAgent,
+    ReadOnlyAgent,
+    VisualBrowsingAgent,
+)
 from agent_core.controller.step import Step
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import TextContent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_core.controller.branch_state import opening_of, state_of_branch
+from agent_core.controller.state import opening_of, state_of_branch
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import ConfirmationPolicyChanged, MetricsUpdated
 from agent_core.events.event import UNSTORED

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from agent_core.controller.agent_controller import AgentController
-from agent_core.controller.branch_state import opening_of, state_of_branch
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ConversationState, opening_of, state_of_branch
 from agent_core.errors import NoSuchEventError, NotStuckError
 from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, LoopRecovery

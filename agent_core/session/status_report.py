@@ -9,8 +9,7 @@ from typing import Final, Literal
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import StatusNotice
-from agent_core.events.underway import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING, StatusNotice
 from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 
 logger = logging.getLogger(__name__)

@@ -13,16 +13,14 @@ from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.subagent import DELEGATING, make_agent_of_class, make_subagent
-from agent_core.controller.delegation.budget import SubAgentBudget
-from agent_core.controller.delegation.child_run import ChildSession, Confirm, DelegatedTask
-from agent_core.controller.delegation.delegation import Delegation
+from agent_core.controller.child_run import ChildSession, Confirm, DelegatedTask
+from agent_core.controller.delegation import Delegation, SubAgentBudget
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
 from agent_core.errors import SandboxError, ToolError
-from agent_core.events.lineage import child_id
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.masking import SecretMasker
-from agent_core.events.store import EventStore
+from agent_core.events.store import EventStore, child_id
 from agent_core.events.stream import EventStream
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import SharedSandbox
@@ -113,7 +111,7 @@ class Shared:
 
 
 class SubagentFactory:
-    """Fulfils `agent_core.controller.delegation.delegation.SubagentProvider` for a session."""
+    """Fulfils `agent_core.controller.delegation.SubagentProvider` for a session."""
 
     def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
         self._shared = shared

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController
-from agent_core.controller.delegation.delegation import Delegation
+from agent_core.controller.delegation import Delegation
 from agent_core.controller.guards import check_budget, check_limits
-from agent_core.controller.limits import Limits
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ConversationState, Limits
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream

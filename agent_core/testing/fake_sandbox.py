@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.events.underway import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime.sandbox import (
     Attachment,
     Availability,

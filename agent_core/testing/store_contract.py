@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent_core.errors import StaleOwnerError
-from agent_core.events.lineage import child_id
-from agent_core.events.store import EventStore, NewEvent, StoredEvent
+from agent_core.events.store import EventStore, NewEvent, StoredEvent, child_id
 
 # ruff: noqa: S101 - a test suite asserts
 

@@ -283,7 +283,7 @@ _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for
 
 
 # What tools are made of, and what is made of them, may be looked for here, too. `agent_core` is their own place.
-_HOMES |= {"get_default_agent": "agent_core.agent.presets", "get_planning_agent": "agent_core.agent.specialists"}
+_HOMES |= {"get_default_agent": "agent_core.agent.presets", "get_planning_agent": "agent_core.agent.presets"}
 _HOMES |= dict.fromkeys(("Action", "Observation"), "agent_core.events.schema")
 
 _OTHER_NAMES = {"ExecuteBashAction": "TerminalAction", "ExecuteBashObservation": "TerminalObservation"}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agent_core.events.lineage import SEPARATOR, belongs_to
+from agent_core.events.store import SEPARATOR, belongs_to
 from server.db.columns import from_microseconds
 from server.db.tables import events, owners
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body
 
+from agent_core.events.control import Recorded
 from agent_core.events.event import utc_now
-from agent_core.events.recorded import Recorded
 from agent_core.events.stream import EventStream
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord

@@ -14,7 +14,7 @@ from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.memory.condensers.presets import get_default_condenser
+from agent_core.memory.condensers.catalog import get_default_condenser
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.runtime.naming import WORKSPACE

@@ -16,8 +16,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.memory.digest import as_text, shortened, tagged
-from agent_core.memory.transcript import ViewEvent
+from agent_core.memory.transcript import ViewEvent, as_text, shortened, tagged
 from server.errors import SessionError
 from server.session.settings_merge import DEMO_PREFIX
 

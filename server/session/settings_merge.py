@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from agent_core.agent.base import AgentBase
-from agent_core.memory.condensers.presets import DEFAULT_MAX_SIZE
+from agent_core.memory.condensers.catalog import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.presets import analyzer_named, policy_with

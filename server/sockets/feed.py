@@ -19,8 +19,7 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.stream import EventStream
-from agent_core.events.subscription import Subscription
+from agent_core.events.stream import EventStream, Subscription
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
 from server.sockets.limits import SocketLimits
 from server.sockets.outlet import Outlet

@@ -19,6 +19,7 @@ from agent_core.events.control import (
     PauseEvent,
     RecallAction,
     RecallObservation,
+    Recorded,
     ToolServerFailed,
 )
 from agent_core.events.event import Event
@@ -32,7 +33,6 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
-from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from server.wire.actions import (
     change_agent_state_form,

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
+from agent_core.events.control import Recorded
 from agent_core.events.event import Source, utc_now
-from agent_core.events.recorded import Recorded
 from server.wire.errors import WireError, problem_of
 from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS, Fields, JsonObject
 from server.wire.forms import ActionForm, Form, ObservationForm

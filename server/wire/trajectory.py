@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from agent_core.controller.replay import ReplayedTurns, call_of
 from agent_core.events.branches import Branches, Rewind
-from agent_core.events.control import ForeignEvent
+from agent_core.events.control import ForeignEvent, Recorded, RecordedResult
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.events.recorded import Recorded, RecordedResult
 from agent_core.tools.finish import FinishTool
 from server.wire.errors import WireError
 from server.wire.imported_events import known_args

@@ -53,7 +53,7 @@ HOMES = {
     "starlette": {"server"},
     "uvicorn": {"server"},
     "h11": {"server/doors/preview"},
-    "websockets": {"server/doors/preview", "drydock_client/line.py"},
+    "websockets": {"server/doors/preview", "drydock_client/live.py"},
     "jinja2": {"agent_core/templates.py"},
     "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.events.underway import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime import processes
 from agent_core.runtime.channel import runner_socket
 from agent_core.runtime.channel.runner_socket import Opened

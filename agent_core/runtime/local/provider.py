@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agent_core.errors import SandboxError
-from agent_core.events.underway import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime.local.cgroups import remove_stale
 from agent_core.runtime.local.sandbox import LocalSandbox
 from agent_core.runtime.naming import object_name

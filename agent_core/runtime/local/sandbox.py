@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.events.underway import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime import processes
 from agent_core.runtime.channel import runner_socket
 from agent_core.runtime.channel.runner_stream import RunnerStream

@@ -27,7 +27,7 @@ from drydock_client import (
     SyncDrydockClient,
     UnreachableError,
 )
-from drydock_client.calls import Calls
+from drydock_client.resources import Calls
 from tests.contract.client.conftest import INFO, Played
 from tests.listening import listening
 

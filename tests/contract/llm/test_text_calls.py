@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.step_form import StepInput
+from agent_core.agent.step import StepInput
 from agent_core.errors import FunctionCallValidationError
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent

@@ -19,11 +19,10 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from starlette.responses import Response
 
 from agent_core.destinations import Destinations, is_public
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.control import AgentState, AgentStateChanged, Recorded
 from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
-from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRecord

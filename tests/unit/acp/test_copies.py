@@ -9,7 +9,7 @@ import pytest
 from acp.connection import Connection
 
 from drydock_client import DrydockClient, Uploaded
-from drydock_client.workspace import FilesApi
+from drydock_client.resources import FilesApi
 from server.doors.acp import copies
 from server.doors.acp.copies import Copies, CopyError
 from server.doors.acp.editor import EditorClient

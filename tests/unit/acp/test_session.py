@@ -9,8 +9,7 @@ from typing import Any
 from acp.connection import Connection
 
 from drydock_client import DrydockClient, Sent
-from drydock_client.following import Following, LineMaker
-from drydock_client.line import Line
+from drydock_client.live import Following, Line, LineMaker
 from server.doors.acp.commands import Commands
 from server.doors.acp.copies import Copies
 from server.doors.acp.editor import EditorClient

@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.agent.specialists import ReadOnlyAgent
+from agent_core.agent.presets import ReadOnlyAgent
 from agent_core.events.schema import Action
 from agent_core.llm.llm import LLM
 from agent_core.session.agent_options import AgentOptions

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from drydock_client.errors import ClientError
-from drydock_client.loop_thread import LoopThread
+from drydock_client.sync_client import LoopThread
 
 LIMIT = 10.0
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent_core.controller.limits import Limits
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ConversationState, Limits
 from agent_core.errors import EventStoreError
 from agent_core.events.branches import FilesRestored, Rewind, active_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction, RecallObservation

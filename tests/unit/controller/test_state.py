@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from agent_core.controller.agent_controller import recalls
-from agent_core.controller.guards import check_budget, check_limits, failure_of
-from agent_core.controller.limits import Limits
-from agent_core.controller.notices import rephrase
-from agent_core.controller.state import ConversationState, Move
+from agent_core.controller.guards import check_budget, check_limits, failure_of, rephrase
+from agent_core.controller.state import ConversationState, Limits, Move
 from agent_core.errors import DrydockError, LimitReachedError, LLMAuthenticationError, LLMContentPolicyError
 from agent_core.events.control import (
     AgentState,

@@ -22,8 +22,8 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
-from agent_core.memory.condensers.presets import USAGE_ID, condenser_llm
-from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
+from agent_core.memory.condensers.catalog import USAGE_ID, condenser_llm
+from agent_core.memory.condensers.summary import LLMSummarizingCondenser
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
 from tests.unit.controller.test_answers import is_in, until
 

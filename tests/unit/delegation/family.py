@@ -12,11 +12,10 @@ from pydantic import SecretStr
 
 from agent_core.agent.agent import Agent
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
-from agent_core.events.lineage import belongs_to
 from agent_core.events.llm_events import MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.events.store import EventStore, InMemoryEventStore
+from agent_core.events.store import EventStore, InMemoryEventStore, belongs_to
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport import client
 from agent_core.runtime.channel.connection import SandboxConnection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent_core.controller.delegation.delegation import Roster
+from agent_core.controller.delegation import Roster
 from agent_core.events.branches import Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageFigures

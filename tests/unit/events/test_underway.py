@@ -5,8 +5,7 @@ from __future__ import annotations
 from agent_core.events.llm_events import AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
-from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta
-from agent_core.events.underway import MAX_ACTIONS, MAX_STEPS, MAX_TEXT, Underway
+from agent_core.events.transient import MAX_ACTIONS, MAX_STEPS, MAX_TEXT, OutputDelta, StatusNotice, TextDelta, Underway
 
 
 def test_texts_and_steps_and_actions_are_bounded_and_the_newest_stay() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from agent_core.errors import EventStoreError, StaleOwnerError
 from agent_core.events.folder_store import FolderEventStore
-from agent_core.events.lineage import child_id
-from agent_core.events.store import EventStore
+from agent_core.events.store import EventStore, child_id
 from agent_core.testing.store_contract import EventStoreContract, new_events, payloads
 
 

@@ -27,7 +27,7 @@ from agent_core import (
     TextContent,
     Tool,
 )
-from agent_core.agent.synchronous import SteppedConversation
+from agent_core.agent.step import SteppedConversation
 from agent_core.tools import TerminalAction
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, conversation, model, run
 

@@ -24,12 +24,16 @@ from agent_core.memory.condenser import (
     Requirement,
     RollingCondenser,
 )
-from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
-from agent_core.memory.condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
-from agent_core.memory.condensers.presets import get_default_condenser
-from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
-from agent_core.memory.condensers.window import ConversationWindowCondenser
-from agent_core.memory.digest import shortened
+from agent_core.memory.condensers.catalog import get_default_condenser
+from agent_core.memory.condensers.selection import (
+    AmortizedForgettingCondenser,
+    BrowserOutputCondenser,
+    ConversationWindowCondenser,
+    ObservationMaskingCondenser,
+    RecentEventsCondenser,
+)
+from agent_core.memory.condensers.summary import LLMSummarizingCondenser
+from agent_core.memory.transcript import shortened
 from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, fail

@@ -17,8 +17,8 @@ from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
-from agent_core.memory.facts import facts_message
 from agent_core.memory.memory import Memory
+from agent_core.memory.transcript import facts_message
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, PathTrigger

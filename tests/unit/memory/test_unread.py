@@ -11,10 +11,13 @@ from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser
-from agent_core.memory.condensers.attention import LLMAttentionCondenser
-from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
-from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
-from agent_core.memory.condensers.window import ConversationWindowCondenser
+from agent_core.memory.condensers.selection import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    LLMAttentionCondenser,
+    RecentEventsCondenser,
+)
+from agent_core.memory.condensers.summary import LLMSummarizingCondenser
 from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn

@@ -13,7 +13,7 @@ from agent_core.agent.codeact import CodeActAgent
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.llm.llm import LLM
-from agent_core.memory.knowledge import Knowledge
+from agent_core.memory.memory import Knowledge
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill, SkillResources
 from agent_core.skills.trigger import KeywordTrigger

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agent_core.agent.base import AgentBase
-from agent_core.agent.presets import get_default_agent
-from agent_core.agent.specialists import PlanningAgent, get_planning_agent
+from agent_core.agent.presets import PlanningAgent, get_default_agent, get_planning_agent
 from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
 from agent_core.testing.fake_runner import FakeAnswer

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.delegation.budget import SubAgentBudget
-from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, DelegatedTask
+from agent_core.controller.child_run import ChildRun, ChildSession, Confirm, DelegatedTask
+from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.usage import UsageTracker
 from agent_core.errors import EventStoreError, StreamClosedError
@@ -25,6 +26,7 @@ from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageFig
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
+from agent_core.llm.response import LLMResponse
 from agent_core.skills.agent_catalog import AgentKind
 from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.delegate import DelegateAction, DelegateObservation
@@ -40,6 +42,51 @@ from agent_core.tools.subagents import (
     TaskRun,
 )
 from agent_core.tools.task import TaskAction
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentBudget:
+    """What one sub-agent may spend: its calls are counted under its `label`, all the way up.
+
+    `usage` and `state` (at the moment) are those of the asking conversation; `above` is what that one spends from.
+    """
+
+    usage: UsageTracker
+    state: Callable[[], ConversationState]
+    label: str
+    above: SubAgentBudget | None = None
+
+    def count(self, response: LLMResponse) -> None:
+        """Count a call of the sub-agent."""
+        self.usage.stats.add(response, self.label)
+        if self.above is not None:
+            self.above.count(response)
+
+    def add(self, metrics: Metrics) -> None:
+        """Count what the sub-agent's own log has, and nobody here has counted yet."""
+        self.usage.stats.of(self.label).merge(metrics)
+        if self.above is not None:
+            self.above.add(metrics)
+
+    def check(self, spending: ConversationState) -> None:
+        """Whether the sub-agent, whose state is `spending`, may ask its model once more: by its limits, and by these.
+
+        Raises:
+            LimitReachedError: it may not, or the asking conversation, or one above it, has no money left.
+        """
+        check_limits(spending)
+        self.check_money()
+
+    def check_money(self) -> None:
+        """Whether the asking conversation, and those above it, have money left.
+
+        Raises:
+            LimitReachedError: one has not.
+        """
+        if self.above is not None:
+            self.above.check_money()
+        check_budget(self.state().limits, self.usage.stats.accumulated_cost)
+
 
 MAX_ID_CHARS: Final = 64
 MAX_SHOWN: Final = 100

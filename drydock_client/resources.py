@@ -1,0 +1,228 @@
+"""The workspace of a conversation: its files and its repositories. It has to run for this."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from drydock_client.errors import NotDrydockError, NotFoundError
+from drydock_client.http import Http, Query, segment
+from drydock_client.results import (
+    Change,
+    Diff,
+    Folder,
+    NewWebhook,
+    Secret,
+    Settings,
+    Uploaded,
+    Webhook,
+    parsed,
+    parsed_list,
+)
+
+
+class Calls:
+    """A group of calls of one client."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+
+def conversation_path(conversation_id: str, what: str = "") -> str:
+    """The path of a conversation's routes."""
+    path = f"/api/conversations/{segment(conversation_id)}"
+    return f"{path}/{what}" if what else path
+
+
+PIECE = 256 * 1024
+
+
+class FilesApi(Calls):
+    """Files, by paths relative to the workspace or absolute below it.
+
+    Errors: `NotFoundError` for what is not there, also while the conversation does not run.
+    """
+
+    async def upload(self, conversation_id: str, files: Mapping[str, bytes], *, folder: str = "") -> Uploaded:
+        """Store files byte for byte, by their names (which may have folders in them), in place of any that are there.
+
+        What cannot be stored is in `skipped_files`, with its reason.
+        """
+        parts = [("files", (name, content)) for name, content in files.items()]
+        query = {"path": folder or None}
+        path = conversation_path(conversation_id, "upload-files")
+        return parsed(Uploaded, await self._http.json("POST", path, query=query, files=parts, repeatable=True))
+
+    async def list(self, conversation_id: str, path: str = "") -> Folder:
+        """What is in a folder, by default in the workspace itself."""
+        answer = await self._http.json("GET", conversation_path(conversation_id, "files"), query={"path": path or None})
+        return parsed(Folder, answer)
+
+    async def download(self, conversation_id: str, path: str) -> bytes:
+        """The bytes of a file, or a folder as a ZIP file; see `open` for large ones."""
+        return await _whole(self.open(conversation_id, path))
+
+    async def zip(self, conversation_id: str, path: str = "") -> bytes:
+        """The workspace, or a folder of it, as a ZIP file."""
+        return await _whole(self._pieces(conversation_path(conversation_id, "zip-directory"), {"path": path or None}))
+
+    def open(self, conversation_id: str, path: str) -> AsyncIterator[bytes]:
+        """A file, or a folder as a ZIP file, in pieces as they come."""
+        return self._pieces(conversation_path(conversation_id, "download"), {"path": path})
+
+    async def _pieces(self, path: str, query: Query) -> AsyncIterator[bytes]:
+        async with self._http.stream(path, query) as response:
+            async for piece in response.aiter_bytes(PIECE):
+                yield piece
+
+
+class GitApi(Calls):
+    """Repositories of the workspace."""
+
+    async def changes(self, conversation_id: str, *, since: str = "commit") -> list[Change]:
+        """The files that differ from the last commit, or (`since` ``base``) from where the branch began.
+
+        Raises:
+            NotFoundError: there is no repository, or the conversation does not run.
+        """
+        answer = await self._http.json("GET", conversation_path(conversation_id, "git/changes"), query={"since": since})
+        return parsed_list(Change, answer)
+
+    async def diff(self, conversation_id: str, path: str, *, since: str = "commit") -> Diff:
+        """A file as it was and as it is; see `changes`."""
+        query = {"path": path, "since": since}
+        return parsed(Diff, await self._http.json("GET", conversation_path(conversation_id, "git/diff"), query=query))
+
+
+async def _whole(pieces: AsyncIterator[bytes]) -> bytes:
+    async with aclosing(pieces):  # type: ignore[type-var] # they are of a generator
+        return b"".join([piece async for piece in pieces])
+
+
+class SettingsApi(Calls):
+    """The user's settings."""
+
+    async def get(self) -> Settings | None:
+        """What is stored; None when nothing is yet."""
+        try:
+            return parsed(Settings, await self._http.json("GET", "/api/settings"))
+        except NotFoundError:
+            return None
+
+    async def change(self, /, **values: Any) -> None:
+        """Change the named settings, such as ``llm_model="…", llm_api_key="…"``; others stay.
+
+        Conversations that run keep theirs until they are started again.
+
+        Raises:
+            InvalidError: a value is wrong; `field` says which.
+        """
+        await self._http.json("POST", "/api/settings", body=values, repeatable=True)
+
+
+class SecretsApi(Calls):
+    """The user's secrets: commands that name one have its value in their environment."""
+
+    async def list(self) -> list[Secret]:
+        """Names and descriptions of all; values are never told."""
+        answer = await self._http.json("GET", "/api/secrets")
+        if not isinstance(answer, dict):
+            raise NotDrydockError(f"A list of secrets has another form than it should: {answer!r:.200}")
+        return parsed_list(Secret, answer.get("custom_secrets"))
+
+    async def create(self, name: str, value: str, *, description: str = "") -> None:
+        """Store a new one.
+
+        Raises:
+            InvalidError: there is one of this name, or the name cannot be one.
+        """
+        await self._http.json("POST", "/api/secrets", body={"name": name, "value": value, "description": description})
+
+    async def change(
+        self, name: str, *, new_name: str | None = None, value: str | None = None, description: str | None = None
+    ) -> None:
+        """Give it another name, value or description; what is not given stays.
+
+        Raises:
+            NotFoundError: there is none of this name.
+        """
+        given = {"name": new_name or name, "value": value, "description": description}
+        body = {key: text for key, text in given.items() if text is not None}
+        await self._http.json("PUT", f"/api/secrets/{segment(name)}", body=body)
+
+    async def delete(self, name: str) -> None:
+        """Forget it.
+
+        Raises:
+            NotFoundError: there is none of this name.
+        """
+        await self._http.json("DELETE", f"/api/secrets/{segment(name)}")
+
+
+class WebhooksApi(Calls):
+    """The user's webhooks. What they send is signed as Standard Webhooks says, whose libraries check it.
+
+    Errors: `NotFoundError` where there is no webhook of this id, `InvalidError` for an address or a type of events that
+    cannot be.
+    """
+
+    async def list(self) -> list[Webhook]:
+        """All of them, oldest first; their secrets are never told again."""
+        answer = await self._http.json("GET", "/api/webhooks")
+        if not isinstance(answer, dict):
+            raise NotDrydockError(f"A list of webhooks has another form than it should: {answer!r:.200}")
+        return parsed_list(Webhook, answer.get("results"))
+
+    async def create(
+        self, url: str, *, events: Sequence[str] = (), conversation_id: str | None = None, secret: str | None = None
+    ) -> NewWebhook:
+        """Have an address told of what is stored from now on; the result alone has the secret.
+
+        Args:
+            url: where events are sent, by POST.
+            events: the types of events to send, such as ``agent_state_changed``; all by default.
+            conversation_id: the only conversation to tell of; by default all of the user's.
+            secret: signs what is sent; by default the server makes one.
+
+        Raises:
+            ConflictError: there are too many already.
+        """
+        body = {"url": url, "events": [*events], "conversation_id": conversation_id, "secret": secret}
+        given = {name: value for name, value in body.items() if value is not None}
+        return parsed(NewWebhook, await self._http.json("POST", "/api/webhooks", body=given))
+
+    async def get(self, webhook_id: str) -> Webhook:
+        """One of them, and how it fares."""
+        return parsed(Webhook, await self._http.json("GET", _path(webhook_id)))
+
+    async def change(
+        self,
+        webhook_id: str,
+        *,
+        url: str | None = None,
+        events: Sequence[str] | None = None,
+        secret: str | None = None,
+        active: bool | None = None,
+    ) -> Webhook:
+        """Change it; what is not given stays. One that is made active goes on where its receiver was."""
+        body = {"url": url, "events": None if events is None else [*events], "secret": secret, "active": active}
+        given = {name: value for name, value in body.items() if value is not None}
+        return parsed(Webhook, await self._http.json("PATCH", _path(webhook_id), body=given, repeatable=True))
+
+    async def replay(self, webhook_id: str, conversation_id: str, *, after: int = -1) -> None:
+        """Send what a conversation's log has behind the event `after` once more, for a receiver that has lost it."""
+        body = {"conversation_id": conversation_id, "after_event_id": after}
+        await self._http.json("POST", f"{_path(webhook_id)}/replay", body=body, repeatable=True)
+
+    async def delete(self, webhook_id: str) -> bool:
+        """Send it nothing more; False when there was none of this id."""
+        try:
+            await self._http.json("DELETE", _path(webhook_id))
+        except NotFoundError:
+            return False
+        return True
+
+
+def _path(webhook_id: str) -> str:
+    return f"/api/webhooks/{segment(webhook_id)}"
