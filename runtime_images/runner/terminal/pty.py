@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import struct
 import termios
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import processes
 from ..core.loop import Loop
@@ -70,6 +71,47 @@ class TypedLine:
             return None
         key: bytes = modes[6][termios.VEOF]
         return key
+
+
+class Key(NamedTuple):
+    """A key: its name for notices, and what a terminal sends for it."""
+
+    name: str
+    data: bytes
+
+
+_NAMED = {
+    "ENTER": b"\r",
+    "TAB": b"\t",
+    "BS": b"\x7f",
+    "ESC": b"\x1b",
+    "UP": b"\x1b[A",
+    "DOWN": b"\x1b[B",
+    "RIGHT": b"\x1b[C",
+    "LEFT": b"\x1b[D",
+    "HOME": b"\x1b[H",
+    "END": b"\x1b[F",
+    "PGUP": b"\x1b[5~",
+    "PGDN": b"\x1b[6~",
+}
+_CONTROL = re.compile(r"(?:C-|CTRL[-+])([A-Z])\Z", re.IGNORECASE)
+
+
+def key(text: str) -> Optional[Key]:
+    """Return the key that the whole text names, or None."""
+    name = text.strip()
+    if name in _NAMED:
+        return Key(name, _NAMED[name])
+    match = _CONTROL.match(name)
+    if match is None:
+        return None
+    letter = match.group(1).upper()
+    return Key(f"CTRL+{letter}", bytes([ord(letter) - ord("A") + 1]))
+
+
+def typed(text: str) -> bytes:
+    """Return the bytes of a person typing the text and pressing Enter, which a terminal sends as a carriage return."""
+    return text.replace("\r\n", "\n").replace("\n", "\r").encode("utf-8", "replace") + b"\r"
 
 
 _INPUT_LIMIT = 1024 * 1024
@@ -188,22 +230,6 @@ class Inlet:
         loop.remove_reader(self.reader)
         os.close(self.reader)
         os.close(self._writer)
-
-
-class Pipe:
-    """A pipe: one end for the runner's loop, the other for the shell."""
-
-    def __init__(self) -> None:
-        self.reader, self.writer = os.pipe()
-
-    def close(self, loop: Loop) -> None:
-        """Close what is open of it."""
-        for descriptor in (self.reader, self.writer):
-            if descriptor >= 0:
-                loop.remove_reader(descriptor)
-                loop.remove_writer(descriptor)
-                os.close(descriptor)
-        self.reader = self.writer = -1
 
 
 def spawn_shell(

@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Optional
+import re
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from ..core import arguments
 from ..core.arguments import BadRequestError
 from ..core.request import Asker, Result
 from . import notices
-from .command import Order
 
 _COMMAND_LIMIT = 8 * 1024 * 1024
 _OUTPUT_LIMIT = 4 * 1024 * 1024
 _UNFINISHED = ("soft_timeout", "hard_timeout")
+_LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
+
+
+class Order(NamedTuple):
+    """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters.
+
+    With ``at_once`` a command is not to wait for those of others, nor input for what the command makes of it.
+    """
+
+    command: str
+    is_input: bool = False
+    timeout: Optional[float] = None
+    soft_timeout: float = 10.0
+    reset: bool = False
+    max_output: int = 30000
+    at_once: bool = False
+    env: Dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
+
+    @property
+    def is_typed(self) -> bool:
+        """True for what is typed at the command that runs."""
+        return self.is_input and bool(self.command)
+
+    @property
+    def is_literal(self) -> bool:
+        """True when the command is a Python or JSON value by mistake; no shell command begins so."""
+        return not self.is_input and _LITERAL.match(self.command) is not None
 
 
 def shell_order(given: Dict[str, Any]) -> Order:

@@ -2,119 +2,88 @@
 
 from __future__ import annotations
 
-import re
+import codecs
+import os
 import time
 from collections import deque
 from functools import partial
-from typing import Callable, Deque, List, NamedTuple, Optional, Tuple
+from typing import Callable, Deque, List, Optional, Tuple
 
-from ..core import processes
+from ..core import facts, names, processes
 from ..core.cut_text import Cut
-from ..core.loop import Loop
+from ..core.loop import Loop, Plan
 from ..core.request import Asker, Result
 from . import notices
-from .command import Command, Order, Wait, make_result
-from .interrupt import Interruption
-from .output import IdleOutput, WholeOutputs
-from .shell import Ended, Shell, ShellEvents
-
-KEY = b"\x03"
-_YOUNG_SECONDS = 0.1
-_TRIES = 100
-_OF_THE_SHELL = 8
-"""A shell that has heard it may also do with it what it likes, so it is asked less often."""
-_LOOK_AGAIN = 0.002
-_HEARD_WITHIN = 0.015
-
-
-class TypedInterrupt:
-    """One press of the key.
-
-    A shell that is about to begin a command does not hear it, nor does a program that is just being started, or just
-    ending in a loop of short ones; a person at a terminal presses again. So it is typed when there is somebody to hear
-    it, and once more where nobody can have heard it. Whoever has heard it does with it what it likes.
-    """
-
-    def __init__(self, loop: Loop, shell: Shell, begun: int, is_over: Callable[[], bool]) -> None:
-        """``begun`` is when the command was, in clock ticks; ``is_over``, whether it has ended."""
-        self._loop = loop
-        self._shell = shell
-        self._begun = begun
-        self._is_over = is_over
-        self._tries = _TRIES
-
-    def press(self) -> None:
-        """Type it, now or as soon as it can be heard."""
-        self._aim(time.monotonic() + _HEARD_WITHIN)
-
-    def _aim(self, patience_ends: float) -> None:
-        if self._is_over():
-            return
-        group, shell = self._shell.foreground(), self._shell.pid
-        is_young = processes.seconds_since(self._begun) < _YOUNG_SECONDS
-        is_heard = not self._shell.is_reading and group not in (0, shell) and not processes.is_copy(group, shell)
-        if not is_heard and (is_young or (group == shell and time.monotonic() < patience_ends)):
-            self._loop.call_later(_LOOK_AGAIN, lambda: self._aim(patience_ends))
-            return
-        began = processes.started(group)
-        is_brief = group == shell or began is None or processes.seconds_since(began) < _YOUNG_SECONDS
-        self._shell.type(KEY)
-        self._tries -= _OF_THE_SHELL if group == shell else 1
-        if is_brief and self._tries > 0:
-            self._loop.call_later(_HEARD_WITHIN, lambda: self._look(group, is_young or group == shell))
-
-    def _look(self, group: int, is_doubtful: bool) -> None:
-        if is_doubtful or self._shell.foreground() != group:
-            self.press()
-
-
-class Key(NamedTuple):
-    """A key: its name for notices, and what a terminal sends for it."""
-
-    name: str
-    data: bytes
-
-
-_NAMED = {
-    "ENTER": b"\r",
-    "TAB": b"\t",
-    "BS": b"\x7f",
-    "ESC": b"\x1b",
-    "UP": b"\x1b[A",
-    "DOWN": b"\x1b[B",
-    "RIGHT": b"\x1b[C",
-    "LEFT": b"\x1b[D",
-    "HOME": b"\x1b[H",
-    "END": b"\x1b[F",
-    "PGUP": b"\x1b[5~",
-    "PGDN": b"\x1b[6~",
-}
-_CONTROL = re.compile(r"(?:C-|CTRL[-+])([A-Z])\Z", re.IGNORECASE)
-
-
-def key(text: str) -> Optional[Key]:
-    """Return the key that the whole text names, or None."""
-    name = text.strip()
-    if name in _NAMED:
-        return Key(name, _NAMED[name])
-    match = _CONTROL.match(name)
-    if match is None:
-        return None
-    letter = match.group(1).upper()
-    return Key(f"CTRL+{letter}", bytes([ord(letter) - ord("A") + 1]))
-
-
-def typed(text: str) -> bytes:
-    """Return the bytes of a person typing the text and pressing Enter, which a terminal sends as a carriage return."""
-    return text.replace("\r\n", "\n").replace("\n", "\r").encode("utf-8", "replace") + b"\r"
-
+from .interrupt import INTERRUPT_KEY, Interruption, TypedInterrupt
+from .output import BoundedText, IdleOutput, LiveFeed, WholeOutputs
+from .pty import key, typed
+from .requests import Order
+from .shell import Ended, Shell
+from .terminal_text import TerminalText
 
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
 _NOTHING = Cut("", 0)
 
 
-class TerminalSession(ShellEvents):
+class Wait:
+    """An asker waiting for the command that runs, or for the shell that is to run it."""
+
+    def __init__(self, loop: Loop, asker: Asker, order: Order, prefix: str = "") -> None:
+        self.asker = asker
+        self.order = order
+        self.notices: List[str] = []
+        self.prefix = prefix
+        self.active = time.monotonic()
+        self.look = Plan(loop)
+        """The next look at the time limits."""
+        self._feed = LiveFeed(loop, asker.live)
+
+    def output(self, text: str) -> None:
+        """Say that the command has printed something."""
+        self.active = time.monotonic()
+        self._feed.append(text)
+
+    def close(self) -> None:
+        """End the waiting: nothing live any more, no limits."""
+        self.look.cancel()
+        self._feed.close()
+
+
+class Command:
+    """The command that runs, or has ended without anybody having been told."""
+
+    def __init__(self, limit: int, reply: Callable[[bytes], object], files: Optional[WholeOutputs] = None) -> None:
+        self.ticks = processes.now_in_ticks()
+        self.ended: Optional[Ended] = None
+        self.interruption: Optional[Interruption] = None
+        self.interrupted = False
+        self._transcript = BoundedText(limit, files)
+        self._text = TerminalText(self._transcript.append, reply)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def output(self, data: bytes) -> str:
+        """Take what programs wrote to the terminal; return it decoded."""
+        text = self._decoder.decode(data)
+        self._text.feed(text)
+        return text
+
+    def end(self, how: Ended) -> None:
+        """Say that nothing more will come."""
+        self.ended = how
+        self._text.feed(self._decoder.decode(b"", True))
+
+    def take(self, limit: int) -> Cut:
+        """Return the output since the last call, cut to a limit."""
+        self._text.flush()
+        return self._transcript.take(limit)
+
+    def forget(self) -> None:
+        """Say that nobody will ask for the output any more."""
+        self._transcript.close()
+
+
+class TerminalSession:
     """One named terminal.
 
     Orders are served one after the other, except those that must reach a command while somebody waits for it: input,
@@ -280,7 +249,7 @@ class TerminalSession(ShellEvents):
 
     def _type(self, text: str) -> List[str]:
         named, command = key(text), self._command
-        if named is not None and named.data == KEY and command is not None:
+        if named is not None and named.data == INTERRUPT_KEY and command is not None:
             is_over = lambda: command is not self._command or command.ended is not None  # noqa: E731
             TypedInterrupt(self._loop, self._shell, command.ticks, is_over).press()
             return [f"{named.name} was sent."]
@@ -410,8 +379,20 @@ class TerminalSession(ShellEvents):
     def _result(
         self, status: str, exit_code: int, output: Cut, said: List[str], prefix: str = "", background: int = -1
     ) -> Result:
-        running, shell = self.runs, self._shell
-        return make_result(status, exit_code, output, said, background, running, shell.directory, shell.path, prefix)
+        return {
+            "status": status,
+            "exit_code": exit_code,
+            "prefix": prefix,
+            "output": output.text,
+            "omitted": output.omitted,
+            "working_dir": names.whole(self._shell.directory),
+            "pid": background,
+            "python": names.whole(facts.find_python(self._shell.path)),
+            "username": facts.username(),
+            "hostname": os.uname().nodename,
+            "running": self.runs,
+            "notice": names.whole("\n".join(said)),
+        }
 
     def _tell_stopped(self) -> None:
         stopped, self._stopped_by = self._stopped_by, []

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import signal
-import sys
-import termios
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, NamedTuple, Optional, Protocol, Tuple
 
 from ..core import processes
-from ..core.loop import Callback, Loop, Plan, Timer
-from . import shell_reports
-from .pty import Pipe, Terminal, exit_code, how_ended, shell_environment, spawn_shell
-from .shell_protocol import Speech
-from .shell_streams import Streams
+from ..core.loop import Loop, Plan, Timer
+from .pty import exit_code, how_ended, shell_environment, spawn_shell
+from .shell_protocol import ShellProtocol
+from .shell_streams import ControlLine, Report, Streams
 
 FIRST_LOOK_SECONDS = 0.1
 _SLOWEST_LOOK_SECONDS = 1.0
@@ -23,7 +18,7 @@ _LOOKS = 2
 _REQUESTS = 3
 
 
-class Watch:
+class LostReportWatch:
     """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
 
     A shell that reads our lines again, all of which it has, is not running the command any more: while it does, its
@@ -75,14 +70,6 @@ class Watch:
             self._give_up()
 
 
-def same_file(pid: int, descriptor: int, ours: int) -> bool:
-    """True when that descriptor of the process and ours are the same pipe."""
-    try:
-        return os.path.samestat(os.stat(f"/proc/{pid}/fd/{descriptor}"), os.fstat(ours))
-    except OSError:
-        return False
-
-
 class Ended(NamedTuple):
     """How a command ended: its exit status, the process id of its last background job (-1: none).
 
@@ -95,8 +82,8 @@ class Ended(NamedTuple):
     killed: bool = False
 
 
-class ShellEvents:
-    """The owner's side; every method is called from the loop."""
+class ShellEvents(Protocol):
+    """What a shell tells its owner; every method is called from the loop."""
 
     def ready(self) -> None:
         """The shell takes a command now."""
@@ -114,20 +101,16 @@ class ShellEvents:
         """The running command has ended, and all its output has been delivered."""
 
     def lost(self, reason: str) -> None:
-        """The shell has ended while no command was running."""
+        """The shell has ended while no command was running; one that it had not read goes on in the next."""
 
 
-Sent = Tuple[str, Dict[str, str]]
-"""A command, and the variables that it is lent."""
-
-
-class Undone:
+class UnreadCommand:
     """Keeps the command that was sent last until it is known that it was read, and has it run again once."""
 
     def __init__(self, events: ShellEvents) -> None:
         self._events = events
-        self._sent: Optional[Sent] = None
-        self._again: Optional[Sent] = None
+        self._sent: Optional[Tuple[str, Dict[str, str]]] = None
+        self._again: Optional[Tuple[str, Dict[str, str]]] = None
 
     def sent(self, command: str, variables: Dict[str, str]) -> None:
         """A command was sent to a shell."""
@@ -168,120 +151,6 @@ class Undone:
         self._sent = self._again = None
 
 
-_LOOK_SECONDS = 0.001
-
-
-class ControlLine:
-    """The runner's end of the pipe from which the shell reads the lines it runs."""
-
-    def __init__(self, loop: Loop, gone: Callback) -> None:
-        """``gone`` is called once, when nobody can read the lines any more."""
-        self._loop = loop
-        self._gone = gone
-        self._pipe = Pipe()
-        self._pending = bytearray()
-        self._behind = 0
-        self._is_cut = False
-        os.set_blocking(self._pipe.writer, False)
-
-    @property
-    def shell_end(self) -> int:
-        """The descriptor that becomes the shell's standard input."""
-        return self._pipe.reader
-
-    def started(self) -> None:
-        """Say that the shell has its end: from now on only it keeps the pipe alive."""
-        os.close(self._pipe.reader)
-        self._pipe.reader = -1
-        # A write end never becomes readable; its watcher hears of the last reader's end.
-        self._loop.add_reader(self._pipe.writer, self._hung_up)
-
-    def send(self, data: bytes) -> None:
-        """Queue lines."""
-        idle = not self._pending
-        self._pending += data
-        if idle:
-            self._drain()
-
-    def send_command(self, command: bytes, after: bytes, *, apart: bool) -> None:
-        """Queue the lines of a command and those behind it; ``apart``, not before the shell has read the former."""
-        self._behind = 0 if apart else len(after)
-        self.send(command if apart else command + after)
-        if apart:
-            self._send_when_read(after)
-
-    @property
-    def is_being_read(self) -> bool:
-        """True while the shell has not yet read the whole of the command, and for ever if it never will.
-
-        False says less: bash reads a kilobyte ahead, and may have what it has not begun.
-        """
-        return self._is_cut or self.unread() > self._behind
-
-    def _send_when_read(self, after: bytes) -> None:
-        if self._pipe.writer >= 0 and self.unread() == 0:
-            self._behind = len(after)
-            self.send(after)
-        elif self._pipe.writer >= 0:
-            self._loop.call_later(_LOOK_SECONDS, lambda: self._send_when_read(after))
-
-    def unread(self) -> int:
-        """Return how many bytes of what was sent the shell has not read yet."""
-        waiting = bytearray(4)
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(self._pipe.writer, termios.FIONREAD, waiting)
-        return len(self._pending) + int.from_bytes(waiting, sys.byteorder)
-
-    def is_read_by(self, pid: int) -> bool:
-        """True when the process has this pipe as its standard input now, and has read all that was sent."""
-        return self._pipe.writer >= 0 and self.unread() == 0 and same_file(pid, 0, self._pipe.writer)
-
-    def close(self) -> None:
-        """Let the shell read the end of its input."""
-        self._pending.clear()
-        self._pipe.close(self._loop)
-
-    def _drain(self) -> None:
-        writer = self._pipe.writer
-        if writer < 0:
-            return
-        try:
-            while self._pending:
-                del self._pending[: os.write(writer, self._pending[:65536])]
-        except BlockingIOError:
-            self._loop.add_writer(writer, self._drain)
-            return
-        except OSError:
-            self._is_cut = self.is_being_read
-            self._pending.clear()
-        self._loop.remove_writer(writer)
-
-    def _hung_up(self) -> None:
-        self._is_cut = self.is_being_read
-        self._loop.remove_reader(self._pipe.writer)
-        self._loop.remove_writer(self._pipe.writer)
-        self._pending.clear()
-        self._gone()
-
-
-def start_shell(
-    loop: Loop, path: str, arguments: Tuple[str, ...], terminal: Terminal, environment: Dict[str, str], gone: Callback
-) -> Tuple[int, ControlLine]:
-    """Start a shell on the terminal; return its process id and the line to it, whose loss ``gone`` tells of.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-    control = ControlLine(loop, gone)
-    try:
-        pid = spawn_shell(path, arguments, terminal, control.shell_end, environment)
-    except OSError:
-        control.close()
-        raise
-    control.started()
-    return pid, control
-
-
 START_SECONDS = 10.0
 MARKER_SECONDS = 0.2
 DRAIN_SECONDS = 0.01
@@ -304,12 +173,12 @@ class Shell:
         self._status = 0
         self._streams = Streams(loop, self._take_output, self._take_report)
         self._control: Optional[ControlLine] = None
-        self._report: Optional[shell_reports.Report] = None
-        self._speech = Speech(self._streams)
-        self._watch = Watch(loop, self._is_idle, self._ask_again, self._kill_broken)
+        self._report: Optional[Report] = None
+        self._protocol = ShellProtocol(self._streams)
+        self._watch = LostReportWatch(loop, self._is_idle, self._ask_again, self._kill_broken)
         self._plan = Plan(loop)
         self._running = self._plain = self._starting = self._settling = False
-        self._undone = Undone(events)
+        self._unread = UnreadCommand(events)
 
     def prepare(self) -> None:
         """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
@@ -335,11 +204,11 @@ class Shell:
 
     def gives_up(self) -> None:
         """Say that the command is to be stopped: it is not begun again, whatever becomes of the shell."""
-        self._undone.stop()
+        self._unread.stop()
 
     def _ask_again(self) -> None:
         if self._control is not None:
-            self._control.send(b"\n" + self._speech.report())
+            self._control.send(b"\n" + self._protocol.report())
 
     def _is_idle(self) -> bool:
         return self._report is None and self._control is not None and self._control.is_read_by(self.pid)
@@ -358,32 +227,33 @@ class Shell:
         self._starting = self._settling = True
         self._unsure = False
         self._streams.restore()
-        self._speech.expect()
-        self._control.send(b"\n" + self._speech.report())
+        self._protocol.expect()
+        self._control.send(b"\n" + self._protocol.report())
         self._plan.at(SETTLE_SECONDS, lambda: self._settle(tries - 1))
 
     def _start(self) -> None:
         self._discard_process()
         self._starting = self._settling = False
-        path = self._speech.choose()
+        path = self._protocol.choose()
         if path is None:
-            self._undone.fail("there is no bash and no sh in this image: install bash, or use an image that has it")
+            self._unread.fail("there is no bash and no sh in this image: install bash, or use an image that has it")
             return
         try:
-            terminal, environment = self._streams.open(), shell_environment(self._mark)
-            self.pid, self._control = start_shell(
-                self._loop, path, self._speech.lines.arguments, terminal, environment, self._control_lost
-            )
+            terminal, arguments = self._streams.open(), self._protocol.dialect.arguments
+            self._control = ControlLine(self._loop, self._control_lost)
+            self.pid = spawn_shell(path, arguments, terminal, self._control.shell_end, shell_environment(self._mark))
         except OSError as error:
-            self._undone.fail(f"no shell can be started: {error.strerror or error}")
+            self._discard_process()
+            self._unread.fail(f"no shell can be started: {error.strerror or error}")
             return
+        self._control.started()
         self._starting = True
-        self._control.send(self._speech.start(self.directory, plain=self._plain))
+        self._control.send(self._protocol.start(self.directory, plain=self._plain))
         self._plan.at(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
         """Run a command in a usable shell, or in the next if that is lost before it has read it; ends in ``ended``."""
-        self._undone.sent(command, variables)
+        self._unread.sent(command, variables)
         self._send(command, variables)
 
     def _send(self, command: str, variables: Dict[str, str]) -> None:
@@ -392,8 +262,8 @@ class Shell:
         self._streams.read_terminal()  # what jobs of before have printed is not this command's
         self._streams.restore()
         self._running = True
-        lines, after = self._speech.run(command, variables, self._status)
-        self._control.send_command(lines, after, apart=self._speech.lines.reads_ahead)
+        lines, after = self._protocol.run(command, variables, self._status)
+        self._control.send_command(lines, after, apart=self._protocol.dialect.reads_ahead)
         self._streams.hold()
         self._watch.begin()
 
@@ -436,7 +306,7 @@ class Shell:
         self._watch.end()
         self._streams.close()
         self._status = 0
-        self._undone.clear()
+        self._unread.clear()
         self._running = self._starting = self._settling = False
         self._plan.cancel()
 
@@ -454,13 +324,13 @@ class Shell:
         if self._plain:
             self._plain = False
             self._discard_process()
-            self._undone.fail("the shell did not become ready in time")
+            self._unread.fail("the shell did not become ready in time")
         else:
             self._plain = True
             self._start()
 
     def _take_output(self, data: bytes) -> None:
-        before, after = self._speech.boundary.divide(data)
+        before, after = self._protocol.boundary.divide(data)
         self._emit(before)
         if after:
             self._events.idle_output(after)
@@ -472,10 +342,10 @@ class Shell:
         elif data and self._settling:
             self._events.idle_output(data)
 
-    def _take_report(self, report: shell_reports.Report) -> None:
+    def _take_report(self, report: Report) -> None:
         self.directory = processes.directory(self.pid, report.directory) or self.directory
         self.path = report.path
-        if report.word != self._speech.word:
+        if report.word != self._protocol.word:
             self._streams.state.announce(report.word, at_once=True)
         elif self._report is None and (self._running or self._starting):
             self._report = report
@@ -483,24 +353,24 @@ class Shell:
                 self._streams.state.announce(report.word)
             self._streams.read_terminal()
             self._streams.watch()
-            if self._report is not None and self._speech.boundary.awaited:
+            if self._report is not None and self._protocol.boundary.awaited:
                 # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
                 self._plan.at(MARKER_SECONDS, self._marker_missing)
             self._check_ended()
 
     def _marker_missing(self) -> None:
-        self._emit(self._speech.boundary.give_up())
+        self._emit(self._protocol.boundary.give_up())
         self._check_ended()
 
     def _check_ended(self) -> None:
         report = self._report
-        if report is None or self._speech.boundary.awaited:
+        if report is None or self._protocol.boundary.awaited:
             return
         self._plan.cancel()
         self._report = None
         if self._starting:
             self._starting = self._settling = self._plain = False
-            if not self._undone.take(self._send):
+            if not self._unread.take(self._send):
                 self._events.ready()
         elif self._running:
             self._running = False
@@ -514,7 +384,7 @@ class Shell:
         if not self._running or self.is_reading:
             processes.signal_process(self.pid, signal.SIGKILL)
             return
-        program = processes.replacement(self.pid, self._speech.lines.known_by.encode())
+        program = processes.replacement(self.pid, self._protocol.dialect.known_by.encode())
         if program is None:
             return
         self.replaced = True
@@ -547,10 +417,10 @@ class Shell:
             self._events.lost(how_ended(status))
 
     def _begin_again(self, status: int) -> None:
-        self._emit(self._speech.boundary.give_up())
+        self._emit(self._protocol.boundary.give_up())
         self._running = False
         self._status = exit_code(status)
-        if self._undone.unread(status):
+        if self._unread.unread(status):
             self._start()
 
     def _finish_death(self, status: int, replaced: bool) -> None:
@@ -559,7 +429,7 @@ class Shell:
         if not self._running:
             return
         self._report = None
-        self._emit(self._speech.boundary.give_up())
+        self._emit(self._protocol.boundary.give_up())
         self._running = False
         self._status = exit_code(status)
         self._events.ended(Ended(self._status, -1, how_ended(status), os.WIFSIGNALED(status) and not replaced))

@@ -1,28 +1,179 @@
-"""What a shell is heard through: its terminal, and the ways for its reports and its state."""
+"""What a shell is spoken to and heard through: its control line, its terminal, the pipes of its reports and state."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-from typing import Callable, List, Optional
+import sys
+import termios
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from ..core.loop import Loop, Timer
-from . import shell_reports
+from ..core.loop import Callback, Loop, Timer
 from .pty import Inlet, Terminal
 from .shell_state import StatePipe
 
 _READ = 16 * 1024
 _READS_IN_A_ROW = 64
 _HOLD_SECONDS = 0.002
+_LOOK_SECONDS = 0.001
+_REPORT_LIMIT = 1024 * 1024
+_FIELDS = 6
+
+
+class Report(NamedTuple):
+    """What the shell says when a command has ended."""
+
+    word: str
+    status: int
+    background: int
+    directory: str
+    path: str
+    flags: str
+
+
+class ReportReader:
+    """Finds reports in what comes out of the pipe; anything that does not begin with an expected word is ignored."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._fields: List[str] = []
+        self._expected: Tuple[str, ...] = ()
+
+    def expect(self, *words: str) -> None:
+        """Say which words make a report valid from now on."""
+        self._expected = tuple(word for word in words if word)
+
+    def reset(self) -> None:
+        """Forget what a shell that is dead has begun to say."""
+        self._buffer.clear()
+        self._fields = []
+
+    def feed(self, data: bytes) -> List[Report]:
+        """Take the next bytes; return the reports they complete."""
+        found: List[Report] = []
+        self._buffer += data
+        *fields, rest = self._buffer.split(b"\0")
+        for field in fields:
+            text = field.decode("utf-8", "surrogateescape")
+            if self._fields:
+                self._fields.append(text)
+                if len(self._fields) == _FIELDS:
+                    word, status, background, directory, path, flags = self._fields
+                    self._fields = []
+                    found.append(Report(word, _number(status), _number(background), directory, path, flags))
+            elif text in self._expected:
+                self._fields = [text]
+        self._buffer = rest if len(rest) <= _REPORT_LIMIT else bytearray()
+        return found
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 12 else -1
+
+
+class ControlLine:
+    """The pipe from which the shell reads the lines that it runs."""
+
+    def __init__(self, loop: Loop, gone: Callback) -> None:
+        """``gone`` is called once, when nobody can read the lines any more."""
+        self._loop = loop
+        self._gone = gone
+        self.shell_end, self._writer = os.pipe()
+        self._pending = bytearray()
+        self._behind = 0
+        self._is_cut = False
+        os.set_blocking(self._writer, False)
+
+    def started(self) -> None:
+        """Say that the shell has its end: from now on only it keeps the pipe alive."""
+        os.close(self.shell_end)
+        self.shell_end = -1
+        # A write end never becomes readable; its watcher hears of the last reader's end.
+        self._loop.add_reader(self._writer, self._hung_up)
+
+    def send(self, data: bytes) -> None:
+        """Queue lines."""
+        idle = not self._pending
+        self._pending += data
+        if idle:
+            self._drain()
+
+    def send_command(self, command: bytes, after: bytes, *, apart: bool) -> None:
+        """Queue the lines of a command and those behind it; ``apart``, not before the shell has read the former."""
+        self._behind = 0 if apart else len(after)
+        self.send(command if apart else command + after)
+        if apart:
+            self._send_when_read(after)
+
+    @property
+    def is_being_read(self) -> bool:
+        """True while the shell has not yet read the whole of the command, and for ever if it never will.
+
+        False says less: bash reads a kilobyte ahead, and may have what it has not begun.
+        """
+        return self._is_cut or self._unread() > self._behind
+
+    def is_read_by(self, pid: int) -> bool:
+        """True when the process has this pipe as its standard input now, and has read all that was sent."""
+        if self._writer < 0 or self._unread() > 0:
+            return False
+        try:
+            return os.path.samestat(os.stat(f"/proc/{pid}/fd/0"), os.fstat(self._writer))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Let the shell read the end of its input."""
+        self._pending.clear()
+        for descriptor in (self.shell_end, self._writer):
+            if descriptor >= 0:
+                self._loop.remove_reader(descriptor)
+                self._loop.remove_writer(descriptor)
+                os.close(descriptor)
+        self.shell_end = self._writer = -1
+
+    def _send_when_read(self, after: bytes) -> None:
+        if self._writer >= 0 and self._unread() == 0:
+            self._behind = len(after)
+            self.send(after)
+        elif self._writer >= 0:
+            self._loop.call_later(_LOOK_SECONDS, lambda: self._send_when_read(after))
+
+    def _unread(self) -> int:
+        waiting = bytearray(4)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._writer, termios.FIONREAD, waiting)
+        return len(self._pending) + int.from_bytes(waiting, sys.byteorder)
+
+    def _drain(self) -> None:
+        if self._writer < 0:
+            return
+        try:
+            while self._pending:
+                del self._pending[: os.write(self._writer, self._pending[:65536])]
+        except BlockingIOError:
+            self._loop.add_writer(self._writer, self._drain)
+            return
+        except OSError:
+            self._is_cut = self.is_being_read
+            self._pending.clear()
+        self._loop.remove_writer(self._writer)
+
+    def _hung_up(self) -> None:
+        self._is_cut = self.is_being_read
+        self._loop.remove_reader(self._writer)
+        self._loop.remove_writer(self._writer)
+        self._pending.clear()
+        self._gone()
 
 
 class Streams:
     """Reads them in bounded portions. They outlive a shell: the next one, and background jobs, use them on."""
 
-    def __init__(
-        self, loop: Loop, output: Callable[[bytes], None], said: Callable[[shell_reports.Report], None]
-    ) -> None:
+    def __init__(self, loop: Loop, output: Callable[[bytes], None], said: Callable[[Report], None]) -> None:
         """``output`` gets the terminal's bytes, ``said`` the shell's reports."""
-        self.reader = shell_reports.ReportReader()
+        self.reader = ReportReader()
         self.state = StatePipe(loop)
         self._loop = loop
         self._output = output

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,7 +29,7 @@ class HungShell(Shell):
     """A process in a shell's place, which never reports."""
 
     def __init__(self, loop: Loop, pid: int) -> None:
-        super().__init__(loop, "a mark that nothing carries", "/", ShellEvents())
+        super().__init__(loop, "a mark that nothing carries", "/", Mock(spec=ShellEvents))
         self.pid = pid
         self.asked = 0
 

@@ -16,9 +16,10 @@ from runtime_images.runner.core import processes
 from runtime_images.runner.core.loop import Loop
 from runtime_images.runner.core.workers import Job, TooMuchWorkError, Workers
 from runtime_images.runner.files.history import EditHistory
-from runtime_images.runner.terminal.session import key, typed
-from runtime_images.runner.terminal.shell_reports import Report, ReportReader, quote
+from runtime_images.runner.terminal.pty import key, typed
+from runtime_images.runner.terminal.shell_protocol import quote
 from runtime_images.runner.terminal.shell_state import ShellState, StatePipe, StateReader
+from runtime_images.runner.terminal.shell_streams import Report, ReportReader
 
 
 @pytest.mark.parametrize(
