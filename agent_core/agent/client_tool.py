@@ -10,8 +10,7 @@ from pydantic import Field
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action
-from agent_core.mcp.results import MAX_TEXT_CHARS, MCPToolObservation
-from agent_core.mcp.schema import parameters_from, problems_of
+from agent_core.mcp.tool import MAX_TEXT_CHARS, MCPToolObservation, parameters_from, problems_of
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator
 from agent_core.agent import client_tool  # noqa: F401 - registers its tool
 from agent_core.errors import ToolError
 from agent_core.events.schema import Action
-from agent_core.mcp.schema import parameters_from, problems_of
+from agent_core.mcp.tool import parameters_from, problems_of
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool

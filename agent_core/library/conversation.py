@@ -38,8 +38,8 @@ from agent_core.library.workspace import Workspace, workspace_of
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.profiles import ProfileStore
+from agent_core.runtime.channel.tunnels import OpenPort
 from agent_core.runtime.loop_thread import library_loop
-from agent_core.runtime.open_ports import OpenPort
 from agent_core.runtime.sandbox import Sandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, is_confirmation_mode_active

@@ -12,7 +12,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.library.run_loop import RunLoop
-from agent_core.runtime.answers import failure
+from agent_core.runtime.action_runner import failure
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.direct_call import DirectContext, call_directly, tool_named
 from agent_core.session.drafts import ConversationDrafts, draft_llm

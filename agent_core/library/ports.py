@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from agent_core.errors import SandboxError
 from agent_core.library.run_loop import RunLoop
-from agent_core.runtime.channel.tunnels import PortConnection
-from agent_core.runtime.open_ports import OpenPort, listening
+from agent_core.runtime.channel.tunnels import OpenPort, PortConnection, listening
 
 _CHUNK = 64 * 1024
 

@@ -12,8 +12,7 @@ from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.folder import remove_tree
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.runtime.naming import WORKSPACE
-from agent_core.runtime.sandbox import NetworkWish, Sandbox, SandboxProvider, SandboxSpec
+from agent_core.runtime.sandbox import WORKSPACE, NetworkWish, Sandbox, SandboxProvider, SandboxSpec
 from agent_core.runtime.standalone import folder_spec, require_isolation
 
 

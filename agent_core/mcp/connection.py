@@ -8,12 +8,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_core.mcp import library
+from agent_core.mcp.client import (
+    all_tools,
+    connected,
+    follow_changes,
+    is_closed,
+    is_refused_session,
+    load,
+    reason_of,
+    was_reached,
+)
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.failures import is_closed, is_refused_session, reason_of, was_reached
 from agent_core.mcp.program import McpServerError, ProgramPlace
-from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
-from agent_core.mcp.tool import McpTool, tool_of
+from agent_core.mcp.tool import McpTool, MCPToolObservation, failed_observation, observation_of, tool_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -110,16 +117,16 @@ class Link:
     async def _live(self) -> None:
         limit = self._server.connect_seconds
         try:
-            await library.load()  # once for a process, and no fault of the server's
+            await load()  # once for a process, and no fault of the server's
             if self._server.kind == "stdio":
                 await self._programs.ready()
             async with AsyncExitStack() as stack:
                 try:
                     async with asyncio.timeout(limit) as self._limit:
                         server = await self._prepare()
-                        connecting = library.connected(server, self._programs, on_change=self._change, on_end=self._end)
+                        connecting = connected(server, self._programs, on_change=self._change, on_end=self._end)
                         client = await stack.enter_async_context(connecting)
-                        self.tools = await library.all_tools(client)
+                        self.tools = await all_tools(client)
                 finally:
                     self._limit = None
                 if not self._is_over:
@@ -140,7 +147,7 @@ class Link:
 
     async def _watch(self, client: Client) -> None:
         """Take in the server's tools when they change, until the connection is over."""
-        following = asyncio.create_task(library.follow_changes(client, self._change), name=self._task.get_name())
+        following = asyncio.create_task(follow_changes(client, self._change), name=self._task.get_name())
         try:
             while not self._is_over:
                 await self._wake.wait()
@@ -149,7 +156,7 @@ class Link:
                     self._is_changed = False
                     with contextlib.suppress(McpServerError, TimeoutError):  # the old ones stay
                         async with asyncio.timeout(self._server.connect_seconds):
-                            self.tools = await library.all_tools(client)
+                            self.tools = await all_tools(client)
                         self.on_tools()
                     await asyncio.sleep(REFRESH_PAUSE_SECONDS)
         finally:

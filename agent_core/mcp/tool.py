@@ -2,20 +2,212 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
-from agent_core.errors import ToolError
-from agent_core.events.schema import Action, types_of
-from agent_core.mcp.expansion import expanded, names_in
-from agent_core.mcp.results import MCPToolObservation
-from agent_core.mcp.schema import parameters_from, problems_of
+from agent_core.errors import DrydockError, ToolError
+from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.schema import Action, Observation, problems_in, types_of
+from agent_core.mcp.config import expanded, is_reference, names_in
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.truncation import maybe_truncate
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult, ContentBlock
+
+MAX_SCHEMA_CHARS = 200_000
+MAX_PROBLEMS = 5
+_MAX_SHOWN_CHARS = 200
+_ABOUT_THE_TEXT = frozenset({"pattern", "format", "minLength", "maxLength", "enum", "const"})
+
+
+def parameters_from(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments as it is offered to a model: as its server gave it, and certainly an object.
+
+    Raises:
+        ValueError: it is no usable JSON schema of an object; the message says why.
+    """
+    if schema.get("type", "object") != "object":
+        raise ValueError(f"its inputSchema describes a value of type {schema['type']!r}, not an object")
+    if len(text := json.dumps(dict(schema))) > MAX_SCHEMA_CHARS:
+        raise ValueError(f"its inputSchema has {len(text)} characters; at most {MAX_SCHEMA_CHARS} are taken")
+    properties = schema.get("properties") or {}
+    if not isinstance(properties, Mapping):
+        raise ValueError("the properties in its inputSchema are no object")
+    whole: dict[str, Any] = {**schema, "type": "object", "properties": dict(properties)}
+    _validator(json.dumps(whole, sort_keys=True))
+    return whole
+
+
+def problems_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
+    """What is wrong with `arguments`, each with its place; values are not repeated, they may be long, or secret.
+
+    Of a text that refers to a secret only its type is judged: the rest is known when the call is made. What cannot be
+    judged here (a pattern in another dialect, a definition that is elsewhere) is left to the server.
+    """
+    # Lazy: its specifications take time to load, and only conversations with such servers need them.
+    from referencing.exceptions import Unresolvable
+
+    validator = _validator(json.dumps(parameters, sort_keys=True))
+    found: list[str] = []
+    try:
+        for error in validator.iter_errors(dict(arguments)):
+            if error.validator in _ABOUT_THE_TEXT and isinstance(error.instance, str) and is_reference(error.instance):
+                continue
+            found.append(_in_words(error))
+            if len(found) == MAX_PROBLEMS:
+                break
+    except (re.error, Unresolvable, RecursionError):
+        return found
+    return found
+
+
+def _in_words(error: Any) -> str:
+    place = ".".join(str(part) for part in error.absolute_path) or "arguments"
+    wanted = json.dumps(error.validator_value, ensure_ascii=False, default=str)
+    shown = wanted if len(wanted) <= _MAX_SHOWN_CHARS else f"{wanted[:_MAX_SHOWN_CHARS]}…"
+    match error.validator:
+        case "required":
+            missing = [name for name in error.validator_value if name not in error.instance]
+            return f"{place}: {missing} must be given"
+        case "additionalProperties" | "unevaluatedProperties":
+            known = sorted(error.schema.get("properties", {}))
+            return f"{place}: there is an argument that the tool does not know; it knows {known}"
+        case "type":
+            return f"{place}: must be of type {shown}"
+        case "enum":
+            return f"{place}: must be one of {shown}"
+        case _:
+            return f"{place}: does not fit {error.validator} {shown}"
+
+
+@lru_cache(maxsize=256)
+def _validator(schema_text: str) -> Any:
+    # Lazy for the reason given above.
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
+
+    schema = json.loads(schema_text)
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema, format_checker=None)  # patterns may be in another dialect than Python's
+    except SchemaError as error:
+        place = ".".join(str(part) for part in error.absolute_path) or "its root"
+        raise ValueError(f"its inputSchema is no valid JSON schema: at {place}: {error.message[:200]}") from None
+    except RecursionError:
+        raise ValueError("its inputSchema is nested too deeply") from None
+    return kind(schema, registry=Registry())  # an empty registry: nothing is ever fetched
+
+
+MAX_TEXT_CHARS = 30_000
+MAX_IMAGES = 10
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+"""How images begin, whatever type a server says they have: models' servers refuse one whose type is wrong."""
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What the models' providers take."""
+
+_DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+
+
+class MCPToolObservation(Observation):
+    """The result of a call of a remote tool. The first text of its content names the tool that was executed."""
+
+    name: str = ""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+    def to_result(self) -> dict[str, Any]:
+        """The result in the form in which the protocol's servers give it, less what was left out of it."""
+        blocks: list[dict[str, Any]] = []
+        for part in self.content[1:]:
+            if isinstance(part, TextContent):
+                blocks.append({"type": "text", "text": part.text})
+                continue
+            for url in part.image_urls:
+                match = _DATA_URL.fullmatch(url)
+                blocks.append(
+                    {"type": "image", "data": match[2], "mimeType": match[1]}
+                    if match
+                    else {"type": "text", "text": url}
+                )
+        return {"content": blocks, "isError": self.is_error}
+
+
+def observation_of(name: str, arguments: Mapping[str, Any], result: CallToolResult) -> MCPToolObservation:
+    """The observation for a server's answer to the call of the tool `name` with the model's `arguments`."""
+    parts = [part for block in result.content for part in _parts_of(block)]
+    if not result.content and result.structured_content is not None:
+        parts = [json.dumps(result.structured_content, ensure_ascii=False)]
+    texts = [part for part in parts if isinstance(part, str)]
+    images = [part for part in parts if isinstance(part, ImageContent)]
+    if len(images) > MAX_IMAGES:
+        texts.append(f"[{len(images) - MAX_IMAGES} of {len(images)} images were left out.]")
+    if sum(map(len, texts)) > MAX_TEXT_CHARS:
+        texts = [maybe_truncate("\n".join(texts), MAX_TEXT_CHARS)]
+    return MCPToolObservation(
+        content=[
+            TextContent(text=f"[Tool '{name}' executed.]"),
+            *(TextContent(text=text) for text in texts),
+            *images[:MAX_IMAGES],
+        ],
+        is_error=bool(result.is_error),
+        name=name,
+        arguments=dict(arguments),
+    )
+
+
+def failed_observation(name: str, arguments: Mapping[str, Any], text: str) -> MCPToolObservation:
+    """The observation for a call that the server could not answer."""
+    content = [TextContent(text=f"[Tool '{name}' failed.]"), TextContent(text=maybe_truncate(text, MAX_TEXT_CHARS))]
+    return MCPToolObservation(content=list(content), is_error=True, name=name, arguments=dict(arguments))
+
+
+def _parts_of(block: ContentBlock) -> list[str | ImageContent]:
+    match block.type:
+        case "text":
+            return [block.text]
+        case "image":
+            return [_image(block.data, block.mime_type)]
+        case "audio":
+            return [f"[Audio of type {block.mime_type} was left out: it cannot be shown here.]"]
+        case "resource_link":
+            described = f" ({block.description})" if block.description else ""
+            return [f"[Resource {block.name}{described}: {block.uri}]"]
+        case "resource":
+            return [_resource(block.resource)]
+
+
+def _resource(resource: Any) -> str | ImageContent:
+    text = getattr(resource, "text", None)
+    if isinstance(text, str):
+        return f"[Resource {resource.uri}]\n{text}"
+    kind = resource.mime_type or "an unknown type"
+    if kind in IMAGE_TYPES:
+        return _image(resource.blob, kind)
+    return f"[Resource {resource.uri} of type {kind} was left out: it is no text.]"
+
+
+def _image(data: str, kind: str) -> str | ImageContent:
+    if kind not in IMAGE_TYPES:
+        return f"[An image of type {kind} was left out; models take {', '.join(sorted(IMAGE_TYPES))}.]"
+    if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
+        return f"[An image was left out: it is larger than {MAX_IMAGE_BYTES} bytes.]"
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return "[An image was left out: it is not valid base64.]"
+    seen = next((known for begin, known in _BEGINNINGS if content.startswith(begin)), kind)
+    return ImageContent(image_urls=[f"data:{seen};base64,{data}"])
+
 
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 8_192
@@ -131,3 +323,62 @@ async def _with_secrets(arguments: dict[str, Any], context: ToolContext | None) 
     sent = expanded(arguments, {name: value for name, value in found.items() if name in names})
     json.dumps(sent)  # what cannot be sent is refused here
     return dict(sent)
+
+
+MOST_PROBLEMS: Final = 5
+
+
+class OwnTool(McpTool):
+    """A tool that is carried out in this process.
+
+    Its arguments are checked by `arguments_type`. Secrets that they refer to are not put in: what such a tool sends may
+    be read by everybody.
+    """
+
+    arguments_type: type[BaseModel]
+
+    def action_from_arguments(self, arguments: Mapping[str, Any]) -> MCPToolAction:
+        try:
+            self.arguments_type.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise ToolError(problems_in(error, MOST_PROBLEMS)) from error
+        return MCPToolAction(data=dict(arguments))
+
+
+def own_tool(
+    name: str,
+    description: str,
+    arguments_type: type[BaseModel],
+    run: Callable[[Any], Awaitable[str]],
+    *,
+    parameters: dict[str, Any],
+    annotations: ToolAnnotations,
+    server: str,
+) -> OwnTool:
+    """A tool that calls ``run(arguments)`` and tells the agent the text that it returns.
+
+    `parameters` is the JSON schema of the arguments. A `DrydockError` of `run` is told as the call's failure.
+    """
+    tool = OwnTool(
+        name=name,
+        description=description,
+        action_type=MCPToolAction,
+        observation_type=MCPToolObservation,
+        annotations=annotations,
+        tool_parameters=parameters,
+        arguments_type=arguments_type,
+        remote_name=name,
+        server=server,
+    )
+
+    async def execute(action: MCPToolAction, context: ToolContext | None = None) -> MCPToolObservation:
+        try:
+            text = await run(arguments_type.model_validate(action.data))
+        except ValidationError as error:
+            return failed_observation(name, action.data, problems_in(error, MOST_PROBLEMS))
+        except DrydockError as error:
+            return failed_observation(name, action.data, str(error))
+        content = [TextContent(text=f"[Tool '{name}' executed.]"), TextContent(text=text)]
+        return MCPToolObservation(content=list(content), name=name, arguments=dict(action.data))
+
+    return tool.set_executor(execute)

@@ -12,18 +12,23 @@ from typing import Final, Literal, Protocol, Self
 from pydantic import ValidationError
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.events.branches import Branches, Pages, Rewind, read_branch
 from agent_core.events.classification import ErrorClassification
 from agent_core.events.control import CondensationRequest
-from agent_core.events.llm_events import ActionEvent, ObservationEvent
+from agent_core.events.llm_events import (
+    ActionDecision,
+    ActionEvent,
+    AgentErrorEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
 from agent_core.events.masking import StreamingMask
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation, UnknownAction, problems_in
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
-from agent_core.runtime.answers import FAILED_ID, failure, interrupted
 from agent_core.runtime.hook_calls import ConversationHooks
-from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.clients import Clients
@@ -31,7 +36,117 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
 from agent_core.tools.spec import DeclaredResources, DraftModel, SandboxAccess
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.truncation import maybe_truncate
 from agent_core.tools.vision_inspect import Vision
+
+
+class LatestResults:
+    """Of each tool that `remembers`, the newest result that is no error."""
+
+    def __init__(self, tools: Mapping[str, ToolDefinition], log: Pages) -> None:
+        self._remembering = frozenset(name for name, tool in tools.items() if tool.remembers)
+        self._log = log
+        self._branches = Branches()
+        self._found: dict[str, ObservationEvent] = {}
+        self._unstored: dict[str, tuple[int, Observation]] = {}
+        self._is_stale = False
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take the next event of the log into account."""
+        counts = self._branches.fold(event)
+        if isinstance(event, Rewind):
+            self._found = {}
+            self._unstored.clear()
+            self._is_stale = True
+        elif counts:
+            self._take(self._found, event)
+
+    def done(self, action: ActionEvent, observation: Observation) -> None:
+        """Take a result into account that is still to be stored: the next call of the same answer builds on it."""
+        if action.tool_name in self._remembering and not observation.is_error:
+            self._unstored[action.tool_name] = action.id, observation
+
+    def answered(self, event: AnyEvent) -> None:
+        """Take a stored answer into account before `observe` comes to it."""
+        if event.cause is None or self._branches.has(event.cause):
+            self._take(self._found, event)
+        if isinstance(event, ObservationEvent) and event.tool_name in self._unstored:
+            action_id, _ = self._unstored[event.tool_name]
+            if action_id == event.cause:
+                del self._unstored[event.tool_name]
+
+    async def of(self, tool_name: str) -> Observation | None:
+        """The newest result of this tool, if there is one. After a rewind the log is read once more.
+
+        Raises:
+            EventStoreError: it cannot be read.
+        """
+        if tool_name not in self._remembering:
+            return None
+        while self._is_stale:
+            rewinds, found = self._branches.rewinds, dict[str, ObservationEvent]()
+            async for event in read_branch(self._log, self._branches):
+                self._take(found, event)
+            if rewinds == self._branches.rewinds:
+                for event in self._found.values():  # what has come meanwhile
+                    self._take(found, event)
+                self._found, self._is_stale = found, False
+        known = self._found.get(tool_name)
+        if tool_name in self._unstored:
+            return self._unstored[tool_name][1]
+        return None if known is None else known.observation
+
+    def _take(self, found: dict[str, ObservationEvent], event: AnyEvent) -> None:
+        if not isinstance(event, ObservationEvent) or event.tool_name not in self._remembering:
+            return
+        before = found.get(event.tool_name)
+        if not event.observation.is_error and (before is None or before.id < event.id):
+            found[event.tool_name] = event
+
+
+STOPPED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED"
+MAX_ANSWER_CHARS = 30_000
+FAILED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_ERROR"
+
+LOST = (
+    "The server was restarted, and whoever knew about this action is gone: it is unknown whether it took effect, "
+    "wholly or in part. Look before you repeat it."
+)
+
+
+NOT_BEGUN = "The server was restarted before it could run."
+BROKEN_OFF = "The server was restarted before it was done; what it had done by then stands."
+
+
+def rejection(action: ActionEvent, decision: ActionDecision) -> UserRejectObservation:
+    """The answer to an action that the user refused."""
+    extra = {"rejection_reason": f"the user refused it and said: {decision.reason}"} if decision.reason else {}
+    return UserRejectObservation(cause=action.id, tool_name=action.tool_name, tool_call_id=action.tool_call_id, **extra)
+
+
+def interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:
+    """The answer to an action that was stopped, before it ran or while it did."""
+    return failure(action, text, classification=ErrorClassification.INTERRUPTED, error_id=STOPPED_ID)
+
+
+def failure(
+    action: ActionEvent,
+    text: str,
+    *,
+    classification: ErrorClassification = ErrorClassification.AGENT_ACTION,
+    error_id: str = "",
+) -> AgentErrorEvent:
+    """The answer to an action that could not be done."""
+    return AgentErrorEvent(
+        source=action.source,
+        cause=action.id,
+        error=maybe_truncate(text, MAX_ANSWER_CHARS),
+        tool_name=action.tool_name,
+        tool_call_id=action.tool_call_id,
+        classification=classification,
+        error_id=error_id,
+    )
+
 
 LOCK_SECONDS: Final = {"file": 30.0, "terminal": 300.0, "ipython": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
 OTHER_SECONDS: Final = 30.0

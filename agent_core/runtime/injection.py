@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR, WORKSPACE
+from agent_core.runtime.sandbox import RUNNER_ROOT, STATE_DIR, WORKSPACE
 from runtime_images.runner import wire
 
 GIVEN_WORKSPACE = f"{RUNNER_ROOT}/given/workspace"

@@ -31,11 +31,20 @@ from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.runtime.action_runner import ActionRunner, ActionSandbox
-from agent_core.runtime.answers import BROKEN_OFF, FAILED_ID, LOST, NOT_BEGUN, failure, interrupted, rejection
+from agent_core.runtime.action_runner import (
+    BROKEN_OFF,
+    FAILED_ID,
+    LOST,
+    NOT_BEGUN,
+    ActionRunner,
+    ActionSandbox,
+    LatestResults,
+    failure,
+    interrupted,
+    rejection,
+)
 from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
-from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.definition import ToolDefinition

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.events.branches import Rewind
@@ -161,3 +163,44 @@ async def unpack(sandbox: SandboxAccess, parts: AsyncIterator[bytes]) -> None:
 def name_of(conversation_id: str, event_id: int) -> str:
     """The key of an action, and the name under which files are kept."""
     return f"{conversation_id}:{event_id}"
+
+
+PART = 8 * 1024 * 1024
+
+_reading = ThreadPoolExecutor(1, thread_name_prefix="seeds")
+
+
+async def plant(seed: Path | None, sandbox: SandboxAccess) -> None:
+    """Put the files of the tar file `seed` into the workspace, and remove it; without effect once it is gone.
+
+    Raises:
+        SandboxError, ToolError: it cannot be done; the file stays for the next start.
+    """
+    if seed is None:
+        return
+    loop = asyncio.get_running_loop()
+    file = await loop.run_in_executor(_reading, _opened, seed)
+    if file is None:
+        return
+    try:
+        await unpack(sandbox, _parts(file))
+    finally:
+        await loop.run_in_executor(_reading, file.close)
+    await loop.run_in_executor(_reading, _removed, seed)
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _removed(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _parts(file: BinaryIO) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    while part := await loop.run_in_executor(_reading, file.read, PART):
+        yield part

@@ -31,7 +31,7 @@ from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import SharedSandbox
-from agent_core.runtime.seeding import plant
+from agent_core.runtime.snapshots import plant
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent

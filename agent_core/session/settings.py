@@ -12,8 +12,8 @@ from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThreshol
 from agent_core.events.llm_events import ActionEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.own_tool import OwnTool
 from agent_core.mcp.servers import McpRules
+from agent_core.mcp.tool import OwnTool
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, NeverConfirm, policy_in_force

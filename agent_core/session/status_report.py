@@ -10,7 +10,7 @@ from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import NETWORK_WARNING, StatusNotice
-from agent_core.runtime.channel.disk_watch import DISK_LIMIT
+from agent_core.runtime.disk import DISK_LIMIT
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,9 @@ from agent_core.events.control import ToolServerFailed
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.from_skills import servers_with_skills
-from agent_core.mcp.own_tool import OwnTool
 from agent_core.mcp.program import McpServerError
-from agent_core.mcp.servers import McpServers
-from agent_core.mcp.tool import McpTool
+from agent_core.mcp.servers import McpServers, servers_with_skills
+from agent_core.mcp.tool import McpTool, OwnTool
 from agent_core.runtime.channel.tunnels import PortConnection, ProgramAccess
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings

@@ -13,7 +13,7 @@ import pytest
 
 from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.disk_watch import DISK_LIMIT
+from agent_core.runtime.disk import DISK_LIMIT
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output, run
 

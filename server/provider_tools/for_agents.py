@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import BaseModel
 
-from agent_core.mcp.own_tool import OwnTool, own_tool
+from agent_core.mcp.tool import OwnTool, own_tool
 from agent_core.tools.spec import ToolAnnotations
 from server.db.conversations import ConversationRecord
 from server.db.user_settings import StoredSettings

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from agent_core.errors import DrydockError, SandboxClosedError
-from agent_core.runtime.open_ports import listening
+from agent_core.runtime.channel.tunnels import listening
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError

@@ -17,9 +17,9 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.catalog import get_default_condenser
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.tunnels import PortAccess
-from agent_core.runtime.naming import WORKSPACE
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
+    WORKSPACE,
     Attachment,
     DiskUsage,
     Progress,

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from agent_core.errors import DrydockError
-from agent_core.mcp.config import McpServer
-from agent_core.mcp.expansion import is_reference
+from agent_core.mcp.config import McpServer, is_reference
 from agent_core.mcp.servers import McpRules
 from server.settings.typed_in import Key, Text, shown_address, whole_address
 

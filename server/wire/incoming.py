@@ -26,7 +26,7 @@ from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
-from agent_core.mcp.results import IMAGE_TYPES, MAX_IMAGE_BYTES, MAX_IMAGES
+from agent_core.mcp.tool import IMAGE_TYPES, MAX_IMAGE_BYTES, MAX_IMAGES
 from agent_core.tools.browser import BrowserAction, BrowserCodeAction, BrowserNavigateAction, BrowserTool
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
 from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool

@@ -12,7 +12,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, LoopDetecte
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Observation
-from agent_core.mcp.results import MCPToolObservation
+from agent_core.mcp.tool import MCPToolObservation
 from agent_core.tools.agent_delegate import AgentDelegateObservation
 from agent_core.tools.apply_patch import ApplyPatchObservation
 from agent_core.tools.browser import BrowserNavigateTool, BrowserObservation

@@ -219,7 +219,7 @@ def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_
         for path in door.values()
         for found in imports_of(path)
         if found.module.split(".")[0] in {"server", "agent_core", "migrations"}
-        and not found.module.startswith((*allowed, "agent_core.mcp.own_tool"))
+        and not found.module.startswith((*allowed, "agent_core.mcp.tool"))
     ]
     assert not wrong, wrong
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel.answer_checks import Asked, UnexpectedError, without_halves
 from agent_core.runtime.channel.answer_forms import MAX_ERROR, MAX_LIVE, SMALL, AnswerForm, form_of
-from agent_core.runtime.channel.frame_reader import LARGE, in_thread
-from agent_core.runtime.channel.lost_streams import ChannelClosedError, protocol_error
+from agent_core.runtime.channel.frame_reader import LARGE, ChannelClosedError, in_thread, protocol_error
 from agent_core.runtime.sandbox import RunnerReply
 from runtime_images.runner import wire
 

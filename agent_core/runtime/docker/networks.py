@@ -3,14 +3,192 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from agent_core.runtime.docker.border import DockerBorder
+from agent_core.errors import SandboxError
+from agent_core.runtime import network_border
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ignoring, unless_gone
-from agent_core.runtime.naming import LABEL_INSTANCE, LABEL_ROLE, bridge_name, instance_name
+from agent_core.runtime.docker.objects import Quota, sandbox_config
 from agent_core.runtime.network_border import BRIDGES
-from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.runtime.sandbox import LABEL_INSTANCE, LABEL_ROLE, Availability, SandboxSpec, bridge_name, instance_name
+
+_BORDER_ROLE = "border"
+
+_PROGRAM = Path(network_border.__file__).read_text("utf-8")
+_SET_SECONDS = 20.0
+_AGAIN_SECONDS = 600.0
+_OLD_CONTAINER_SECONDS = 600.0
+_WORDS = 300
+
+
+class DockerBorder:
+    """Sets the rules before the first sandbox that needs them, and now and then again: somebody may empty the filter.
+
+    Where the engine lets us make no container for it (behind Compose's proxy, where a service of its own sets them), it
+    is tried out from a sandbox's place whether they are there.
+
+    Attributes:
+        problem: why they are not there, for people; empty when they are.
+    """
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self.problem = ""
+        self._engine = engine
+        self._setting = asyncio.Lock()
+        self._due = 0.0
+        self._again: asyncio.Task[None] | None = None
+
+    async def ensure(self, spec: SandboxSpec, network: str = "") -> None:
+        """See to it that the rules are there; what goes wrong is in `problem`, and is tried again later.
+
+        `network` is one of which the spec's sandboxes will be; without it nothing can be tried out yet.
+        """
+        if self._due == 0.0:
+            async with self._setting:
+                if self._due == 0.0:
+                    await self._set(spec, network)
+        elif time.monotonic() > self._due and (self._again is None or self._again.done()):
+            self._again = asyncio.create_task(self._set(spec, network), name="docker-border")
+
+    async def close(self) -> None:
+        """Let go of what is under way."""
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.wait({self._again})
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has been found out if the rules are there."""
+        return self._due > 0.0
+
+    async def _set(self, spec: SandboxSpec, network: str) -> None:
+        problem, again = "", True
+        try:
+            problem = await self._engine.call(
+                "set the border of the sandboxes", lambda client: _run(client, spec.image), limit=_SET_SECONDS
+            )
+        except EngineRefusedError as error:
+            problem, again = error.explanation.strip(), error.status not in (403, 404)  # 404: to be pulled yet
+            if error.status == 403 and network:
+                problem, again = await self._tried_out(spec, network)
+        except SandboxError as error:
+            problem, again = str(error), False
+        self.problem = problem
+        self._due = time.monotonic() + _AGAIN_SECONDS if again else 0.0
+
+    async def _tried_out(self, spec: SandboxSpec, network: str) -> tuple[str, bool]:
+        try:
+            found = await self._engine.call(
+                "try the sandboxes' network", lambda client: probe(client, spec, network), limit=_SET_SECONDS
+            )
+        except EngineRefusedError as error:
+            return error.explanation.strip(), error.status != 404
+        except SandboxError as error:
+            return str(error), False
+        return ("" if found.ok else found.reason), True
+
+
+def border_config(image: str) -> dict[str, Any]:
+    """A container with no right but to set the rules of the network of the engine's host."""
+    return {
+        "Image": image,
+        "User": "0:0",
+        "Entrypoint": ["python3", "-I", "-S", "-c", _PROGRAM],
+        "Cmd": [],
+        "WorkingDir": "/",
+        "Labels": {LABEL_ROLE: _BORDER_ROLE},
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            "CapDrop": ["ALL"],
+            "CapAdd": ["NET_ADMIN"],
+            "SecurityOpt": ["no-new-privileges"],
+            "NetworkMode": "host",
+            "UsernsMode": "host",
+            "IpcMode": "private",
+            "ReadonlyRootfs": True,
+            "Memory": 128 * 1024**2,
+            "PidsLimit": 16,
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+            "RestartPolicy": {"Name": "no"},
+        },
+    }
+
+
+def _run(client: Any, image: str) -> str:
+    """Have the rules set (in a thread); returns why that failed, or nothing."""
+    for left in client.containers(all=True, filters={"label": [f"{LABEL_ROLE}={_BORDER_ROLE}"], "status": ["exited"]}):
+        if time.time() - left["Created"] > _OLD_CONTAINER_SECONDS:
+            unless_gone(client.remove_container, left["Id"], force=True)
+    name = f"drydock-border-{secrets.token_hex(4)}"
+    client.create_container_from_config(border_config(image), name)
+    try:
+        client.start(name)
+        if client.wait(name, timeout=_SET_SECONDS)["StatusCode"] == 0:
+            return ""
+        words = str(client.logs(name, tail=3), "utf-8", "replace").strip()
+        return words.rpartition("\n")[2][-_WORDS:] or "the container for it failed"
+    finally:
+        unless_gone(client.remove_container, name, v=True, force=True)
+
+
+_PROBE = """
+import socket, struct
+rows = [line.split() for line in open("/proc/net/route")][1:]
+for gateway in {socket.inet_ntoa(struct.pack("=I", int(row[2], 16))) for row in rows if row[1] == "00000000"}:
+    try:
+        socket.create_connection((gateway, 1), 2).close()
+    except ConnectionRefusedError:
+        print(gateway)
+    except OSError:
+        pass
+    else:
+        print(gateway)
+"""
+
+
+def probe(client: Any, spec: SandboxSpec, network: str) -> Availability:
+    """Have a container in this network try to reach its host (in a thread)."""
+    name = f"{network}-try-{secrets.token_hex(4)}"
+    config = sandbox_config(spec, "", network, "", Quota())
+    config["Entrypoint"], config["Cmd"] = ["python3", "-E", "-s", "-S", "-c", _PROBE], []
+    config["WorkingDir"], config["HostConfig"]["Mounts"] = "/", []
+    client.create_container_from_config(config, name)
+    try:
+        client.start(name)
+        status = client.wait(name, timeout=_SET_SECONDS)["StatusCode"]
+        words = str(client.logs(name, tail=5), "utf-8", "replace").strip()
+    finally:
+        unless_gone(client.remove_container, name, v=True, force=True)
+    if status != 0:
+        return Availability(False, f"a container to try it with failed: {words[-_WORDS:]}")
+    if words:
+        return Availability(False, f"sandboxes can reach the host of the engine at {words}, though the rules are set")
+    return Availability(True, "leads out, but not to the engine's host nor to link-local and metadata addresses")
+
+
+def beyond_the_border(info: Mapping[str, Any]) -> Availability | None:
+    """What the rules cannot cover, because the engine has a network of its own between it and the computer."""
+    if any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):
+        return Availability(
+            False,
+            "the engine is a rootless one: sandboxes are kept off its own network and the cloud's addresses, but the "
+            "addresses of this host are as far away as any others, and can be reached.",
+            "Use an engine of root's where that matters.",
+        )
+    if "Desktop" in str(info.get("OperatingSystem")):
+        return Availability(
+            False,
+            "the engine runs in a virtual machine: sandboxes are kept off that, but the addresses of this computer "
+            "can be reached.",
+            "Use an engine on Linux where that matters.",
+        )
+    return None
+
 
 _ROLE = "network"
 _OLD_SECONDS = 600.0

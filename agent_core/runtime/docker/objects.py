@@ -5,17 +5,221 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agent_core.errors import SandboxError
 from agent_core.runtime import injection
-from agent_core.runtime.disk_look import LOOK_SECONDS, order_for, read_usage
-from agent_core.runtime.docker import container_config as docker_config
-from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ignoring
-from agent_core.runtime.docker.exec_stream import ExecStream
-from agent_core.runtime.docker.quota import DockerQuota, Quota
-from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_MAKING, RUNNER_ROOT, WORKSPACE
-from agent_core.runtime.sandbox import DiskUsage, SandboxSpec
+from agent_core.runtime.disk import LOOK_SECONDS, order_for, read_usage
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ExecStream, ignoring
+from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command
+from agent_core.runtime.sandbox import (
+    LABEL_CONVERSATION,
+    LABEL_INSTANCE,
+    LABEL_MAKING,
+    LABEL_ROLE,
+    RUNNER_ROOT,
+    SOCKET,
+    WORKSPACE,
+    DiskUsage,
+    SandboxSpec,
+    instance_name,
+    serve_arguments,
+)
+from agent_core.runtime.seccomp import seccomp_profile
+
+UID = GID = 1000
+USER = f"{UID}:{GID}"
+PYTHON = boot_command("python3")
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - inside
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside
+_SHARED_MEMORY_SIZE = 64 * 1024**2
+ATTACH = [*PYTHON, "attach", "--socket", SOCKET]
+
+_COPY = f"""
+import os, shutil, stat
+plain = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+special = lambda folder, names: [
+    name for name in names if stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) not in plain
+]
+shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exist_ok=True)
+"""
+
+
+def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, quota: Quota) -> dict[str, Any]:
+    """The container of a sandbox.
+
+    Args:
+        spec: what is wanted.
+        volume: name of the workspace's volume; made with the container if it is not there.
+        network: name of a network of the engine.
+        making: labels a volume that this container brings into being, and no older one.
+        quota: what may have a size; a volume that is there already keeps the one that it was made with, or none.
+    """
+    limits = spec.limits
+    labels = _labels(spec, "sandbox")
+    # Their entries are memory, without a bound of their own: too many would have the kernel end the whole sandbox.
+    entries = f",nr_inodes={limits.inodes}" if limits.inodes else ""
+    has_size = quota.root and bool(limits.disk) and not limits.read_only
+    return {
+        "Image": spec.image,
+        "Hostname": "sandbox",
+        "User": USER,
+        "Entrypoint": PYTHON,
+        "Cmd": serve_arguments(limits),
+        "WorkingDir": RUNNER_ROOT,
+        "Env": [f"{name}={value}" for name, value in spec.environment.items()],
+        "Labels": labels,
+        "Healthcheck": {"Test": ["NONE"]},
+        "StopSignal": "SIGINT",  # programs inside send the runner SIGTERM by mistake, see its watch_signals
+        "AttachStdin": False,
+        "AttachStdout": False,
+        "AttachStderr": False,
+        "HostConfig": {
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+            "Privileged": False,
+            "Init": True,
+            "IpcMode": "private",
+            "NetworkMode": network,
+            "Memory": limits.memory,
+            "MemorySwap": limits.memory,
+            "NanoCpus": int(limits.cpus * 1e9),
+            "PidsLimit": limits.processes,
+            "OomScoreAdj": 500,
+            "Ulimits": [
+                {"Name": "core", "Soft": 0, "Hard": 0},
+                # One file alone cannot be more, whoever looks or does not.
+                *([{"Name": "fsize", "Soft": limits.disk, "Hard": limits.disk}] if limits.disk else []),
+            ],
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+            "ReadonlyRootfs": limits.read_only,
+            "Tmpfs": {
+                **dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}{entries}"),
+                # In place of the engine's own, whose entries have no bound.
+                _SHARED_MEMORY: f"rw,noexec,nosuid,nodev,mode=1777,size={_SHARED_MEMORY_SIZE}{entries}",
+            },
+            "RestartPolicy": {"Name": "no"},
+            **({"StorageOpt": {"size": str(limits.disk_bound)}} if has_size else {}),
+            "Mounts": _mounts(spec, volume, making, quota),
+        },
+    }
+
+
+def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> dict[str, Any]:
+    """The container that copies one workspace into another as the sandbox's own user, and ends."""
+    config = sandbox_config(spec, target, "none", "", quota)
+    config["Entrypoint"] = ["python3", "-E", "-s", "-S", "-c", _COPY]
+    config["Cmd"] = []
+    config["WorkingDir"] = "/"
+    config["Labels"] = _labels(spec, "snapshot")
+    config["HostConfig"]["ReadonlyRootfs"] = False  # nothing of the sandbox's runs in it, and its workspace is prepared
+    config["HostConfig"]["Mounts"] = [
+        _mount(spec, "workspace", target, WORKSPACE, "", quota),
+        {"Type": "volume", "Source": source, "Target": "/from", "ReadOnly": True},
+    ]
+    return config
+
+
+def _mounts(spec: SandboxSpec, workspace: str, making: str, quota: Quota) -> list[dict[str, Any]]:
+    """The workspace; the runner's own places; and the workspace once more, where it is given to its user.
+
+    Nothing can be put into a root file system that is read-only, and no volume can be changed itself, only what is in
+    it: within the runner's volume the other one is such a thing.
+    """
+    return [
+        _mount(spec, "workspace", workspace, WORKSPACE, making, quota),
+        _mount(spec, "runner", f"{workspace.removesuffix('-workspace')}-runner", RUNNER_ROOT, making, quota),
+        _mount(spec, "workspace", workspace, GIVEN_WORKSPACE, making, quota),
+    ]
+
+
+def _mount(spec: SandboxSpec, role: str, volume: str, target: str, making: str, quota: Quota) -> dict[str, Any]:
+    options: dict[str, Any] = {"Labels": {**_labels(spec, role), LABEL_MAKING: making}}
+    if quota.volumes and spec.limits.disk:
+        options["DriverConfig"] = {"Options": {"size": str(spec.limits.disk_bound)}}
+    return {"Type": "volume", "Source": volume, "Target": target, "VolumeOptions": options}
+
+
+def _labels(spec: SandboxSpec, role: str) -> dict[str, str]:
+    return {LABEL_INSTANCE: spec.instance_id, LABEL_CONVERSATION: spec.conversation_id, LABEL_ROLE: role}
+
+
+_QUOTA_ROLE = "quota"
+_TRIED_BYTES = 16 * 1024**2
+
+
+class Quota(NamedTuple):
+    """What an engine takes a size for: new volumes; the layer of a container that can be written."""
+
+    volumes: bool = False
+    root: bool = False
+
+
+class DockerQuota:
+    """Knows what one engine takes a size for; an engine that refuses one is not asked again."""
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self._engine = engine
+        self._known: Quota | None = None
+        self._looking = asyncio.Lock()
+
+    async def find(self, instance_id: str) -> Quota:
+        """What the engine takes a size for, found out by making a volume for this instance and removing it.
+
+        Raises:
+            EngineUnavailableError: it does not answer.
+        """
+        async with self._looking:
+            if self._known is None:
+                try:
+                    self._known = await self._look(instance_id)
+                except EngineRefusedError as error:
+                    if error.status >= 500 and not _is_about_quota(error):
+                        return Quota()  # it has some other trouble, which may pass
+                    self._known = Quota()
+            return self._known
+
+    async def keeping(self, instance_id: str, make: Callable[[Quota], Awaitable[T]]) -> T:
+        """What `make` gives when it is told what may have a size; told that nothing may, where the engine refuses it.
+
+        Raises:
+            SandboxError: whatever `make` raises for other reasons.
+        """
+        quota = await self.find(instance_id)
+        try:
+            return await make(quota)
+        except EngineRefusedError as error:
+            if not quota.volumes or not _is_about_quota(error):
+                raise
+        self._known = Quota()
+        return await make(self._known)
+
+    async def _look(self, instance_id: str) -> Quota:
+        name = f"{instance_name(instance_id)}-quota-{secrets.token_hex(4)}"
+        labels = {LABEL_INSTANCE: instance_id, LABEL_ROLE: _QUOTA_ROLE}
+
+        def look(client: Any) -> Quota:
+            client.create_volume(name, driver_opts={"size": str(_TRIED_BYTES)}, labels=labels)
+            try:
+                return Quota(volumes=True, root=_holds_roots(client.info()))
+            finally:
+                client.remove_volume(name, force=True)
+
+        return await self._engine.call("look whether volumes can have a size", look)
+
+
+def _holds_roots(info: dict[str, Any]) -> bool:
+    """Whether a container may have a size: a driver that counts what it has written, not its image.
+
+    Btrfs counts the image, too, and would begin to count everything on the whole file system for it.
+    """
+    backing = {str(fact[0]): fact[1] for fact in info.get("DriverStatus") or () if len(fact) == 2}
+    return info.get("Driver") == "overlay2" and backing.get("Backing Filesystem") == "xfs"
+
+
+def _is_about_quota(error: EngineRefusedError) -> bool:
+    return "quota" in error.explanation.lower()
+
 
 T = TypeVar("T")
 
@@ -45,10 +249,10 @@ class DockerObjects:
         return dict(found)
 
     async def create(self, network: str, making: str) -> None:
-        """Make the container, and the workspace's volume unless it is there (see `docker_config.sandbox_config`)."""
+        """Make the container, and the workspace's volume unless it is there (see `sandbox_config`)."""
 
         async def make(quota: Quota) -> None:
-            config = docker_config.sandbox_config(self._spec, self._volume, network, making, quota)
+            config = sandbox_config(self._spec, self._volume, network, making, quota)
             await self._engine.call(
                 "create the sandbox", lambda client: client.create_container_from_config(config, self.name)
             )
@@ -57,7 +261,7 @@ class DockerObjects:
 
     async def inject_and_start(self, *, with_workspace: bool) -> None:
         """Put the runner into the container and start it; `with_workspace` gives the workspace to its user."""
-        archive = injection.runner_archive(docker_config.UID, docker_config.GID, with_workspace)
+        archive = injection.runner_archive(UID, GID, with_workspace)
 
         def work(client: Any) -> None:
             client.put_archive(self.name, RUNNER_ROOT, archive)
@@ -82,9 +286,7 @@ class DockerObjects:
 
     async def open_exec(self) -> tuple[ExecStream, asyncio.Transport]:
         """A stream to the program that attaches to the runner."""
-        return await self._engine.open_exec(
-            self.name, docker_config.ATTACH, user=docker_config.USER, folder=RUNNER_ROOT
-        )
+        return await self._engine.open_exec(self.name, ATTACH, user=USER, folder=RUNNER_ROOT)
 
     async def pause(self) -> None:
         """Freeze the container, if it runs."""
@@ -140,11 +342,11 @@ class DockerObjects:
         """
         name = f"{self._volume}-{secrets.token_hex(4)}"
         helper = f"{name}-copy"
-        archive = injection.workspace_archive(docker_config.UID, docker_config.GID)
+        archive = injection.workspace_archive(UID, GID)
         limit = self._spec.limits.start_seconds
 
         async def copied(quota: Quota) -> int:
-            config = docker_config.copy_config(self._spec, self._volume, name, quota)
+            config = copy_config(self._spec, self._volume, name, quota)
 
             def copy(client: Any) -> int:
                 client.create_container_from_config(config, helper)
@@ -168,7 +370,7 @@ class DockerObjects:
         command = ["python3", "-I", "-S", "-c", source, order]
 
         def look(client: Any) -> bytes:
-            made = client.exec_create(self.name, command, stderr=False, user=docker_config.USER, workdir="/")
+            made = client.exec_create(self.name, command, stderr=False, user=USER, workdir="/")
             return bytes(client.exec_start(made["Id"]))
 
         printed = b""

@@ -6,17 +6,20 @@ from collections.abc import Collection
 from typing import Any
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker import border as docker_border
-from agent_core.runtime.docker.border import DockerBorder
-from agent_core.runtime.docker.container_config import GID, UID
 from agent_core.runtime.docker.engine import DockerEngine, labels_of, unless_gone
 from agent_core.runtime.docker.images import check_image
-from agent_core.runtime.docker.networks import GUARDED, DockerNetworks
-from agent_core.runtime.docker.quota import DockerQuota, Quota
+from agent_core.runtime.docker.networks import GUARDED, DockerBorder, DockerNetworks, beyond_the_border, probe
+from agent_core.runtime.docker.objects import GID, UID, DockerQuota, Quota
 from agent_core.runtime.docker.sandbox import DockerSandbox, docker_name
 from agent_core.runtime.injection import runner_archive
-from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE
-from agent_core.runtime.sandbox import Availability, Sandbox, SandboxSpec, SandboxState
+from agent_core.runtime.sandbox import (
+    LABEL_CONVERSATION,
+    LABEL_INSTANCE,
+    Availability,
+    Sandbox,
+    SandboxSpec,
+    SandboxState,
+)
 
 PULL_SECONDS = 600.0
 
@@ -130,13 +133,11 @@ class DockerProvider:
                 return Availability(False, problem)
             if spec.network != "full":
                 return Availability(True, f"{spec.network}, as was asked for")
-            found = await self._engine.call(
-                "try the sandboxes' network", lambda client: docker_border.probe(client, spec, network)
-            )
+            found = await self._engine.call("try the sandboxes' network", lambda client: probe(client, spec, network))
             if not found.ok:
                 return found
             info = await self._engine.call("say what it is", lambda client: client.info())
-            return docker_border.beyond_the_border(info) or found
+            return beyond_the_border(info) or found
         finally:
             await self._networks.remove_unused(spec.instance_id, all_of_instance=True)
 

@@ -15,16 +15,24 @@ from typing import Any, NamedTuple, Protocol
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime import processes
-from agent_core.runtime.channel import runner_socket
-from agent_core.runtime.channel.runner_socket import Opened
-from agent_core.runtime.disk_look import DiskLook, measured
+from agent_core.runtime.channel import runner_stream
+from agent_core.runtime.channel.runner_stream import Opened
+from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker.images import ensure_image, missing_error, no_python_error
-from agent_core.runtime.docker.objects import DockerObjects
-from agent_core.runtime.docker.quota import DockerQuota
-from agent_core.runtime.naming import SOCKET, WORKSPACE, object_name
+from agent_core.runtime.docker.objects import DockerObjects, DockerQuota
 from agent_core.runtime.processes import members_of_namespace
-from agent_core.runtime.sandbox import Attachment, DiskUsage, Progress, SandboxSpec, SandboxState, SandboxStatus
+from agent_core.runtime.sandbox import (
+    SOCKET,
+    WORKSPACE,
+    Attachment,
+    DiskUsage,
+    Progress,
+    SandboxSpec,
+    SandboxState,
+    SandboxStatus,
+    object_name,
+)
 
 
 class HostFolders(NamedTuple):
@@ -74,7 +82,7 @@ async def connect(found: Mapping[str, Any]) -> Opened | None:
         with _root(first, str(found["Id"])) as root:
             if root is None:
                 return None
-            opened = await runner_socket.connect_below(root, SOCKET, _runner(first))
+            opened = await runner_stream.connect_below(root, SOCKET, _runner(first))
         if opened is not None:
             return opened
         await asyncio.sleep(_LOOK_SECONDS)

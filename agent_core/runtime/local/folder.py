@@ -14,9 +14,8 @@ from typing import Any
 from agent_core.runtime.injection import runner_files
 from agent_core.runtime.local import bubblewrap as local_view
 from agent_core.runtime.local.launch import MISSING
-from agent_core.runtime.naming import SOCKET_NAME
 from agent_core.runtime.processes import ProcessId
-from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.runtime.sandbox import SOCKET_NAME, SandboxSpec
 
 RECORD = "sandbox.json"
 _FIRST_UID, _UIDS = 1_900_000_000, 50_000_000

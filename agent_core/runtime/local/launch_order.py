@@ -16,13 +16,12 @@ from agent_core.runtime.local import bubblewrap as local_view
 from agent_core.runtime.local import guard as local_guard
 from agent_core.runtime.local import launch as local_launch
 from agent_core.runtime.local import slirp_link as local_link
+from agent_core.runtime.local.bubblewrap import shown_libraries
 from agent_core.runtime.local.cgroups import ControlGroup
 from agent_core.runtime.local.folder import SandboxFolder
-from agent_core.runtime.local.seccomp import filter_program
-from agent_core.runtime.local.shown_libraries import shown_libraries
-from agent_core.runtime.naming import WORKSPACE, serve_arguments
 from agent_core.runtime.processes import identify
-from agent_core.runtime.sandbox import WITH_A_WAY_OUT, SandboxSpec
+from agent_core.runtime.sandbox import WITH_A_WAY_OUT, WORKSPACE, SandboxSpec, serve_arguments
+from agent_core.runtime.seccomp import filter_program
 
 _OWN = "/32 host LOCAL"
 

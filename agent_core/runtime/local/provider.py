@@ -15,7 +15,6 @@ from agent_core.errors import SandboxError
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime.local.cgroups import remove_stale
 from agent_core.runtime.local.sandbox import LocalSandbox
-from agent_core.runtime.naming import object_name
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
     Availability,
@@ -24,6 +23,7 @@ from agent_core.runtime.sandbox import (
     SandboxLimits,
     SandboxSpec,
     SandboxState,
+    object_name,
 )
 
 _STALE_SECONDS = 3600.0

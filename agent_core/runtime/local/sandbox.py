@@ -16,17 +16,17 @@ from typing import TypeVar
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime import processes
-from agent_core.runtime.channel import runner_socket
+from agent_core.runtime.channel import runner_stream
 from agent_core.runtime.channel.runner_stream import RunnerStream
-from agent_core.runtime.disk_look import DiskLook, measured
+from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.local import launch as local_launch
 from agent_core.runtime.local.cgroups import ControlGroup
 from agent_core.runtime.local.folder import SandboxFolder
 from agent_core.runtime.local.launch_order import MARK, launch_order, network_program
-from agent_core.runtime.naming import WORKSPACE
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
+    WORKSPACE,
     Attachment,
     DiskUsage,
     Progress,
@@ -199,7 +199,7 @@ class LocalSandbox:
     async def _connect(self) -> tuple[RunnerStream, asyncio.Transport]:
         """Connect to the runner's socket once it listens; ends with an error when its process has ended."""
         while True:
-            opened = await runner_socket.connect(self._folder.socket)
+            opened = await runner_stream.connect(self._folder.socket)
             if opened is not None:
                 stream, transport = opened
                 try:

@@ -11,7 +11,7 @@ import zipfile
 from io import BytesIO
 
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.open_ports import listening
+from agent_core.runtime.channel.tunnels import listening
 from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.ipython import IPythonAction, IPythonExecutor, IPythonObservation

@@ -26,8 +26,8 @@ from docker.errors import APIError
 from docker.utils import kwargs_from_env
 
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
+from agent_core.runtime.docker.objects import Quota
 from agent_core.runtime.docker.provider import DockerProvider
-from agent_core.runtime.docker.quota import Quota
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output
 from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy

@@ -14,8 +14,8 @@ import pytest
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.provider import DockerProvider
-from agent_core.runtime.docker.seccomp import seccomp_profile
 from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.runtime.seccomp import seccomp_profile
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, output, run
 from tests.integration.sandbox.conftest import instead_of_python
 from tests.listening import listening, listening_at
@@ -220,7 +220,7 @@ async def test_a_disk_that_is_not_seen_from_here_is_measured_within(
     seen = await sandbox.sandbox.usage()
     monkeypatch.setattr("agent_core.runtime.docker.sandbox.os.path.isdir", lambda path: False)
     again = docker_kit.connect()
-    monkeypatch.setattr("agent_core.runtime.disk_look._UNSEEN_SECONDS", 0)
+    monkeypatch.setattr("agent_core.runtime.disk._UNSEEN_SECONDS", 0)
     await again.start()
     within = await again.sandbox.usage()
     assert seen is not None

@@ -20,8 +20,7 @@ from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.results import MCPToolObservation
-from agent_core.mcp.tool import MCPToolAction
+from agent_core.mcp.tool import MCPToolAction, MCPToolObservation
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext

@@ -13,9 +13,7 @@ from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.llm.llm import LLM
-from agent_core.mcp.own_tool import OwnTool, own_tool
-from agent_core.mcp.results import MCPToolObservation
-from agent_core.mcp.tool import MCPToolAction
+from agent_core.mcp.tool import MCPToolAction, MCPToolObservation, OwnTool, own_tool
 from agent_core.tools.spec import Tool, ToolAnnotations
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_mcp import asked, calls, found, is_kind, served

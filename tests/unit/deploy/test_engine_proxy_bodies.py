@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.runtime.docker.seccomp import seccomp_profile
-from agent_core.runtime.naming import bridge_name
 from agent_core.runtime.network_border import BRIDGES
+from agent_core.runtime.sandbox import bridge_name
+from agent_core.runtime.seccomp import seccomp_profile
 from deploy.engine_proxy import bodies
 from deploy.engine_proxy.errors import ForbiddenCallError
 from deploy.engine_proxy.rules import read_json

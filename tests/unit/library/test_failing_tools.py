@@ -20,7 +20,7 @@ from agent_core import (
     register_tool,
 )
 from agent_core.events.llm_events import AgentErrorEvent
-from agent_core.runtime.answers import MAX_ERROR_CHARS
+from agent_core.runtime.action_runner import MAX_ERROR_CHARS
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, model
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from agent_core.events.schema import Action
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.results import MCPToolObservation
 from agent_core.mcp.servers import McpServers
-from agent_core.mcp.tool import McpTool
+from agent_core.mcp.tool import McpTool, MCPToolObservation
 
 PROGRAM = Path(__file__).with_name("fake_server.py")
 LIMIT_SECONDS = 60.0

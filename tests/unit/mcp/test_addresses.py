@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
-from agent_core.mcp import incoming
+from agent_core.mcp import program
 from agent_core.mcp.servers import McpServers
 from tests.listening import listening
 from tests.serving import serving as serving_app
@@ -203,8 +203,8 @@ async def test_an_address_that_answers_nothing_or_nonsense_is_given_up(data: byt
     assert not [task for task in asyncio.all_tasks() if "mcp" in task.get_name()]
 
 
-MANY = b'{"jsonrpc":"2.0","id":%s,"result":{"x":[' + b"0," * incoming.MAX_VALUES + b"0]}}"
-LARGE = b'{"jsonrpc":"2.0","id":%s,"result":{"x":"' + b"x" * incoming.MAX_BYTES + b'"}}'
+MANY = b'{"jsonrpc":"2.0","id":%s,"result":{"x":[' + b"0," * program.MAX_VALUES + b"0]}}"
+LARGE = b'{"jsonrpc":"2.0","id":%s,"result":{"x":"' + b"x" * program.MAX_BYTES + b'"}}'
 
 
 class Lavish:
@@ -228,9 +228,9 @@ class Lavish:
 @pytest.mark.parametrize(
     ("document", "encoding", "problem"),
     [
-        (MANY, "identity", incoming.TOO_MUCH),
-        (LARGE, "identity", incoming.TOO_MUCH),
-        (b"x", "gzip", incoming.COMPRESSED),
+        (MANY, "identity", program.TOO_MUCH),
+        (LARGE, "identity", program.TOO_MUCH),
+        (b"x", "gzip", program.COMPRESSED),
     ],
     ids=["many", "large", "compressed"],
 )
@@ -243,4 +243,4 @@ async def test_an_answer_that_is_too_much_is_refused_before_it_is_parsed(
         running(at(f"http://127.0.0.1:{port}/mcp")) as found,
     ):
         told = found.problems()["far"][0]
-        assert problem in told or f"event exceeded the {incoming.MAX_BYTES} byte limit" in told
+        assert problem in told or f"event exceeded the {program.MAX_BYTES} byte limit" in told

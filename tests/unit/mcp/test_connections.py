@@ -13,7 +13,7 @@ from anyio import BrokenResourceError
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
-from agent_core.mcp import host_program, incoming, program
+from agent_core.mcp import program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
 from tests.answering_sandbox import AnsweringSandbox, FakeCall
@@ -74,7 +74,7 @@ class Refusing:
 
 
 async def test_a_pipe_that_refuses_to_be_written_to_means_that_the_program_is_gone() -> None:
-    gone = await host_program.HostPrograms().start(McpServer(command="true"))
+    gone = await program.HostPrograms().start(McpServer(command="true"))
     writer, gone._input = gone._input, cast("asyncio.StreamWriter", Refusing())
     outgoing = program.ProgramInput(gone)
     with pytest.raises(BrokenResourceError):
@@ -103,7 +103,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_line_whose_parsing_would_hold_up_everybody_is_given_up() -> None:
     begin, end = '{"jsonrpc":"2.0","id":0,"result":{"x":[', "0]}}"
-    script = f"print({begin!r} + '0,' * {incoming.MAX_VALUES} + {end!r})"
+    script = f"print({begin!r} + '0,' * {program.MAX_VALUES} + {end!r})"
     many = {"command": sys.executable, "args": ["-c", script]}
     async with running(servers(many=many)) as found:
         assert program.TOO_MANY in found.problems()["many"][0]

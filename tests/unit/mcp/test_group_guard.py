@@ -26,7 +26,7 @@ time.sleep(1000)
 SERVER = f"""
 import asyncio, sys
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.host_program import HostPrograms
+from agent_core.mcp.program import HostPrograms
 
 async def run():
     program = await HostPrograms().start(McpServer(command=sys.executable, args=["-c", {STUBBORN!r}]))

@@ -14,10 +14,15 @@ from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, MessageToolCall
 from agent_core.events.risk import SecurityRisk
-from agent_core.mcp.results import MAX_TEXT_CHARS, MCPToolObservation, observation_of
-from agent_core.mcp.schema import parameters_from, problems_of
 from agent_core.mcp.servers import McpServers
-from agent_core.mcp.tool import MCPToolAction
+from agent_core.mcp.tool import (
+    MAX_TEXT_CHARS,
+    MCPToolAction,
+    MCPToolObservation,
+    observation_of,
+    parameters_from,
+    problems_of,
+)
 from tests.unit.mcp.conftest import call, fake, running, servers, tool
 
 

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
-from agent_core.runtime.docker.objects import DockerObjects
-from agent_core.runtime.docker.quota import DockerQuota
+from agent_core.runtime.docker.objects import DockerObjects, DockerQuota
 from agent_core.runtime.sandbox import SandboxSpec
 
 

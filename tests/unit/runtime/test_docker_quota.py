@@ -8,10 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent_core.runtime.docker.container_config import sandbox_config
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
-from agent_core.runtime.docker.objects import DockerObjects
-from agent_core.runtime.docker.quota import DockerQuota, Quota
+from agent_core.runtime.docker.objects import DockerObjects, DockerQuota, Quota, sandbox_config
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 
 NO_QUOTA = "create x: quota size requested but no quota support"

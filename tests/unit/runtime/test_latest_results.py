@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
-from agent_core.runtime.latest_results import LatestResults
+from agent_core.runtime.action_runner import LatestResults
 from agent_core.tools.presets import get_builtin_tools
 from agent_core.tools.registry import resolve_tools
 from agent_core.tools.spec import Tool

@@ -15,16 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.runtime import injection
+from agent_core.runtime import injection, seccomp
 from agent_core.runtime.docker import images
 from agent_core.runtime.local import bubblewrap as local_view
-from agent_core.runtime.local import seccomp as local_filter
 from agent_core.runtime.local.cgroups import ControlGroup, find_hierarchies, remove_stale
 from agent_core.runtime.local.folder import remove_tree, user_for
-from agent_core.runtime.local.seccomp import filter_program
-from agent_core.runtime.naming import instance_name, object_name
 from agent_core.runtime.processes import ProcessId, identify, members_of_namespace, wait_gone
-from agent_core.runtime.sandbox import SandboxLimits
+from agent_core.runtime.sandbox import SandboxLimits, instance_name, object_name
+from agent_core.runtime.seccomp import filter_program
 
 IDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 """Ids of instances and conversations have no NUL; whoever chooses one is held to that."""
@@ -200,8 +198,8 @@ def test_the_filter_refuses_its_list_and_lets_all_else_pass(machine: str, audit:
             else:
                 at += 1 + (met if (held == value if code == 0x15 else held >= value) else unmet)
 
-    refused_always = sorted(local_filter._MACHINES[machine].refused.values())
-    sockets = local_filter._MACHINES[machine].sockets
+    refused_always = sorted(seccomp._MACHINES[machine].refused.values())
+    sockets = seccomp._MACHINES[machine].sockets
     refused = [number for number in range(467) if verdict(number, audit, 1, 1, 0) == 0x50001]
     assert refused == refused_always
     assert all(verdict(number, audit, 1, 1, 0) == 0x7FFF0000 for number in range(467) if number not in refused)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime.channel.runner_socket import connect, connect_below
+from agent_core.runtime.channel.runner_stream import connect, connect_below
 from agent_core.runtime.docker import sandbox as docker_sandbox
 from runtime_images.runner import wire
 from tests.listening import listening_at

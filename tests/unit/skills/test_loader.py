@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_core.errors import SkillValidationError
-from agent_core.mcp.from_skills import servers_with_skills
+from agent_core.mcp.servers import servers_with_skills
 from agent_core.skills.loader import (
     load_project_skills,
     load_skill,

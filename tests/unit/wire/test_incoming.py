@@ -22,7 +22,7 @@ from agent_core.events.control import (
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
-from agent_core.mcp.results import MAX_IMAGE_BYTES, MAX_IMAGES
+from agent_core.mcp.tool import MAX_IMAGE_BYTES, MAX_IMAGES
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction

@@ -1,21 +1,120 @@
-"""Watches over the disk of one running sandbox: tells what was ended in it, and stops it when that did not help."""
+"""What a sandbox's files take, measured from outside: by a program of ours, when it can have become too much."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
-from collections.abc import Awaitable, Callable
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from agent_core.errors import DrydockError
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import DiskUsage, Progress, Sandbox, SandboxLimits
+from runtime_images.runner import wire
+
+LOOK_SECONDS = 60.0
+_PROGRAM = str(Path(wire.__file__).with_name("core") / "disk_usage.py")
+_UNSEEN_SECONDS = 15.0
+_QUIET_SECONDS = 120.0
+_SHARE = 20
+
+Measure = Callable[[], Awaitable[DiskUsage | None]]
+
+
+class DiskLook:
+    """Keeps what was measured, for as long as nothing says that it can be too much by now."""
+
+    def __init__(self, limits: SandboxLimits) -> None:
+        self._limits = limits
+        self._usage: DiskUsage | None = None
+        self._free: tuple[int, int] | None = None
+        self._looked = float("-inf")
+        self._cost = 0.0
+
+    async def usage(self, measure: Measure, seen_at: str = "") -> DiskUsage | None:
+        """What `measure` gives, now or when it was last asked; None where it gives none.
+
+        Args:
+            measure: looks at everything.
+            seen_at: a folder of this host on the same file system, which tells for next to nothing what has gone.
+        """
+        free = _free(seen_at)
+        if not self._is_due(free, time.monotonic() - self._looked):
+            return self._usage
+        began = time.monotonic()
+        self._usage = await measure()
+        self._looked, self._free = time.monotonic(), free
+        self._cost = self._looked - began
+        return self._usage
+
+    def _is_due(self, free: tuple[int, int] | None, age: float) -> bool:
+        limits, known = self._limits, self._usage
+        is_beyond = known is not None and limits.disk and known.bytes > limits.disk
+        if age < (2 if is_beyond else _SHARE) * self._cost:
+            return False
+        if free is None or self._free is None or known is None:
+            return age > _UNSEEN_SECONDS
+        if free == self._free:
+            return False
+        fallen, fewer = self._free[0] - free[0], self._free[1] - free[1]
+        is_full = bool(limits.disk) and fallen >= limits.disk - known.bytes
+        return is_full or (bool(limits.inodes) and fewer >= limits.inodes - known.entries) or age > _QUIET_SECONDS
+
+
+async def measured(roots: Sequence[str], processes: Sequence[int], most_entries: int) -> DiskUsage | None:
+    """Measure folders of this host, and what these processes hold without a name, in a process of its own."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-I", "-S", _PROGRAM, order_for(roots, processes, most_entries)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+    )
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            printed, _ = await program.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+    return read_usage(printed) if program.returncode == 0 else None
+
+
+def order_for(roots: Sequence[str], processes: Sequence[int] | None, most_entries: int) -> str:
+    """The argument of `runtime_images.runner.core.disk_usage` as a program; None for all processes that it sees."""
+    return json.dumps({"roots": list(roots), "processes": processes, "most_entries": most_entries})
+
+
+def read_usage(printed: bytes) -> DiskUsage | None:
+    """What that program has printed."""
+    try:
+        found = json.loads(printed)
+        return DiskUsage(int(found["bytes"]), int(found["entries"]), bool(found["whole"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _free(folder: str) -> tuple[int, int] | None:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bfree * found.f_frsize, found.f_ffree
+
 
 logger = logging.getLogger(__name__)
 
 DISK_LIMIT = "STATUS$ERROR_DISK_LIMIT"
 """Id of what is told when something was ended, or a sandbox stopped, because of its disk."""
-LOOK_SECONDS = 1.0
+WATCH_SECONDS = 1.0
 _ASK_EVERY = 5
 _ANSWER_SECONDS = 5.0
 _SLACK_BYTES = 16 * 1024**2
@@ -70,7 +169,7 @@ class DiskWatch:
     async def _watch(self) -> None:
         turn = 0
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
             channel = self._channel()
             if channel is None:
                 continue

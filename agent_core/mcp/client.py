@@ -1,0 +1,402 @@
+"""The protocol's client library, imported and connected.
+
+It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it;
+this folder is its home, and nothing here imports it at the top of a module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from agent_core.json_values import TooManyValuesError, counted, may_have_more
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.program import (
+    COMPRESSED,
+    MAX_BYTES,
+    MAX_VALUES,
+    TOO_MUCH,
+    UNREADABLE,
+    McpServerError,
+    OnEnd,
+    ProgramPlace,
+    ProgramTransport,
+    read_message,
+)
+from agent_core.version import VERSION
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+
+_EVENT_END: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
+_SEAM: Final = 3
+"""Bytes of an end that may have come with the part before."""
+
+
+async def bounded(
+    parts: AsyncIterable[bytes], error: type[Exception], *, is_stream: bool, encoding: str
+) -> AsyncIterator[bytes]:
+    """The parts of a document, or of a stream of events, when it is known how much there is to parse in them.
+
+    Raises:
+        error: there is too much, or it is compressed.
+    """
+    if encoding != "identity":
+        raise error(COMPRESSED)
+    waiting = bytearray()
+    async for part in parts:
+        begin = max(0, len(waiting) - _SEAM)
+        waiting += part
+        ends = [match.end() for match in _EVENT_END.finditer(waiting, begin)] if is_stream else []
+        if ends:
+            whole = bytes(waiting[: ends[-1]])
+            del waiting[: ends[-1]]
+            await _check(whole, error)
+            yield whole
+        if len(waiting) > MAX_BYTES:
+            raise error(TOO_MUCH)
+    whole = bytes(waiting)
+    await _check(whole, error)
+    yield whole
+
+
+async def _check(document: bytes, error: type[Exception]) -> None:
+    if may_have_more(document, MAX_VALUES):
+        try:
+            for _ in counted(document, most=MAX_VALUES):
+                await asyncio.sleep(0)
+        except TooManyValuesError:
+            raise error(TOO_MUCH) from None
+
+
+READ_SECONDS = 3600.0
+"""A stream of events may be silent for long; calls have limits of their own, which are shorter."""
+
+HTTP_ERROR = 400
+
+
+def headers_of(server: McpServer) -> dict[str, str]:
+    """The headers of each request to it, those of its `auth` included."""
+    auth = server.auth
+    match auth.type:
+        case "api_key":
+            return {**server.headers, auth.header: auth.key}
+        case "bearer":
+            return {**server.headers, "Authorization": f"Bearer {auth.token}"}
+        case "basic":
+            encoded = base64.b64encode(f"{auth.username}:{auth.password}".encode()).decode()
+            return {**server.headers, "Authorization": f"Basic {encoded}"}
+        case "header":
+            return {**server.headers, auth.name: auth.value}
+        case "none":
+            return dict(server.headers)
+
+
+def transport_to(server: McpServer, refusals: list[int]) -> Any:
+    """The library's own transport for an address; statuses that are errors are added to `refusals`."""
+    from httpx2 import AsyncByteStream, AsyncClient, Auth, Response, SSEError, StreamError, Timeout
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    url = server.url or ""
+    if not url.startswith(("http://", "https://")):
+        raise McpServerError("its address begins with neither http:// nor https://; WebSockets are not supported")
+    connect, read = server.connect_seconds, server.sse_read_timeout or READ_SECONDS
+    headers = headers_of(server)
+
+    class Body(AsyncByteStream):
+        """A response's, bounded; the library takes nothing of another class."""
+
+        def __init__(self, response: Response) -> None:
+            self._whole = cast(AsyncByteStream, response.stream)
+            self._is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            self._encoding = response.headers.get("content-encoding", "identity")
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            error = SSEError if self._is_stream else StreamError
+            return bounded(self._whole, error, is_stream=self._is_stream, encoding=self._encoding)
+
+        async def aclose(self) -> None:
+            await self._whole.aclose()
+
+    async def note(response: Response) -> None:
+        response.stream = Body(response)
+        if response.status_code >= HTTP_ERROR:
+            refusals.append(response.status_code)
+
+    def made(
+        headers: dict[str, str] | None = None, timeout: Timeout | None = None, auth: Auth | None = None
+    ) -> AsyncClient:
+        # A compressed answer may be a thousand times as large as what comes over the network.
+        made = create_mcp_http_client({**(headers or {}), "Accept-Encoding": "identity"}, timeout, auth)
+        made.event_hooks = {"response": [note]}
+        return made
+
+    if server.kind == "sse":
+        return sse_client(url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made)
+
+    @contextlib.asynccontextmanager
+    async def streamable() -> AsyncGenerator[Any]:
+        async with (
+            made(headers=headers, timeout=Timeout(connect, read=read)) as http,
+            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES) as streams,
+        ):
+            yield streams
+
+    return streamable()
+
+
+def is_refused_session(error: BaseException) -> bool:
+    """Whether an HTTP server did not look at the request because it does not know the session (any more)."""
+    from mcp import MCPError
+
+    codes = (-32600, -32000, -32001)
+    return isinstance(error, MCPError) and error.code in codes and "session" in error.message.lower()
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the connection ended while an answer was waited for."""
+    from anyio import BrokenResourceError, ClosedResourceError
+    from mcp import MCPError
+    from mcp.types import CONNECTION_CLOSED
+
+    cause = cause_of(error)
+    if isinstance(cause, BrokenResourceError | ClosedResourceError):
+        return True
+    words = ("closed", "ended", "failed")  # servers use the same code for errors of their own
+    return (
+        isinstance(cause, MCPError)
+        and cause.code == CONNECTION_CLOSED
+        and any(word in cause.message.lower() for word in words)
+    )
+
+
+def was_reached(error: BaseException) -> bool:
+    """Whether there was anything at the server's address that may have got the request."""
+    from httpx2 import ConnectError, ConnectTimeout
+
+    return not isinstance(cause_of(error), ConnectError | ConnectTimeout)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What the library's groups of errors are about: the first of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in words."""
+    from httpx2 import ConnectError, HTTPStatusError, RemoteProtocolError, SSEError, TimeoutException
+    from mcp import MCPError
+
+    cause = cause_of(error)
+    match cause:
+        case McpServerError():
+            return str(cause)
+        case HTTPStatusError():
+            status = cause.response.status_code
+            return f"it answered with the HTTP status {status}{advice_on(status)}"
+        case ConnectError():
+            return "nothing answers at its address"
+        case TimeoutException():
+            return "it took too long to answer"
+        case RemoteProtocolError():
+            return "what is at its address does not speak HTTP; check the address"
+        case SSEError():
+            return "what is at its address sends no stream of events; check the address and the transport"
+        case MCPError(code=-32700):  # whose text would be that of our own parser
+            return next((why for why in (TOO_MUCH, COMPRESSED) if why in cause.message), UNREADABLE)
+        case MCPError():
+            return f"it answered with an error: {' '.join(cause.message.split())[:500]}"
+        case _:
+            return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}".rstrip(": ")
+
+
+def advice_on(status: int) -> str:
+    """What to do about an HTTP status; begins with a semicolon, empty where there is nothing to say."""
+    if status in (401, 403):
+        return "; check its key, or what else it wants to be shown"
+    return "; check its address" if status in (404, 405) else ""
+
+
+ENDED = "it ended the connection"
+
+
+class Watched:
+    """Enters and leaves the transport that it is given; ``on_end(reason)`` is called when its messages end."""
+
+    def __init__(self, transport: Any, on_end: Callable[[str], None]) -> None:
+        self._transport = transport
+        self._on_end = on_end
+
+    async def __aenter__(self) -> Any:
+        incoming, outgoing = await self._transport.__aenter__()
+        return _Incoming(incoming, self._on_end), outgoing
+
+    async def __aexit__(self, *details: Any) -> Any:
+        return await self._transport.__aexit__(*details)
+
+
+class _Incoming:
+    def __init__(self, stream: Any, on_end: Callable[[str], None]) -> None:
+        self._stream = stream
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the last message was sent; the library asks for it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Incoming:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._on_end(ENDED)
+            raise
+
+    async def __aenter__(self) -> _Incoming:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: Any) -> Any:
+        return await self._stream.__aexit__(*details)
+
+
+MAX_PAGES = 50
+MAX_TOOLS = 1_000
+
+_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
+
+
+def _import() -> None:
+    import referencing.jsonschema  # noqa: F401 - only to be there
+
+    # What goes wrong with a server is told to the user, once; these would write a traceback for each broken message.
+    for name in ("mcp.client", "mcp.shared", "client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request, with all that is in its address
+
+
+async def load() -> None:
+    """Import the library, without stopping the loop."""
+    await asyncio.get_running_loop().run_in_executor(_threads, _import)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    server: McpServer, programs: ProgramPlace, *, on_change: Callable[[], None], on_end: OnEnd
+) -> AsyncIterator[Client]:
+    """A client of the server (whose references are expanded), with its handshake done; `load` was called.
+
+    `programs` is where it runs if it is a program. `on_change` is called when the server says that its tools are
+    others now, `on_end` when the connection is over. To be entered and left in the same task.
+
+    Raises:
+        McpServerError: it cannot be reached or does not speak the protocol.
+    """
+    from mcp import MCPError
+    from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
+
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            # The handshake that nearly all servers know comes first: some of them wait long before they refuse another.
+            client = await stack.enter_async_context(_client(server, programs, "legacy", on_change, on_end))
+        except (Exception, BaseExceptionGroup) as error:
+            cause = cause_of(error)
+            if not isinstance(cause, MCPError) or cause.code != UNSUPPORTED_PROTOCOL_VERSION:
+                raise
+            client = await stack.enter_async_context(_client(server, programs, "auto", on_change, on_end))
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def _client(
+    server: McpServer, programs: ProgramPlace, mode: str, on_change: Callable[[], None], on_end: OnEnd
+) -> AsyncIterator[Client]:
+    from mcp import Client, MCPError
+    from mcp.types import Implementation, ToolListChangedNotification
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            on_change()
+
+    reasons: list[str] = []
+    refusals: list[int] = []
+
+    def ended(reason: str) -> None:
+        reasons.append(reason)
+        on_end(reason)
+
+    program = ProgramTransport(server, programs, parse=read_message, on_end=ended) if server.kind == "stdio" else None
+    client = Client(
+        program or Watched(transport_to(server, refusals), ended),
+        mode=mode,
+        message_handler=on_message,
+        client_info=Implementation(name="drydock", version=VERSION),
+        cache=None,
+    )
+    try:
+        await client.__aenter__()
+    except Exception as error:
+        if refusals and isinstance(cause_of(error), MCPError):  # the library keeps the status to itself
+            raise McpServerError(f"it answered with the HTTP status {refusals[-1]}{advice_on(refusals[-1])}") from error
+        if program is None or not is_closed(error):
+            raise
+        raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
+    try:
+        yield client
+    except McpServerError as error:
+        if program is None or error.__cause__ is None or not is_closed(error.__cause__):
+            raise
+        raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
+    finally:
+        await client.__aexit__(None, None, None)
+
+
+async def all_tools(client: Client) -> list[Any]:
+    """All tools that the server lists, page by page, up to `MAX_TOOLS`.
+
+    Raises:
+        McpServerError: it did not give them.
+    """
+    found: list[Any] = []
+    cursor: str | None = None
+    try:
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= MAX_TOOLS:
+                break
+    except Exception as error:
+        raise McpServerError(f"it did not list its tools: {reason_of(error)}") from error
+    return found[:MAX_TOOLS]
+
+
+async def follow_changes(client: Client, on_change: Callable[[], None]) -> None:
+    """Where the protocol's version wants changes to be asked for, ask, and call `on_change` for each; else return."""
+    from mcp import MCPError
+    from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+    with contextlib.suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
+        async with client.listen(tools_list_changed=True) as changes:
+            async for _ in changes:
+                on_change()
