@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent_core.errors import DrydockError, ToolError
 from agent_core.events.messages import ImageContent, TextContent
-from agent_core.events.schema import Action, Observation, problems_in, types_of
+from agent_core.events.schema import Action, Observation, types_of
+from agent_core.events.schema import problems_in as problems_in
 from agent_core.mcp.config import expanded, is_reference, names_in
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import DrydockError
-from agent_core.events.schema import problems_in
+from agent_core.mcp.tool import problems_in
 from server.doors.mcp.tools import Caller, DoorResources, DoorTool, Offer, ToolResult
 
 if TYPE_CHECKING:
