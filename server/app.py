@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
+from typing import TypeVar
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -34,8 +36,7 @@ from server.doors.preview.links import PreviewLinks
 from server.doors.preview.preview import Preview
 from server.doors.webhooks.dispatcher import Webhooks
 from server.doors.webhooks.sender import Sender
-from server.dotted_path import class_at
-from server.errors import install_error_replies
+from server.errors import ConfigurationError, install_error_replies
 from server.git_providers.accounts import GitAccess
 from server.http.gate import Gate
 from server.http.page import page_of
@@ -76,15 +77,33 @@ from server.routes import (
     settings as settings_routes,
 )
 from server.session.agents import AgentSessions
-from server.session.announcements import Announcements
 from server.session.experiments import ExperimentManager
 from server.session.sandboxes import Sandboxes, SandboxSelection
-from server.session.titles import TitleWriter
-from server.session.unfinished_forks import remove_unfinished_forks
+from server.session.titles import Announcements, TitleWriter
+from server.session.unfinished import remove_unfinished_forks
 from server.settings.settings import Settings
 from server.sign_in import SignIn
+from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
-from server.sockets.limits import SocketLimits
+
+_T = TypeVar("_T")
+
+
+def class_at(dotted_path: str, base: type[_T], *, setting: str) -> type[_T]:
+    """The subclass of `base` at that path; `setting` is named in errors.
+
+    Raises:
+        ConfigurationError: there is none, or it is no subclass of `base`.
+    """
+    module, _, name = dotted_path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{setting}: {dotted_path!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigurationError(f"{setting}: {dotted_path!r} is no subclass of {base.__name__}")
+    return found
+
 
 ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 
@@ -125,7 +144,6 @@ class Application:
 
     @property
     def socket_limits(self) -> SocketLimits:
-        """What one socket connection may cost."""
         return SocketLimits(
             max_message_bytes=self.settings.max_message_bytes, max_buffer_bytes=self.settings.max_feed_buffer_bytes
         )
@@ -268,7 +286,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
 
 
 def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
-    """The same for pages of these origins, too: they may read every answer, refusals included."""
+    """The same, readable for pages of these origins, too: every answer, refusals included."""
     theirs = CORSMiddleware(
         app,
         allow_origins=allowed,
@@ -297,7 +315,7 @@ async def _choose(settings: Settings) -> SandboxSelection:
 
 
 async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:
-    """What is answered before the lifespan has begun and after it has ended."""
+    """The application before the lifespan has begun and after it has ended."""
     if scope["type"] == "http":
         await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
     elif scope["type"] == "websocket":

@@ -1,4 +1,4 @@
-"""What the routes are given: the services of the running server, and who asks."""
+"""Dependencies of the routes: the services of the running server, and who asks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class Services:
     started_at: float = field(default_factory=time.monotonic)
 
     def uptime_seconds(self) -> float:
-        """Seconds since the application started."""
         return time.monotonic() - self.started_at
 
 
@@ -57,11 +56,7 @@ def services_of(request: Request) -> Services:
 
 
 def identity_of(request: Request) -> Identity:
-    """Who asks.
-
-    Raises:
-        HTTPException: 401, nobody whom the server knows.
-    """
+    """Who asks; 401 for nobody whom the server knows."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     identity = services_of(request).authenticator.identify(headers)
     if identity is None:
@@ -70,11 +65,7 @@ def identity_of(request: Request) -> Identity:
 
 
 def checked_conversation_id(conversation_id: str) -> str:
-    """The id, if it can be one.
-
-    Raises:
-        HTTPException: 400, it cannot.
-    """
+    """The id; 400 if it can be none."""
     problem = id_problem(conversation_id)
     if problem is not None:
         raise HTTPException(400, problem)

@@ -1,4 +1,4 @@
-"""Errors of the server, and how every error becomes a reply, in this one place."""
+"""Errors of the server, and how every error becomes a reply."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ broke_off: Final = ContextVar("broke_off", default=False)
 
 ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
 """The statuses of answers to calls that were not taken, by the code of the error; all others are conflicts."""
+
+_TOLD_PROBLEMS: Final = 3
+"""As many fit into what clients show."""
+
+_LISTED_PROBLEMS: Final = 100
+"""As many are listed: writing out tens of thousands, of a small body, would hold everybody up."""
+
+_FIXES: Final = {
+    "missing": "send it",
+    "extra_forbidden": "leave it out, or look at its spelling",
+    "model_attributes_type": "send a JSON object with its fields",
+    "dict_type": "send a JSON object with its fields",
+}
+"""What to do, for the problems of which pydantic's words say only what is wrong."""
 
 
 class ServerError(DrydockError):
@@ -69,7 +83,6 @@ class PlainError(ServerError):
 
     @property
     def reply_headers(self) -> Mapping[str, str]:
-        """Headers of the reply."""
         return {}
 
 
@@ -142,23 +155,8 @@ def _in_a_line(problem: Mapping[str, Any]) -> str:
     return f"{'.'.join(map(str, problem['loc'][1:])) or problem['loc'][0]}: {text}"
 
 
-_TOLD_PROBLEMS: Final = 3
-"""As many fit into what clients show."""
-
-_LISTED_PROBLEMS: Final = 100
-"""As many are in the list: tens of thousands, of a small body, would hold everybody up while they are written out."""
-
-_FIXES: Final = {
-    "missing": "send it",
-    "extra_forbidden": "leave it out, or look at its spelling",
-    "model_attributes_type": "send a JSON object with its fields",
-    "dict_type": "send a JSON object with its fields",
-}
-"""What to do, for the problems of which the library's own words say only what is wrong; the others name what may be."""
-
-
 def problem_text(error: Mapping[str, Any]) -> str:
-    """What is wrong, of one of the library's findings, and what to do about it where its own words do not say it."""
+    """What is wrong, of one of pydantic's findings, and what to do about it."""
     if error["type"] == "json_invalid":
         return f"the body is no valid JSON: {error['ctx']['error']}"
     fix = _FIXES.get(error["type"])
@@ -185,7 +183,6 @@ def status_of(error: Exception) -> int:
 
 
 async def _known(request: Request, error: Exception) -> Response:
-    """An error of ours that no route has an own shape for; its text is fit for users."""
     logger.warning("%s %s failed: %s", request.method, request.url.path, error)
     return JSONResponse({"detail": str(error), "message": str(error)}, status_of(error))
 

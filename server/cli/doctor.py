@@ -19,8 +19,7 @@ from server.auth.tokens import resolve_token
 from server.db.data_folder import prepare_data_dir
 from server.db.instance_lock import instance_id
 from server.http.page import page_folder
-from server.session.disk_reserve import DiskReserve
-from server.session.sandboxes import ENGINE_FOLDER
+from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.settings import MEGABYTE, Settings
 from server.settings.typed_in import shown_address
 

@@ -18,8 +18,7 @@ from server.app import Application, create_app
 from server.cli.logging import configure_logging
 from server.db.database import Database
 from server.errors import ConfigurationError, broke_off
-from server.http.http_protocol import BoundedHttpProtocol
-from server.http.websocket_protocol import BoundedWebSocketProtocol
+from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
 from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.typed_in import passwords_of, shown_address
 

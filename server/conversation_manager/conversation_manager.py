@@ -1,33 +1,47 @@
-"""The conversation manager: what routes and sockets ask for, whichever class does it (setting of that name)."""
+"""`ConversationManager`: what routes and sockets ask for, whichever class does it (the setting of that name)."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
-from agent_core.events.serialization import AnyEvent
+from agent_core.errors import ClientToolError, NoSuchEventError, NotStuckError
+from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.events.store import EventStore
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.tunnels import PortAccess
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
+from server.db.conversations import ConversationRecord
 from server.db.database import Database
+from server.db.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
 from server.errors import ConversationNotFoundError
 from server.session.agents import AgentFactory
-from server.session.announcements import Announcements
 from server.session.client_tools import ClientToolSpec
 from server.session.sandboxes import Sandboxes
-from server.session.sending import take_once
-from server.session.titles import TitleWriter
+from server.session.titles import Announcements, TitleWriter, default_title
+from server.session.web_session import ImagesRefusedError
 from server.settings.settings import Settings
-from server.sockets.ports import JoinedConversation
+from server.sockets.conversations import JoinedConversation
+from server.wire.envelope import wire_time
+
+REFUSALS: Final = (ClientToolError, ConversationNotFoundError, ImagesRefusedError, NoSuchEventError, NotStuckError)
+"""Errors of `deliver` after which nothing is in the log."""
+PAGE: Final = 200
+
+_EVENT_ID: Final = "event_id"
+
+CONVERSATION_VERSION = "V0"
+"""The protocol that the client has to speak; any other value makes it use another one."""
 
 
 class ConversationStatus(StrEnum):
-    """What clients are told about a conversation."""
+    """A conversation's state, as clients are told."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -61,7 +75,7 @@ class ConversationManager(ABC):
     """Runs conversations and knows who is connected to them; an async context manager.
 
     Entering it takes up what the last process left; leaving it suspends every conversation, within a time limit, so
-    that the next process goes on where this one ended. Fulfils `server.sockets.ports.Conversations`.
+    that the next process goes on where this one ended. Fulfils `server.sockets.conversations.Conversations`.
     """
 
     def __init__(self, parts: ManagerParts) -> None:
@@ -77,14 +91,14 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> JoinedConversation:
-        """See `server.sockets.ports.Conversations.join`."""
+        """See `server.sockets.conversations.Conversations.join`."""
 
     @abstractmethod
     async def leave(self, connection_id: str) -> None:
-        """See `server.sockets.ports.Conversations.leave`."""
+        """See `server.sockets.conversations.Conversations.leave`."""
 
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
-        """See `server.sockets.ports.Conversations.send`; a conversation that does not run is started."""
+        """See `server.sockets.conversations.Conversations.send`; a conversation that does not run is started."""
         if event.client_key is None:
             return await self.deliver(conversation_id, event)
         database = self.parts.database
@@ -178,3 +192,75 @@ class ConversationManager(ABC):
     @abstractmethod
     def idle_seconds(self) -> float:
         """Seconds since anything last happened in any conversation of this process."""
+
+
+def conversation_info(record: ConversationRecord, live: LiveConversation) -> dict[str, Any]:
+    """ConversationInfo, complete, for single answers and lists alike."""
+    has_session = live.status is not ConversationStatus.STOPPED
+    return {
+        "conversation_id": record.id,
+        "title": record.title or default_title(record.id),
+        "last_updated_at": wire_time(record.last_updated_at or record.created_at),
+        "status": live.status.value,
+        "runtime_status": live.runtime_status,
+        "runtime_warning": live.runtime_warning or None,
+        "selected_repository": record.selected_repository,
+        "selected_branch": record.selected_branch,
+        "git_provider": record.git_provider,
+        "trigger": record.trigger,
+        "num_connections": live.num_connections,
+        "url": f"/api/conversations/{record.id}" if has_session else None,
+        "session_api_key": None,
+        "created_at": wire_time(record.created_at),
+        "pr_number": list(record.pr_number),
+        "conversation_version": CONVERSATION_VERSION,
+        "sub_conversation_ids": [],
+    }
+
+
+async def take_once(
+    event: AnyEvent,
+    *,
+    conversation_id: str,
+    user_id: str,
+    keys: IdempotencyKeys,
+    store: EventStore,
+    deliver: Callable[[str, AnyEvent], Awaitable[AnyEvent]],
+) -> AnyEvent:
+    """Deliver an event with a `client_key`, unless that was done already; returns it as it was stored then.
+
+    Raises:
+        KeyReusedError: something else was sent to this conversation under the same key.
+        KeyInUseError: it is still being delivered for the first time.
+        DrydockError: as `deliver` raises it; the same may be sent again.
+    """
+
+    async def work(attempt: Attempt) -> dict[str, int]:
+        if attempt.is_repeated:
+            # The attempt before may have been broken off behind the append.
+            known = await _find(store, conversation_id, event.client_key, after=int(attempt.resource))
+            if known is not None:
+                return {_EVENT_ID: known}
+        return {_EVENT_ID: (await deliver(conversation_id, event)).id}
+
+    answer = await keys.once(
+        event.client_key,
+        work,
+        user_id=user_id,
+        scope=sending_scope(conversation_id),
+        asked=event.model_dump(mode="json", exclude={"id", "timestamp", "client_key"}),
+        resource=str(await store.last_id(conversation_id)),
+        refusals=REFUSALS,
+    )
+    (stored,) = await store.read(conversation_id, after=answer[_EVENT_ID] - 1, limit=1)
+    return from_payload(stored.payload, stored.id)
+
+
+async def _find(store: EventStore, conversation_id: str, key: str | None, *, after: int) -> int | None:
+    mark = json.dumps({"client_key": key}, separators=(",", ":"))[1:-1].encode()
+    while page := await store.read(conversation_id, after=after, limit=PAGE):
+        for stored in page:
+            after = stored.id
+            if mark in stored.payload and from_payload(stored.payload, stored.id).client_key == key:
+                return stored.id
+    return None

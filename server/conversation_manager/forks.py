@@ -17,12 +17,11 @@ from agent_core.tools.spec import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
+from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
-from server.session.seeds import seed_of
 from server.session.titles import default_title
-from server.session.unfinished_forks import making
+from server.session.unfinished import making, seed_of
 
 START_SECONDS = 90.0
 LOOK_SECONDS = 0.05
@@ -99,7 +98,6 @@ def _made(path: Path) -> BinaryIO:
 
 
 async def _sandbox_of(manager: ConversationManager, conversation_id: str) -> SandboxAccess:
-    """The sandbox of a conversation, which is started if need be."""
     await manager.maybe_start_agent_loop(conversation_id)
     problem = f"did not come up within {START_SECONDS:g} s"
     with suppress(TimeoutError):

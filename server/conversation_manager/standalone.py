@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -26,11 +26,10 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.errors import ConversationNotFoundError
 from server.session.client_tools import ClientToolSpec
-from server.session.culler import Activity, cull_forever, is_idle, is_pause_over
 from server.session.recovery import find_unattended, resume_interrupted
-from server.session.seeds import seed_of
-from server.session.title_keeper import TitleKeeper
-from server.session.web_session import WebSession
+from server.session.titles import TitleKeeper
+from server.session.unfinished import seed_of
+from server.session.web_session import Activity, WebSession, is_idle, is_pause_over
 
 logger = logging.getLogger(__name__)
 
@@ -303,3 +302,13 @@ class StandaloneConversationManager(ConversationManager):
 async def _suspend(session: WebSession) -> None:
     """End a session for now. What is at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
     await session.end(stopped=False, sandbox="keep" if session.activity().is_busy else "stop")
+
+
+async def cull_forever(cull: Callable[[], Awaitable[None]], *, interval_seconds: float) -> None:
+    """Call `cull` again and again; a failed round is logged and the next one comes as usual. Ends by cancellation."""
+    while True:
+        await asyncio.sleep(interval_seconds)
+        try:
+            await cull()
+        except Exception:
+            logger.exception("looking for idle conversations failed; the next round tries again")

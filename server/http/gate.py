@@ -1,4 +1,4 @@
-"""What every request passes first, Socket.IO's too: host, origin, rate, token, size; and the headers of replies."""
+"""`Gate`: what every request passes first, Socket.IO's too: host, origin, rate, token, size; headers of replies."""
 
 from __future__ import annotations
 
@@ -21,58 +21,17 @@ from server.errors import problems_body
 from server.settings.settings import Settings
 from server.sign_in import SIGN_IN
 
-# The library would put a replacement character in its place and go on with another text than the client meant.
-_MAX_NAME = 80
-
-
-def address_problem(scope: Scope) -> tuple[int, dict[str, Any]] | None:
-    """The status and the body of the refusal of a request's path or query; None where there is nothing to refuse."""
-    raw_path: bytes = scope.get("raw_path") or b""
-    if b"%" in raw_path and _text(raw_path) is None:
-        return 400, {"detail": "path: holds bytes that are no UTF-8; percent-encode text as UTF-8"}
-    if b"%00" in raw_path and not _is_in_id(raw_path):
-        return 400, {"detail": "path: holds a NUL character; leave it out"}
-    query: bytes = scope.get("query_string", b"")
-    if query.isascii() and b"%" not in query:
-        return None
-    for part in query.split(b"&"):
-        name, _, value = part.partition(b"=")
-        problem = _problem(name) or _problem(value)
-        if problem is not None:
-            shown = (_text(name) or "").replace("\0", "")[:_MAX_NAME]
-            return 422, problems_body([{"type": "value_error", "loc": ["query", shown], "msg": problem}])
-    return None
-
-
-def _is_in_id(raw_path: bytes) -> bool:
-    """Whether the NUL is in the id of a conversation, of which the protocol has words of its own (4.3)."""
-    return b"%00" in raw_path.removeprefix(b"/api/conversations/").split(b"/")[0]
-
-
-def _problem(raw: bytes) -> str | None:
-    text = _text(raw)
-    if text is None:
-        return "holds bytes that are no UTF-8; percent-encode text as UTF-8"
-    return "holds a NUL character; leave it out" if "\0" in text else None
-
-
-def _text(raw: bytes) -> str | None:
-    try:
-        return unquote_to_bytes(raw).decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
 OPENAI_PREFIX: Final = "/v1/"
 API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json")
 UPLOADS: Final = "/upload-files"
-"""How the paths end whose bodies are passed on as they come, and may therefore be large."""
+"""End of the paths whose bodies are passed on as they come, and may therefore be large."""
 
 SOCKET_PREFIX: Final = "/socket.io"
 SERVER_INFO: Final = "/server_info"
-"""Tells strangers what this is, and no more; with the token, how it does. Whoever shows a wrong one is refused."""
+"""Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
 
 _TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
+_MAX_NAME: Final = 80
 logger = logging.getLogger(__name__)
 
 
@@ -90,11 +49,7 @@ class _Pace:
         self._waited = 0.0
 
     async def next(self, receive: Receive, received: int) -> Message:
-        """The next piece.
-
-        Raises:
-            TimeoutError: it did not come in time. The time in which the application did not ask does not count.
-        """
+        """The next piece; `TimeoutError` if it did not come in time, not counting while the application did not ask."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(self.seconds + received / self.bytes_per_second - self._waited):
@@ -293,3 +248,42 @@ def _with_headers(send: Send, policy: str) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+def address_problem(scope: Scope) -> tuple[int, dict[str, Any]] | None:
+    """The status and the body of the refusal of a request's path or query; None where there is nothing to refuse."""
+    raw_path: bytes = scope.get("raw_path") or b""
+    if b"%" in raw_path and _text(raw_path) is None:
+        return 400, {"detail": "path: holds bytes that are no UTF-8; percent-encode text as UTF-8"}
+    if b"%00" in raw_path and not _is_in_id(raw_path):
+        return 400, {"detail": "path: holds a NUL character; leave it out"}
+    query: bytes = scope.get("query_string", b"")
+    if query.isascii() and b"%" not in query:
+        return None
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        problem = _problem(name) or _problem(value)
+        if problem is not None:
+            shown = (_text(name) or "").replace("\0", "")[:_MAX_NAME]
+            return 422, problems_body([{"type": "value_error", "loc": ["query", shown], "msg": problem}])
+    return None
+
+
+def _is_in_id(raw_path: bytes) -> bool:
+    """Whether the NUL is in the id of a conversation, for which the protocol has an answer of its own."""
+    return b"%00" in raw_path.removeprefix(b"/api/conversations/").split(b"/")[0]
+
+
+def _problem(raw: bytes) -> str | None:
+    text = _text(raw)
+    if text is None:
+        return "holds bytes that are no UTF-8; percent-encode text as UTF-8"
+    return "holds a NUL character; leave it out" if "\0" in text else None
+
+
+def _text(raw: bytes) -> str | None:
+    # Starlette would put replacement characters in, and go on with another text than the client meant.
+    try:
+        return unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -20,7 +20,7 @@ from server.routes.json_route import JsonRoute
 from server.routes.query import EventId, PageId
 from server.routes.replies.errors import errors
 from server.routes.replies.events import Done, EventsPage, Trajectory
-from server.session.images import ImagesRefusedError
+from server.session.web_session import ImagesRefusedError
 from server.wire.envelope import is_hidden, to_record, wire_time, without_view
 from server.wire.errors import WireError
 from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS

@@ -15,9 +15,19 @@ from agent_core.runtime.transfers import Upload, reading, writing
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.http.etags import is_named
-from server.http.file_reply import ByteRange, FileReply, RangeError, attachment, file_headers, span_of
-from server.http.form_files import Begin, Data, FormError, form_events
+from server.http.files import (
+    Begin,
+    ByteRange,
+    Data,
+    FileReply,
+    FormError,
+    RangeError,
+    attachment,
+    file_headers,
+    form_events,
+    is_named,
+    span_of,
+)
 from server.routes.query import FilePath
 from server.routes.replies.errors import errors
 from server.routes.replies.workspace import FileText, Uploaded

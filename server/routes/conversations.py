@@ -10,8 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from agent_core.errors import DrydockError
-from server.conversation_manager.conversation_info import conversation_info
-from server.conversation_manager.conversation_manager import ConversationStatus
+from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
 from server.db.errors import DatabaseError
 from server.dependencies import (
     ConversationId,

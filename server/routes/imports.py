@@ -20,10 +20,9 @@ from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
 from server.routes.replies.conversations import ConversationReply
 from server.routes.replies.errors import errors
-from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
-from server.session.unfinished_forks import making
-from server.session.user_settings import masker_of
+from server.session.unfinished import making
+from server.session.user_settings import choose_model, masker_of
 from server.wire.errors import WireError
 from server.wire.imported_events import recorded_events
 from server.wire.json_data import breathing, json_type

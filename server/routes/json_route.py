@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from server.http.etags import IN_DOCUMENT, tagged
+from server.http.files import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
 from server.wire.json_data import MAX_VALUES, read_document
 

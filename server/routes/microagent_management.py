@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query
 
-from server.conversation_manager.conversation_info import conversation_info
+from server.conversation_manager.conversation_manager import conversation_info
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.git_providers.accounts import GitAccounts

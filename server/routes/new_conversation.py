@@ -28,12 +28,10 @@ from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
 from server.routes.replies.conversations import ConversationReply
 from server.routes.replies.errors import ErrorReply, errors
-from server.session.agent_choice import AGENT_OPTIONS
+from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
-from server.session.images import ImagesRefusedError
-from server.session.own_servers import OWN_SERVERS, sealed_servers
-from server.session.settings_merge import choose_model
-from server.session.user_settings import masker_of
+from server.session.user_settings import choose_model, masker_of
+from server.session.web_session import ImagesRefusedError
 from server.settings.git_hosts import Provider
 from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
 from server.wire.errors import WireError

@@ -14,7 +14,7 @@ from server.dependencies import IdentityDependency, ServicesDependency
 from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, Paging, PagingDependency
 from server.routes.replies.server import ClientConfig
-from server.session.settings_merge import choose_model
+from server.session.user_settings import choose_model
 from server.settings.settings import DEMO_MODEL
 
 router = APIRouter(prefix="/api/options", route_class=JsonRoute)

@@ -13,7 +13,7 @@ from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
 from server.routes.json_route import JsonRoute
 from server.routes.replies.errors import errors
-from server.session.remembering import AROUND, remember_prompt
+from server.session.memory_request import AROUND, remember_prompt
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 

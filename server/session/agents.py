@@ -1,12 +1,14 @@
-"""What a web session needs of an agent session, and where it gets one from."""
+"""`AgentSessions`: builds a conversation's `AgentSession` from the choices of the server, its user and itself."""
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.events.control import AgentState, ForeignEvent
@@ -29,11 +31,13 @@ from agent_core.runtime.sandbox import (
     SandboxStatus,
 )
 from agent_core.security.secrets import GivenSecret, StaticSecret
+from agent_core.session.agent_options import AgentOptions
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool
+from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import ProviderToken, StoredSettings
@@ -41,16 +45,62 @@ from server.errors import ConversationNotFoundError, SessionError
 from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
 from server.provider_tools.for_agents import agent_tools
 from server.provider_tools.making import RequestMaker
-from server.session.agent_choice import options_of
 from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
-from server.session.own_servers import opened_servers
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
-from server.session.seeds import seed_of
-from server.session.settings_merge import merge_settings
-from server.session.user_settings import secret_values
-from server.settings.mcp_config import AgentServers, agent_servers, read_config
+from server.session.unfinished import seed_of
+from server.session.user_settings import merge_settings, secret_values
+from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
+
+OWN_SERVERS = "mcp_config"
+"""Key among a conversation's options: its own MCP servers, encrypted."""
+
+
+def sealed_servers(box: SecretBox, conversation_id: str, config: McpConfig) -> str:
+    """A conversation's own MCP servers as they are stored: encrypted, for it alone, since they may hold keys."""
+    return box.encrypt(json.dumps(config.model_dump(mode="json")), purpose=_purpose(conversation_id))
+
+
+def opened_servers(box: SecretBox, record: ConversationRecord) -> McpConfig | None:
+    """The conversation's own MCP servers; None where it has its user's. Undecryptable ones count as none."""
+    stored = record.options.get(OWN_SERVERS)
+    if not isinstance(stored, str):
+        return None
+    try:
+        return read_config(json.loads(box.decrypt(stored, purpose=_purpose(record.id))))
+    except SecretUnreadableError as error:
+        logger.warning("the MCP servers of conversation %s are left out: %s", record.id, error)
+        return McpConfig()
+
+
+def _purpose(conversation_id: str) -> str:
+    return f"conversation/{OWN_SERVERS}/{conversation_id}"
+
+
+logger = logging.getLogger(__name__)
+
+AGENT_OPTIONS: Final = "agent_options"
+"""Key among a conversation's options."""
+
+
+def options_of(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> AgentOptions:
+    """The agent options of a conversation: its own over its user's over the server's."""
+    of_user = _read(user.agent_options if user is not None else None, f"user {record.user_id!r}")
+    of_conversation = _read(record.options.get(AGENT_OPTIONS), f"conversation {record.id}")
+    return of_conversation.over(of_user.over(server.agent_options or AgentOptions()))
+
+
+def _read(stored: Mapping[str, Any] | None, whose: str) -> AgentOptions:
+    """Stored choices without those that this server does not know (any more), which its log names."""
+    values = dict(stored or {})
+    while True:
+        try:
+            return AgentOptions.model_validate(values)
+        except ValidationError as error:
+            wrong = {str(problem["loc"][0]) if problem["loc"] else "" for problem in error.errors()} & values.keys()
+            logger.warning("the agent options %s of %s cannot be used, and are left out", sorted(wrong), whose)
+            values = {name: value for name, value in values.items() if wrong and name not in wrong}
 
 
 def git_setup(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> GitSetup:
@@ -61,7 +111,7 @@ def git_setup(user: StoredSettings | None, server: Settings, record: Conversatio
 
 
 def provider_secrets(user: StoredSettings | None) -> dict[str, StaticSecret]:
-    """The user's tokens by the names under which commands get them, if they name them."""
+    """The user's git tokens by the names of the variables that commands may ask for."""
     tokens = user.provider_tokens if user is not None else {}
     return {
         KINDS[name].variable: StaticSecret(secret=token.token, description=f"Token for the git provider {name}")
@@ -101,9 +151,9 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
 
 
 class DeferredSandbox:
-    """A `Sandbox` that passes everything on to the one that `find` gives; each failed attempt may be repeated.
+    """A `Sandbox` that passes everything on to the one that `find` gives, and raises what `find` raises.
 
-    Every method raises what `find` raises (`SandboxError` where no provider can work).
+    `check` raises `SandboxError` when nothing may be started, or go on, just now.
     """
 
     provider = "deferred"
@@ -111,7 +161,6 @@ class DeferredSandbox:
     def __init__(
         self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]], check: Callable[[], None] = lambda: None
     ) -> None:
-        """`check` raises `SandboxError` when nothing may be started, or go on, just now."""
         self.spec = spec
         self._check = check
         self._find = find
@@ -174,7 +223,7 @@ PORTS_REMARK = (
 
 
 class LoadedAgent(Protocol):
-    """One loaded conversation's parts; `agent_core.session.agent_session.AgentSession` says what each member does."""
+    """One loaded conversation's parts, as a web session uses them; `AgentSession` says what each member does."""
 
     stream: EventStream
     settings: SessionSettings
@@ -211,14 +260,14 @@ class LoadedAgent(Protocol):
 
 
 class UserSecrets(NamedTuple):
-    """What a user's conversations have of secrets: those that commands get which name them, and others to hide."""
+    """A user's secrets: those that commands may ask for by name, and others that are only hidden."""
 
     named: Mapping[str, StaticSecret]
     hidden: tuple[str, ...]
 
 
 class AgentFactory(Protocol):
-    """Makes the agent session of a conversation."""
+    """Makes the agent sessions of conversations."""
 
     async def secrets_of(self, user_id: str) -> UserSecrets:
         """The user's secrets as they are now, for a conversation of theirs that runs.
@@ -231,8 +280,6 @@ class AgentFactory(Protocol):
     async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> LoadedAgent:
         """The agent session that `record` describes, with its user's settings as they are now, opened.
 
-        `client_count` says how many clients follow the conversation.
-
         Raises:
             DrydockError: it cannot be made; the message says why and what to do.
             KeyError, ValueError: the settings name what does not exist here.
@@ -241,7 +288,7 @@ class AgentFactory(Protocol):
 
 
 class AgentSessions:
-    """The `AgentFactory` of the server: settings merged, sandbox found again or prepared.
+    """The server's `AgentFactory`: settings merged, sandbox found again or prepared.
 
     `requests` makes the requests that agents ask for; `hide` is told the secrets that the process's log must not show.
     """
@@ -308,9 +355,7 @@ class AgentSessions:
         return agent_servers(self._settings.mcp_config, users, programs=self._settings.mcp_programs)
 
     async def _as_begun(self, conversation_id: str, settings: SessionSettings) -> SessionSettings:
-        """A conversation goes on with an agent of the class that it was begun with, whatever is chosen for new ones.
-
-        Its tools are those of today: what a call needs that is not there any more is answered in words (2.6).
+        """The settings with the agent class that the conversation was begun with, whatever is chosen for new ones.
 
         Raises:
             SessionError: there is no such class here.
@@ -350,7 +395,7 @@ class AgentSessions:
 
 
 def _moved(before: str, now: str, *, is_known: bool) -> AnyEvent:
-    """Tells the user, for good, that the files are elsewhere; the agent sees what is there."""
+    """The event that says for good that the files are elsewhere; the agent sees what is there."""
     where = "goes on in the workspace that it had there" if is_known else "begins with an empty workspace there"
     text = (
         f"The sandbox of this conversation was made by {before!r}, and this server uses {now!r} by now: the "

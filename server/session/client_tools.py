@@ -1,4 +1,4 @@
-"""Tools that the clients of a conversation carry out, as they are declared when it is made."""
+"""Client tools: declared when a conversation is made, carried out by its clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_core.tools.registry import canonical_name, list_registered_tools
 from agent_core.tools.spec import Tool, ToolAnnotations
 
 CLIENT_TOOLS: Final = "client_tools"
-"""The key among a conversation's options."""
+"""Key among a conversation's options."""
 DEFAULT_SECONDS: Final = 120.0
 MAX_CLIENT_TOOLS: Final = 50
 MAX_DESCRIPTION_CHARS: Final = 8_192
@@ -48,7 +48,6 @@ class ClientToolSpec(BaseModel):
 
     @property
     def spec(self) -> Tool:
-        """The tool as an agent names it."""
         params = {
             "name": self.name,
             "description": self.description,
@@ -76,7 +75,7 @@ def stored_tools(specs: Sequence[ClientToolSpec]) -> list[dict[str, Any]]:
 
 
 def declared_tools(options: Mapping[str, Any]) -> tuple[Tool, ...]:
-    """The tools that were declared for a conversation, as its agent names them; one that cannot be read is left out."""
+    """A conversation's client tools as its agent names them; one that cannot be read is left out."""
     found = []
     for one in options.get(CLIENT_TOOLS) or ():
         try:

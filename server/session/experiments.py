@@ -1,4 +1,4 @@
-"""Trying another configuration with some of the conversations."""
+"""Experiments: another configuration for some of the conversations."""
 
 from __future__ import annotations
 

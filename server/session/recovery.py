@@ -1,4 +1,4 @@
-"""What a new process takes up from the one before: agents that were at work, and their sandboxes (idea 6)."""
+"""Recovery: takes up what the process before left, agents that were at work and their sandboxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 MAX_RESUMES = 3
 RESUMES = "resumes"
-"""Key in a conversation's options: how often it was resumed without coming to rest since."""
+"""Key among a conversation's options: how often it was resumed without coming to rest since."""
 
 PAGE = 100
 
@@ -67,7 +67,7 @@ async def resume_interrupted(
 
 
 async def came_to_rest(conversations: ConversationRepository, conversation_id: str) -> None:
-    """Its agent waits or was stopped: earlier resumes count no longer."""
+    """Forget earlier resumes of a conversation whose agent waits or was stopped."""
     record = await conversations.get(conversation_id)
     if record is not None and record.options.get(RESUMES):
         options = {key: value for key, value in record.options.items() if key != RESUMES}
@@ -75,7 +75,7 @@ async def came_to_rest(conversations: ConversationRepository, conversation_id: s
 
 
 async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:
-    """All conversations, newest first, whose sandbox an earlier process left running or paused."""
+    """The ids of all conversations, newest first, whose sandbox an earlier process left running or paused."""
     page_id = None
     while True:
         page = await conversations.list_page(limit=PAGE, page_id=page_id)

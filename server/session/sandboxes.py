@@ -1,10 +1,11 @@
-"""The sandboxes of this server: which provider makes them, and those whose conversations are not loaded."""
+"""`Sandboxes`: which provider makes them, those of conversations that are not loaded, and the disk's reserve."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -13,8 +14,77 @@ from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.bubblewrap import host_has_browser
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
 from server.db.conversations import ConversationRecord
-from server.session.disk_reserve import DiskReserve
 from server.settings.settings import MEGABYTE, Settings
+
+DISK_RESERVE = "STATUS$ERROR_DISK_RESERVE"
+"""Status id: sandboxes are frozen because the disk is nearly full."""
+_ENTRIES = 10_000
+"""Files and folders left free, where the file system has a number of them."""
+_FASTEST = 2 * 1024**3
+_SHORTEST, _LONGEST = 0.1, 2.0
+
+
+class DiskReserve:
+    """Tells whether the free space of some folders' disks is below the reserve, without which logs and databases fail.
+
+    Once it was, there is room again only with a tenth more than the reserve.
+
+    Args:
+        folders: on the disks that are looked at; those that are not there are left out.
+        reserve: bytes to be left free; 0: nothing is.
+    """
+
+    def __init__(self, folders: Sequence[str], reserve: int) -> None:
+        self._folders = folders
+        self._reserve = reserve
+        self._free = 0
+        self.is_low = False
+
+    def problem(self) -> str:
+        """Why nothing more may be written, and what to do, as of now; "" when there is room."""
+        self.is_low = self._is_low() and bool(self._reserve)
+        if not self.is_low:
+            return ""
+        free, reserve = self._free / 1024**2, self._reserve / 1024**2
+        return (
+            f"The server's disk is nearly full: {free:.0f} MiB are free, and {reserve:.0f} MiB are kept in reserve"
+            " (disk_reserve_mb). Until there is room again, no sandbox is started and those"
+            " that run are frozen; then they go on by themselves. Remove conversations, or free some space on the disk."
+        )
+
+    def check(self) -> None:
+        """Raise `SandboxError` (``disk_reserve``) if there is no room now."""
+        if problem := self.problem():
+            raise SandboxError(problem, code="disk_reserve")
+
+    @property
+    def free_mb(self) -> int:
+        """What was free at the last look, in MiB."""
+        return self._free // 1024**2
+
+    @property
+    def next_look(self) -> float:
+        """Seconds after which to look again: the sooner, the less there is above the reserve."""
+        if self.is_low or not self._reserve:
+            return _LONGEST / 4
+        return min(_LONGEST, max(_SHORTEST, (self._free - self._reserve) / _FASTEST))
+
+    def _is_low(self) -> bool:
+        wanted, entries = self._reserve, _ENTRIES
+        if self.is_low:
+            wanted, entries = wanted + wanted // 10, entries + entries // 10
+        low, least = False, None
+        for folder in self._folders:
+            try:
+                found = os.statvfs(folder)
+            except OSError:
+                continue
+            free = found.f_bavail * found.f_frsize
+            low = low or free < wanted or (found.f_files > 4 * _ENTRIES and found.f_favail < entries)
+            least = free if least is None else min(least, free)
+        self._free = least or 0
+        return low
+
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +94,7 @@ CHOICE_SECONDS = 5.0
 
 
 OTHER_SANDBOXES = "other_sandboxes"
-"""Key in a conversation's options: the states of its sandboxes with providers that are not in use, by their names."""
+"""Key among a conversation's options: the states of its sandboxes of providers that are not in use, by name."""
 
 
 LOCAL_PROVIDERS = frozenset({"local", "unconfined"})
@@ -43,12 +113,11 @@ class SandboxSelection(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The provider's name, or ``none``."""
         return self.provider.name if self.provider is not None else "none"
 
 
 class Sandboxes:
-    """Chooses the provider in the background once it is entered; an async context manager.
+    """The sandboxes of this server; entered (``async with``), it chooses their provider in the background.
 
     Before the first sandbox is handed out, objects of ours whose conversation is gone are removed.
 
@@ -105,22 +174,14 @@ class Sandboxes:
         return await asyncio.shield(self._begin())
 
     async def provider(self) -> SandboxProvider:
-        """The provider in use.
-
-        Raises:
-            SandboxError: none can work here; the message says why and what to do.
-        """
+        """The provider in use; `SandboxError` says why there is none, and what to do."""
         choice = await self.chosen()
         if choice.provider is None:
             raise SandboxError(choice.reason, code="no_provider")
         return choice.provider
 
     async def sandbox(self, record: ConversationRecord) -> Sandbox:
-        """This provider's sandbox of this conversation, new or found again; nothing is started.
-
-        Raises:
-            SandboxError: no provider can work here.
-        """
+        """This provider's sandbox of the conversation, new or found again, not started; raises as `provider` does."""
         provider = await self.provider()
         spec = self.spec(record)
         state = _kept_state(record, provider.name)
@@ -129,7 +190,6 @@ class Sandboxes:
         return provider.create(spec)
 
     def spec(self, record: ConversationRecord) -> SandboxSpec:
-        """What this conversation's sandbox is made from."""
         return self._spec(record.id, str(record.options.get("sandbox_image") or self._settings.sandbox_image))
 
     def _spec(self, conversation_id: str, image: str) -> SandboxSpec:
@@ -154,9 +214,9 @@ class Sandboxes:
         )
 
     async def may_have_browser(self, record: ConversationRecord) -> bool:
-        """Whether this conversation's agent gets a browser: a tool that cannot work there is better left out.
+        """Whether the conversation's agent gets a browser: a tool that cannot work there is better left out.
 
-        Waits a moment for the choice of the provider where the server makes it, which has just started then.
+        Waits a moment for the choice of a provider that is still being made.
         """
         if self._settings.enable_browsing != "auto":
             return self._settings.enable_browsing == "always"

@@ -8,6 +8,26 @@ import logging
 from agent_core.errors import DrydockError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, CallContext
+from server.db.conversations import ConversationRepository
+from server.sockets.conversations import Announcer
+
+
+class Announcements:
+    """News about conversations, passed on to the announcers that were added.
+
+    Made before them, so that neither has to know the other.
+    """
+
+    def __init__(self) -> None:
+        self._announcers: list[Announcer] = []
+
+    def add(self, announcer: Announcer) -> None:
+        self._announcers.append(announcer)
+
+    async def announce_title(self, conversation_id: str, title: str) -> None:
+        for announcer in self._announcers:
+            await announcer.announce_title(conversation_id, title)
+
 
 logger = logging.getLogger(__name__)
 
@@ -67,3 +87,67 @@ def _cleaned(text: str) -> str | None:
         return None
     title = lines[0].strip("\"'“”„«»`*# ").rstrip(".").strip()
     return title[:MAX_TITLE_CHARS].rstrip() or None
+
+
+MAX_REMEMBERED = 10_000
+
+
+class TitleKeeper:
+    """Gives each conversation with its default title one, once, beside the agent's work, and tells the clients."""
+
+    def __init__(
+        self, conversations: ConversationRepository, writer: TitleWriter, announcements: Announcements
+    ) -> None:
+        self._conversations = conversations
+        self._writer = writer
+        self._announcements = announcements
+        self._done: set[str] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def user_said(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
+        """Take the user's message into account; never waits, and costs nothing from the second message on."""
+        if conversation_id in self._done or conversation_id in self._tasks or not text.strip():
+            return
+        name = f"title:{conversation_id}"
+        task = asyncio.create_task(self._give_title(conversation_id, text, llm, context), name=name)
+        self._tasks[conversation_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(conversation_id, None))
+
+    def forget(self, conversation_id: str) -> None:
+        self._done.discard(conversation_id)
+        if task := self._tasks.get(conversation_id):
+            task.cancel()
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _give_title(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
+        try:
+            first = title_from_message(text)
+            if first is not None and await self._replace(conversation_id, None, first):
+                better = await self._writer.write(llm, text, context)
+                if better is not None and better != first:
+                    await self._replace(conversation_id, first, better)
+        except DrydockError as error:
+            logger.warning("conversation %s got no title: %s", conversation_id, error)
+            return
+        except Exception:
+            logger.exception("conversation %s got no title", conversation_id)
+            return
+        if len(self._done) >= MAX_REMEMBERED:
+            self._done.clear()
+        self._done.add(conversation_id)
+
+    async def _replace(self, conversation_id: str, old: str | None, new: str) -> bool:
+        """Rename it if nobody else has done so meanwhile."""
+        record = await self._conversations.get(conversation_id)
+        if record is None or record.title not in (old, default_title(conversation_id) if old is None else old):
+            return False
+        if not await self._conversations.rename(conversation_id, new):
+            return False
+        await self._announcements.announce_title(conversation_id, new)
+        return True

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from agent_core.errors import DrydockError, StreamClosedError
 from agent_core.events.control import AgentState, ChangeAgentState, ConversationError
 from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
@@ -22,18 +23,19 @@ from agent_core.skills.skill import Skill
 from server.db.conversations import ConversationRecord, ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import AgentFactory, LoadedAgent
-from server.session.branch_keeper import BranchKeeper
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
-from server.session.culler import Activity
-from server.session.disk_reserve import DISK_RESERVE
-from server.session.images import check_images
-from server.session.recorder import BUSY_STATES, Recorder
+from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.recovery import RESUMES, came_to_rest
-from server.session.turns import Turns
+from server.session.sandboxes import DISK_RESERVE
 
 logger = logging.getLogger(__name__)
 
 RECORDER_SECONDS = 5.0
+
+DISABLED = "Support for images is disabled for this model, try without an image."
+UNSUPPORTED = "Model does not support image upload, change to a different model or try without an image."
+
+_T = TypeVar("_T")
 
 
 class SessionOwner(Protocol):
@@ -79,7 +81,7 @@ class WebSession:
         self._recorder: Recorder | None = None
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
-        self._turns = Turns(f"session:{conversation_id}")
+        self._executor = SerialExecutor(f"session:{conversation_id}")
 
     # --- facts ---
 
@@ -90,13 +92,12 @@ class WebSession:
 
     @property
     def is_loading(self) -> bool:
-        """Whether its log is being opened."""
         return self._loading
 
     @property
     def is_unused(self) -> bool:
         """Whether nothing would be lost with this object: nothing loaded, nobody connected, nothing under way."""
-        return not (self.is_loaded or self.connections or self.users or self._turns.are_awaited)
+        return not (self.is_loaded or self.connections or self.users or self._executor.has_work)
 
     @property
     def side_model(self) -> tuple[LLM, CallContext]:
@@ -137,7 +138,6 @@ class WebSession:
         return self._agent.has_failed or (self._starting is not None and self._starting.done())
 
     def activity(self) -> Activity:
-        """For the rule that unloads idle conversations."""
         agent = self._agent
         busy = self._loading or (self._starting is not None and not self._starting.done())
         busy = busy or (agent is not None and agent.is_ready and agent.agent_state in BUSY_STATES)
@@ -146,7 +146,7 @@ class WebSession:
     # --- clients ---
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
-        """See `server.sockets.ports.JoinedConversation.next_stream`."""
+        """See `server.sockets.conversations.JoinedConversation.next_stream`."""
         while not self._ended:
             agent = self._agent
             if agent is not None and agent.stream is not previous and not agent.stream.closed:
@@ -172,7 +172,7 @@ class WebSession:
             return await self._send_to(await self.load(), event)
         except StreamClosedError:
             # It was unloaded in this moment. This time nothing of the kind comes between.
-            return await self._turns.take(self._load_and_send(event))
+            return await self._executor.run(self._load_and_send(event))
 
     async def _load_and_send(self, event: AnyEvent) -> AnyEvent:
         return await self._send_to(await self._load(), event)
@@ -200,7 +200,7 @@ class WebSession:
         Raises:
             ValueError: the agent has another tool of such a name; nothing has changed then.
         """
-        return await self._turns.take(self._set_client_tools(specs))
+        return await self._executor.run(self._set_client_tools(specs))
 
     async def _set_client_tools(self, specs: Sequence[ClientToolSpec]) -> bool:
         record = await self._conversations.get(self.conversation_id)
@@ -217,7 +217,7 @@ class WebSession:
         Raises:
             DatabaseError: the database cannot be read.
         """
-        await self._turns.take(self._refresh_secrets(user_id))
+        await self._executor.run(self._refresh_secrets(user_id))
 
     async def _refresh_secrets(self, user_id: str) -> None:
         agent = self._agent
@@ -266,13 +266,13 @@ class WebSession:
             ConversationNotFoundError: there is none of this id (any more).
             DrydockError: its log cannot be opened.
         """
-        if self._agent is not None and not self._turns.are_taken:
+        if self._agent is not None and not self._executor.is_running:
             return self._agent
-        return await self._turns.take(self._load())
+        return await self._executor.run(self._load())
 
     async def unload(self, *, stopped: bool, sandbox: AfterClose = "keep", notice: StatusNotice | None = None) -> None:
         """End the agent session, if there is one; see `AgentSession.close`. `notice` is shown to the clients first."""
-        await self._turns.take(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
+        await self._executor.run(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
 
     async def unload_if(self, condition: Callable[[Activity], bool], *, sandbox: AfterClose) -> bool:
         """Unload it as it is, if its activity fulfils the condition when its turn has come; returns whether it did."""
@@ -283,7 +283,7 @@ class WebSession:
             await self._unload(stopped=False, sandbox=sandbox, notice=None)
             return True
 
-        return await self._turns.take(unload())
+        return await self._executor.run(unload())
 
     async def end(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """Unload it for good: it is loaded no more, and its connections are told to go."""
@@ -381,3 +381,76 @@ async def _cancelled(task: asyncio.Task[None] | None) -> None:
     if task is not None and not task.done():
         task.cancel()
         await asyncio.wait([task])
+
+
+class ImagesRefusedError(DrydockError):
+    """The message has images and the model of the conversation cannot see; it was not stored."""
+
+
+def check_images(event: AnyEvent, llm: LLM, *, inspected: bool = False) -> None:
+    """Raise `ImagesRefusedError` if the model cannot see a message's images and no other looks at them."""
+    if not isinstance(event, MessageEvent):
+        return
+    has_images = any(isinstance(part, ImageContent) and part.image_urls for part in event.llm_message.content)
+    if has_images and not llm.features.vision and not inspected:
+        raise ImagesRefusedError(DISABLED if llm.disable_vision else UNSUPPORTED)
+
+
+class Activity(NamedTuple):
+    """What a loaded conversation is doing; `last_activity` is monotonic time."""
+
+    last_activity: float
+    is_busy: bool
+    connections: int
+
+
+def is_idle(activity: Activity, *, now: float, limit_seconds: float) -> bool:
+    """Whether to unload it: nobody is connected, nothing is at work, and it was silent for the limit (0: never)."""
+    if limit_seconds <= 0 or activity.is_busy or activity.connections:
+        return False
+    return now - activity.last_activity >= limit_seconds
+
+
+def is_pause_over(paused_at: float, *, now: float, limit_seconds: float) -> bool:
+    """Whether a sandbox paused at `paused_at` should be stopped by now (limit 0: never)."""
+    return limit_seconds > 0 and now - paused_at >= limit_seconds
+
+
+class SerialExecutor:
+    """Runs pieces of work one at a time, in the order in which they were asked for.
+
+    Each runs in a task of its own, which this object owns: whoever asked may go away, the work is still done whole.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        return self._lock.locked()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any work is being done or waits for its turn."""
+        return bool(self._tasks)
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do this when its turn comes; returns what it returns and raises what it raises."""
+        task = asyncio.create_task(self._locked(work), name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    async def _locked(self, work: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            async with self._lock:
+                return await work
+        finally:
+            work.close()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked raises it; nobody may be left

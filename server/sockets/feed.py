@@ -1,4 +1,4 @@
-"""A feed: one client's cursor over its conversation, from history into the present without a seam."""
+"""`Feed`: one client's cursor over its conversation, from history into the present without a seam."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream, Subscription
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
+from server.sockets.conversations import JoinedConversation
 from server.sockets.outlet import Outlet
-from server.sockets.ports import JoinedConversation
 from server.wire.envelope import to_wire
 from server.wire.frames import (
     client_call_frame,
@@ -38,75 +38,6 @@ from server.wire.frames import (
 MAX_HELD: Final = 100
 
 Frame = dict[str, Any]
-
-
-class HistoryReplay:
-    """Takes a history event by event and says which frames are due.
-
-    State changes are withheld; only the last one is sent, after everything else and without its id where something
-    newer was sent, because clients ask for what follows the id they saw last. Where the agent waits for confirmation,
-    its state comes before the actions in question: only then do clients show the question.
-    """
-
-    def __init__(self) -> None:
-        self._state: Frame | None = None
-        self._undecided: set[int] = set()
-        self._held: list[Frame] = []
-        self._newest_id = -1
-
-    def take(self, event: AnyEvent) -> list[Frame]:
-        """The frames due after the next event of the history."""
-        match event:
-            case ActionEvent(awaits_confirmation=True):
-                self._undecided.add(event.id)
-            case ActionDecision() | ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
-                self._undecided.discard(-1 if event.cause is None else event.cause)
-        frame = to_wire(event, live=False)
-        if frame is not None and frame.get("observation") == "agent_state_changed":
-            self._state = frame
-        elif frame is not None:
-            self._held.append(frame)
-            self._newest_id = event.id
-        if self._undecided and len(self._held) < MAX_HELD:
-            return []
-        self._undecided.clear()
-        return self._release()
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the history said the agent's state."""
-        return self._state is not None
-
-    def finish(self, earlier_state: Frame | None) -> list[Frame]:
-        """The frames that end the history; `earlier_state` is the last state before it, used where it had none."""
-        state = self._state or earlier_state
-        held = self._release()
-        if state is None:
-            return held
-        if self._state is None or state["id"] < self._newest_id:
-            state = {key: value for key, value in state.items() if key != "id"}
-        is_asking = state["extras"]["agent_state"] == AgentState.AWAITING_USER_CONFIRMATION
-        return [state, *held] if is_asking else [*held, state]
-
-    def _release(self) -> list[Frame]:
-        released, self._held = self._held, []
-        return released
-
-
-async def state_before(stream: EventStream, event_id: int) -> Frame | None:
-    """The last state change with an id below `event_id`; None when there is none."""
-    while event_id > 0:
-        page = await stream.page_before(before=event_id)
-        if not page:
-            break
-        for event in page:
-            frame = to_wire(event, live=False) if event.kind == "AgentStateChanged" else None
-            if frame is not None:
-                return frame
-        event_id = page[-1].id
-    return None
-
-
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
 TOOL_CALL: Final = "oh_tool_call"
@@ -120,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class Feed:
-    """Sends one client its conversation: history after `after` by the rules of 1.4, then live events by those of 3.2.
+    """Sends one client its conversation: the history after `after`, then live events.
 
     Each event is sent once and in order, whatever is appended meanwhile. When the conversation's session ends, the
     feed waits for the next one and goes on where it was.
@@ -153,11 +84,7 @@ class Feed:
         self._sent = 0
 
     async def run(self) -> None:
-        """Feed until there will be no more streams.
-
-        Raises:
-            EventStoreError: the log cannot be read, after several attempts.
-        """
+        """Feed until there will be no more streams; `EventStoreError` where the log cannot be read several times."""
         stream = await self._joined.next_stream(None)
         if stream is not None:
             await self._begin(stream)
@@ -179,7 +106,7 @@ class Feed:
             await self._end_replay(stream, self._replay)
 
     def _has_to_resync(self, stream: EventStream) -> bool:
-        """Whether the client's position is beyond the log, or further behind than the client wants to be told of."""
+        """Whether the client's position is beyond the log, or further behind than it wants to be told of."""
         behind = stream.last_id - self._position
         return behind < 0 or (self._replay_limit is not None and behind > self._replay_limit)
 
@@ -202,7 +129,7 @@ class Feed:
             await self._send(EVENT, frame)
 
     async def _follow(self, stream: EventStream) -> bool:
-        """Send what the stream holds, until it is closed and read to its end; False: the client is too far behind."""
+        """Send what the stream holds until it is closed and read to its end; False: the client is too far behind."""
         async with stream.subscribe(after=self._position, transients=True) as items:
             while (item := await self._next(items)) is not None:
                 if isinstance(item, Notice):
@@ -277,6 +204,71 @@ class Feed:
 
 
 async def send_error(outlet: Outlet, message: str, now: datetime) -> None:
-    """Tell one client that what it sent, or what it asked for, was refused."""
+    """Tell one client that what it sent, or asked for, was refused."""
     for frame in error_frames(message, now):
         await outlet.send(EVENT, to_json(frame))
+
+
+class HistoryReplay:
+    """The frames of a history, event by event.
+
+    State changes are withheld; only the last one is sent, after everything else and without its id where something
+    newer was sent, because clients ask for what follows the id they saw last. Where the agent waits for confirmation,
+    its state comes before the actions in question: only then do clients show the question.
+    """
+
+    def __init__(self) -> None:
+        self._state: Frame | None = None
+        self._undecided: set[int] = set()
+        self._held: list[Frame] = []
+        self._newest_id = -1
+
+    def take(self, event: AnyEvent) -> list[Frame]:
+        match event:
+            case ActionEvent(awaits_confirmation=True):
+                self._undecided.add(event.id)
+            case ActionDecision() | ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
+                self._undecided.discard(-1 if event.cause is None else event.cause)
+        frame = to_wire(event, live=False)
+        if frame is not None and frame.get("observation") == "agent_state_changed":
+            self._state = frame
+        elif frame is not None:
+            self._held.append(frame)
+            self._newest_id = event.id
+        if self._undecided and len(self._held) < MAX_HELD:
+            return []
+        self._undecided.clear()
+        return self._release()
+
+    @property
+    def has_state(self) -> bool:
+        return self._state is not None
+
+    def finish(self, earlier_state: Frame | None) -> list[Frame]:
+        """The frames that end the history; `earlier_state` is the last state before it, used where it had none."""
+        state = self._state or earlier_state
+        held = self._release()
+        if state is None:
+            return held
+        if self._state is None or state["id"] < self._newest_id:
+            state = {key: value for key, value in state.items() if key != "id"}
+        is_asking = state["extras"]["agent_state"] == AgentState.AWAITING_USER_CONFIRMATION
+        return [state, *held] if is_asking else [*held, state]
+
+    def _release(self) -> list[Frame]:
+        released, self._held = self._held, []
+        return released
+
+
+async def state_before(stream: EventStream, event_id: int) -> Frame | None:
+    """The last state change with an id below `event_id`; None when there is none."""
+    while event_id > 0:
+        page = await stream.page_before(before=event_id)
+        if not page:
+            break
+        for event in page:
+            frame = to_wire(event, live=False) if event.kind == "AgentStateChanged" else None
+            if frame is not None:
+                return frame
+        event_id = page[-1].id
+    return None

@@ -1,4 +1,4 @@
-"""The Socket.IO endpoint: connections come and go, what they send is passed on, and each has its feed."""
+"""`SocketGateway`: the Socket.IO endpoint."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from server.auth.guesses import Doorkeeper
 from server.auth.identity import Authenticator
-from server.sockets.admission import Admission
+from server.sockets.admission import Admission, read_handshake
+from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
+from server.sockets.conversations import Conversations, JoinRefusedError
 from server.sockets.feed import EVENT, Feed, send_error
-from server.sockets.handshake import read_handshake
-from server.sockets.limits import SocketLimits
-from server.sockets.line import SCOPE_KEY, LineKeeper, SocketConnection
-from server.sockets.outlet import Outlet
-from server.sockets.packets import Malformed, client_packet_class
+from server.sockets.outlet import Malformed, Outlet, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
-from server.sockets.ports import Conversations, JoinRefusedError
-from server.sockets.transports import Transports
 from server.wire.errors import WireError
 from server.wire.frames import title_frame, to_json
 from server.wire.incoming import taken_from_wire
@@ -44,7 +40,7 @@ class ClientConnection:
 
     conversation_id: str
     outlet: Outlet
-    line: SocketConnection | None
+    websocket: SocketConnection | None
     feed: asyncio.Task[None]
 
 
@@ -86,8 +82,8 @@ class SocketGateway:
     ) -> None:
         for connection_id, connection in list(self._connections.items()):
             await self._leave(connection_id)
-            if connection.line is not None:
-                connection.line.end()
+            if connection.websocket is not None:
+                connection.websocket.end()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -97,21 +93,18 @@ class SocketGateway:
     def asgi_app(self, other: ASGIApp) -> ASGIApp:
         """The ASGI application: Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
         app = PayloadKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), max_bytes=self._max_bytes)
-        lines = LineKeeper(app, self.limits, self._upgraded, self._transports.line_ended)
-        return Admission(lines, self._keeper, self._transports.knows)
+        tracked = ConnectionMiddleware(app, self.limits, self._upgraded, self._transports.websocket_ended)
+        return Admission(tracked, self._keeper, self._transports.knows)
 
     @property
     def connection_count(self) -> int:
-        """How many clients are in a conversation now."""
         return len(self._connections)
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits in the transport for all clients together."""
         return sum(connection.outlet.waiting_bytes for connection in self._connections.values())
 
     async def announce_title(self, conversation_id: str, title: str) -> None:
-        """Tell every client of the conversation its new title (`ports.Announcer`)."""
         body = to_json(title_frame(conversation_id, title))
         for connection in list(self._connections.values()):
             if connection.conversation_id == conversation_id:
@@ -162,7 +155,7 @@ class SocketGateway:
         async with asyncio.timeout(self.limits.join_seconds):
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
-        line = environ["asgi.scope"].get(SCOPE_KEY) or self._transports.upgrade_of(outlet.transport_id)
+        websocket = environ["asgi.scope"].get(SCOPE_KEY) or self._transports.upgrade_of(outlet.transport_id)
         feed = Feed(
             joined,
             outlet,
@@ -172,18 +165,17 @@ class SocketGateway:
             clock=self._clock,
         )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
-        self._connections[connection_id] = ClientConnection(handshake.conversation_id, outlet, line, task)
+        self._connections[connection_id] = ClientConnection(handshake.conversation_id, outlet, websocket, task)
         self._transports.joined(outlet.transport_id)
-        if line is not None:
-            line.joined()
+        if websocket is not None:
+            websocket.joined()
 
-    def _upgraded(self, transport_id: str, line: SocketConnection) -> None:
-        """A client that began by polling, in a conversation already or not, goes on over a WebSocket."""
-        self._transports.upgraded(transport_id, line)
+    def _upgraded(self, transport_id: str, websocket: SocketConnection) -> None:
+        self._transports.upgraded(transport_id, websocket)
         for connection in self._connections.values():
             if connection.outlet.transport_id == transport_id:
-                connection.line = line
-                line.joined()
+                connection.websocket = websocket
+                websocket.joined()
 
     def _max_bytes(self, transport_id: str) -> int:
         joined = self._transports.has_joined(transport_id)
@@ -214,8 +206,8 @@ class SocketGateway:
         connection = self._connections.get(connection_id)
         if connection is None:
             return
-        if connection.line is not None:
-            connection.line.end()
+        if connection.websocket is not None:
+            connection.websocket.end()
             return
         try:
             async with asyncio.timeout(END_SECONDS):
@@ -230,8 +222,8 @@ class SocketGateway:
             return
         connection.outlet.close()
         self._transports.left(connection.outlet.transport_id)
-        if connection.line is not None:
-            connection.line.left()
+        if connection.websocket is not None:
+            connection.websocket.left()
         if connection.feed is not asyncio.current_task():
             connection.feed.cancel()
             await asyncio.wait([connection.feed])
@@ -239,7 +231,7 @@ class SocketGateway:
 
 
 def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
-    """The library's server. Hosts and origins are checked before it (`server.http.gate`), so its own check is off."""
+    """python-socketio's server. `server.http.gate` checks hosts and origins before it."""
     server = socketio.AsyncServer(
         async_mode="asgi",
         serializer=client_packet_class(limits.max_message_bytes),
@@ -258,7 +250,7 @@ def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
 
 
 def _library_logger(name: str) -> logging.Logger:
-    """At INFO the libraries log every packet with its content, at WARNING each that a client should not have sent."""
+    """A quiet logger: at INFO every packet would be logged, at WARNING each that a client should not have sent."""
     library = logging.getLogger(f"{__name__}.{name}")
     library.setLevel(logging.ERROR)
     return library

@@ -1,4 +1,4 @@
-"""What the library leaves open about long polling: how many packets one request takes, and what is no packet."""
+"""Long polling where engine.io leaves it open: how many packets one request takes, and what is no packet."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PACKETS: Final = 16
-"""In one request or reply. The Python library, at either end, reads no more and lets go of the connection."""
+"""In one request or reply: engine.io's Python library, at either end, reads no more and drops the connection."""
 
 _PATH: Final = "/socket.io/"
 _SEPARATOR: Final = "\x1e"
 _BEGINNINGS: Final = frozenset("1345b")
-"""Of what clients may post: close, pong, message, upgrade, a binary message. Others would end in the library's log."""
+"""First characters of what clients may post: close, pong, message, upgrade, a binary message."""
 
 _NO_TEXT: Final = "the packets are no UTF-8; send text, and binary data as files"
 _NO_PACKET: Final = "packet {} of the request is none of Engine.IO's that a client posts; send messages, such as 42[…]"
@@ -24,7 +24,7 @@ _TOO_LARGE: Final = "the request is larger than the {} bytes that this server ta
 
 
 class PacketQueue(asyncio.Queue[Any]):
-    """What waits for one client. Without waiting it gives no more at once than a client reads from one reply."""
+    """What waits for one client; without waiting it gives no more at once than a client reads from one reply."""
 
     _given = 0
     _is_shut = False
@@ -38,7 +38,6 @@ class PacketQueue(asyncio.Queue[Any]):
         self._is_shut = True
 
     def put_nowait(self, item: Any) -> None:
-        """Put it behind the others; nothing happens once the queue is shut."""
         if not self._is_shut:
             super().put_nowait(item)
 
@@ -48,7 +47,6 @@ class PacketQueue(asyncio.Queue[Any]):
         return await super().get()
 
     def get_nowait(self) -> Any:
-        """The next packet of the same reply."""
         if self._given >= MAX_PACKETS:
             raise asyncio.QueueEmpty
         packet = super().get_nowait()
@@ -57,9 +55,9 @@ class PacketQueue(asyncio.Queue[Any]):
 
 
 class PayloadKeeper:
-    """ASGI middleware that hands the library no more packets at once than it reads, and refuses what it cannot read.
+    """ASGI middleware: engine.io gets no more packets at once than it reads, and none that it cannot read.
 
-    It would answer 200 either way, and forget them all. `max_bytes` gives how much one request of a transport may have.
+    It would answer 200 either way, and forget them. `max_bytes` gives how much one request of a transport may have.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: Callable[[str], int]) -> None:
@@ -104,7 +102,7 @@ class PayloadKeeper:
 
 
 class _Body:
-    """Gives a whole body, and then what else comes over the connection."""
+    """Receives a whole body, and then what else comes over the connection."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._messages: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -116,7 +114,7 @@ class _Body:
 
 
 class _Reply:
-    """Keeps a reply, which here is short."""
+    """Keeps a short reply."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -148,19 +146,18 @@ def _packets(text: str) -> list[str]:
 
 
 def _with_length(scope: Scope, length: int) -> Scope:
-    """The scope of a request with a body of that length: the library reads as much as the header says, else nothing."""
+    """The scope with a content-length, by which engine.io reads."""
     kept = [header for header in scope["headers"] if header[0] not in (b"content-length", b"transfer-encoding")]
     return {**scope, "headers": [*kept, (b"content-length", str(length).encode())]}
 
 
 def _length(scope: Scope) -> int:
-    """What the header says, which need not be there."""
     said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     return int(said) if said.isdigit() else 0
 
 
 def is_socket_path(path: str) -> bool:
-    """Whether the library takes a request to this path for one of its own."""
+    """Whether a request to this path is Socket.IO's."""
     return path.startswith(_PATH) or path == _PATH.rstrip("/")
 
 

@@ -18,7 +18,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.channel.tunnels import PortConnection
 from server.doors.preview.headers import PreviewPlace, for_browser, for_sandbox
 from server.doors.preview.upstream import PreviewLimits, UpstreamError
-from server.sockets.line import WIRE_KEY
+from server.sockets.connections import WIRE_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 Event = TypeVar("Event")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.sandbox import SandboxStatus
-from server.session.disk_reserve import DiskReserve
+from server.session.sandboxes import DiskReserve
 from tests.contract.rest.conftest import serving
 
 MEGABYTE = 1024**2

@@ -13,7 +13,7 @@ import pytest
 
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import create_app
-from server.http.http_protocol import BoundedHttpProtocol
+from server.http.uvicorn_protocols import BoundedHttpProtocol
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving

@@ -11,7 +11,7 @@ import pytest
 from agent_core.errors import EventStoreError
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
-from server.session.sending import take_once
+from server.conversation_manager.conversation_manager import take_once
 from tests.contract.rest.conftest import MakeServer, Server
 
 MESSAGE = {"action": "message", "args": {"content": "Build me a boat"}}

@@ -22,9 +22,9 @@ from agent_core.events.store import InMemoryEventStore, StoredEvent
 from agent_core.events.stream import EventStream
 from server.auth.identity import Identity, OneTokenAuthenticator
 from server.errors import ConversationNotFoundError
+from server.sockets.connections import SocketLimits
+from server.sockets.conversations import JoinRefusedError
 from server.sockets.gateway import SocketGateway
-from server.sockets.limits import SocketLimits
-from server.sockets.ports import JoinRefusedError
 from tests.serving import serving as serving_app
 
 LIMIT = 60.0

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.json_data import read_json

@@ -14,8 +14,8 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from server.sockets.limits import SocketLimits
-from server.sockets.ports import JoinRefusedError
+from server.sockets.connections import SocketLimits
+from server.sockets.conversations import JoinRefusedError
 from tests.contract.sockets.loopback import Client, packet, refusal_of, serving, until
 
 KEY = "correct-horse"

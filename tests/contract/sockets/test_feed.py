@@ -18,7 +18,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Client, Frame, Loopback, serving, until
 
 

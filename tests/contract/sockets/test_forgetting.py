@@ -16,9 +16,8 @@ from engineio.async_socket import AsyncSocket
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.auth.identity import OneTokenAuthenticator
+from server.sockets.connections import WIRE_KEY, SocketLimits
 from server.sockets.gateway import SocketGateway
-from server.sockets.limits import SocketLimits
-from server.sockets.line import WIRE_KEY
 from server.sockets.outlet import Outlet
 from tests.contract.sockets.loopback import MemoryConversations, until
 

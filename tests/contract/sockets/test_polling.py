@@ -11,7 +11,7 @@ from httpx import AsyncClient, Response
 
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
 from server.sockets.polling import MAX_PACKETS
 from tests.contract.sockets.loopback import Client, Loopback, serving
 

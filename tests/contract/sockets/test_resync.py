@@ -15,7 +15,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta, TextDelta
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Loopback, refusal_of, serving, until
 from tests.contract.sockets.test_slow_clients import lazy_socket
 

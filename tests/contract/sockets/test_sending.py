@@ -10,7 +10,7 @@ import pytest
 
 from agent_core.errors import EventStoreError
 from agent_core.events.llm_events import MessageEvent
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Client, packet, serving, until
 
 

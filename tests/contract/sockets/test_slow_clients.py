@@ -13,7 +13,7 @@ from agent_core.events.llm_events import MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.terminal import TerminalObservation
-from server.sockets.limits import SocketLimits
+from server.sockets.connections import SocketLimits
 from server.sockets.outlet import Outlet
 from tests.contract.sockets.loopback import Loopback, packet, serving, until
 

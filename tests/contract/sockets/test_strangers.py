@@ -11,8 +11,8 @@ from httpx import AsyncClient
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from server.http.websocket_protocol import BoundedWebSocketProtocol
-from server.sockets.limits import SocketLimits
+from server.http.uvicorn_protocols import BoundedWebSocketProtocol
+from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Client, Loopback, serving, until
 from tests.contract.sockets.test_polling import polling
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from server.errors import broke_off
-from server.http.file_reply import attachment
+from server.http.files import attachment
 from tests.contract.workspace.conftest import Workspace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

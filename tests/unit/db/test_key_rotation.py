@@ -19,7 +19,7 @@ from server.db.key_rotation import Rotation
 from server.db.key_rotation import rotate_key as rotate
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.db.webhooks import StoredWebhook
-from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
+from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
 from server.settings.mcp_config import McpConfig
 from server.settings.settings import Settings
 

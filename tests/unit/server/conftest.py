@@ -32,9 +32,8 @@ from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.session.agents import UserSecrets
-from server.session.announcements import Announcements
 from server.session.sandboxes import Sandboxes, SandboxSelection
-from server.session.titles import TitleWriter
+from server.session.titles import Announcements, TitleWriter
 from server.settings.settings import Settings
 
 WAIT_SECONDS = 10.0

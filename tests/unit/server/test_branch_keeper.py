@@ -15,7 +15,7 @@ from agent_core.tools.spec import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
-from server.session.branch_keeper import BranchKeeper
+from server.session.recorder import BranchKeeper
 
 
 class Sandbox:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from server.http.file_reply import attachment
+from server.http.files import attachment
 
 
 def test_the_name_of_an_attachment_is_safe_and_right() -> None:

@@ -11,6 +11,7 @@ from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState
 from agent_core.events.transient import StatusNotice
 from agent_core.security.secrets import StaticSecret
+from server.app import class_at
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -19,7 +20,6 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
-from server.dotted_path import class_at
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.agents import UserSecrets
 from server.session.recovery import MAX_RESUMES, RESUMES, resume_interrupted

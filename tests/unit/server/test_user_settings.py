@@ -10,8 +10,15 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, 
 from agent_core.security.presets import get_default_analyzer
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from server.db.user_settings import StoredSettings
-from server.session.settings_merge import ModelChoice, choose_model, merge_settings
-from server.session.user_settings import SettingsChange, merged, public_form, secret_values
+from server.session.user_settings import (
+    ModelChoice,
+    SettingsChange,
+    choose_model,
+    merge_settings,
+    merged,
+    public_form,
+    secret_values,
+)
 from server.settings.mcp_config import McpConfig, read_config
 from server.settings.settings import Settings
 

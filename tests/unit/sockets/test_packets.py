@@ -6,7 +6,7 @@ import socketio.packet
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from server.sockets.packets import Malformed, OutgoingPacket, client_packet_class
+from server.sockets.outlet import Malformed, OutgoingPacket, client_packet_class
 from server.wire.json_data import too_large
 
 PACKET = client_packet_class(1000)

@@ -1,6 +1,6 @@
-"""The edge of HTTP: how large a request's head may be, how long it may take, and how many may wait behind each other.
+"""uvicorn's protocols with bounds: the size and time of a request's head, requests and frames that wait.
 
-The library reads heads of any size for as long as they come; here none of them costs memory or a connection for good.
+By itself uvicorn reads heads of any size for as long as they come.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from typing import Any, ClassVar, Final
 
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from server.sockets.connections import WIRE_KEY, SocketLimits
 
 _PIECE: Final = 16 * 1024
 """As much is parsed at a time, so that a bound is passed by no more than this."""
+
+_FRAME_PIECE: Final = 8 * 1024
+"""As much is parsed at a time: of the smallest frames a thousand, which takes some twenty milliseconds."""
 
 _OTHER_HTTP: Final = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
 """An offer to go on in HTTP/2, as Java's own client makes it with its first request: a server may pass over it."""
@@ -60,7 +66,7 @@ class WriteWatch:
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """The library's HTTP/1.1, with bounds on what it keeps of one connection before the application is asked.
+    """uvicorn's HTTP/1.1, with bounds on what it keeps of one connection before the application is asked.
 
     A head (or the trailers of a body) that is too large is answered 431, one that does not come to its end 408, and
     what is no HTTP 400; the connection ends then. Bodies are not bounded here: they are read as the application asks,
@@ -86,24 +92,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._watch = WriteWatch(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin with the first head."""
         super().connection_made(transport)
         self._limit_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Keep nothing."""
         self._end_limit()
         self._watch.end()
         self._pieces.clear()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client takes less than it is sent."""
         super().pause_writing()
         self._watch.begin(self.transport)
 
     def resume_writing(self) -> None:
-        """It has taken what waited."""
         super().resume_writing()
         self._watch.end()
 
@@ -118,7 +120,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request of the connection."""
         super().on_response_complete()
         if self._is_in_body:
             self._limit_time()
@@ -129,7 +130,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_headers_complete(self) -> None:
-        """The head was in time."""
         self._end_limit()
         self._loose_bytes = 0
         self._is_in_body = True
@@ -138,19 +138,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False  # what follows is of a protocol that is not spoken here
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
         self._loose_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
         self._loose_bytes = 0
         self._is_in_body = False
         self._end_limit()
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over; the library that gets it is silent about heads that it does not take."""
+        """Hand the connection over; uvicorn's WebSocket protocol is silent about heads that it does not take."""
         self._pieces.clear()
         self._watch.end()
         super().handle_websocket_upgrade()
@@ -197,7 +195,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int, problem: str) -> None:
-        """Say it, where no other answer has begun, and end the connection."""
         self._is_refused = True
         self._pieces.clear()
         self._end_limit()
@@ -222,3 +219,97 @@ def _reply(status: int, problem: str) -> bytes:
 def _without_offers(piece: bytes) -> bytes:
     head, end, rest = piece.partition(b"\r\n\r\n")
     return _OTHER_HTTP.sub(b"", head + end[:2]) + end[2:] + rest if end else piece
+
+
+class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket: small messages until the application says more (`take`), and never what nobody reads.
+
+    Frames that come faster than `frames_per_second` wait in the client's own buffers, pings and empty ones as well:
+    parsed as they come, those of one connection would take all of the event loop's time.
+
+    The application finds it among the scope's extensions, as a `server.sockets.connections.Wire`.
+    """
+
+    frames_at_once: ClassVar[int] = 1000
+    frames_per_second: ClassVar[float] = 500.0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.take(SocketLimits().max_joining_bytes)
+        self._watch = WriteWatch(self.loop)
+        self._pieces: deque[bytes] = deque()
+        self._next: TimerHandle | None = None
+        """Parses the next piece; nothing is read until then."""
+        self._credit = float(self.frames_at_once)
+        self._credited_at = self.loop.time()
+
+    def take(self, max_bytes: int) -> None:
+        self.conn.max_message_size = max_bytes
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if hasattr(self, "scope"):
+            self.scope["extensions"] = {**(self.scope["extensions"] or {}), WIRE_KEY: self}  # type: ignore[dict-item]
+
+    def pause_writing(self) -> None:
+        """Read nothing either: each ping of a client that reads nothing would be answered into memory."""
+        super().pause_writing()
+        self.transport.pause_reading()
+        self._watch.begin(self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch.end()
+        self._read_on()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, a piece at a time once the handshake is done, so that others have their turn."""
+        if not self.handshake_initiated:
+            super().data_received(data)
+            return
+        self._pieces.extend(data[start : start + _FRAME_PIECE] for start in range(0, len(data), _FRAME_PIECE))
+        if self._next is None:
+            self._parse()
+
+    def handle_events(self) -> None:
+        self._credit -= len(self.conn.events)
+        super().handle_events()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.end()
+        self._pieces.clear()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        super().connection_lost(exc)
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        if self._next is not None or not self.writable.is_set():
+            self.transport.pause_reading()
+        return message
+
+    def _parse(self) -> None:
+        self._next = None
+        if self._pieces and not self.transport.is_closing():
+            super().data_received(self._pieces.popleft())
+        wait = self._wait()
+        if self._pieces or wait:
+            self.transport.pause_reading()
+            self._next = self.loop.call_later(wait, self._parse)
+        else:
+            self._read_on()
+
+    def _wait(self) -> float:
+        """Seconds until more frames may be parsed."""
+        now = self.loop.time()
+        credit = self._credit + (now - self._credited_at) * self.frames_per_second
+        self._credit, self._credited_at = min(credit, float(self.frames_at_once)), now
+        return max(0.0, -self._credit / self.frames_per_second)
+
+    def _read_on(self) -> None:
+        if self._next is None and self.writable.is_set() and not self.read_paused:
+            self.transport.resume_reading()

@@ -1,6 +1,6 @@
-"""Conversations that begin with a log from elsewhere, forks and imports: each is made whole, or nothing is left of it.
+"""Conversations that begin with a log from elsewhere (forks, imports): made whole, or nothing is left of them.
 
-It is noted before anything of it is written; what a killed server left half made is removed at the next start.
+Each is noted before anything of it is written; what a killed server left half made is removed at the next start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from pathlib import Path
 
 from agent_core.errors import DrydockError, EventStoreError
 from server.db.database import Database
-from server.session.seeds import seed_of
+
+
+def seed_of(data_dir: Path, conversation_id: str) -> Path:
+    """Where the files wait for the first start of a fork, which puts them into its workspace: a tar file."""
+    return data_dir / "forks" / f"{conversation_id}.tar"
+
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +30,7 @@ _writing = ThreadPoolExecutor(1, thread_name_prefix="unfinished")
 
 @asynccontextmanager
 async def making(database: Database, conversation_id: str) -> AsyncIterator[None]:
-    """Within this the conversation's log and files are written, and at last its record; if that fails, all is removed.
+    """Context in which a conversation's log and files are written, and at last its record; if it fails, all is removed.
 
     Raises:
         EventStoreError: the data folder cannot be written.

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from server.session.culler import Activity, cull_forever, is_idle, is_pause_over
+from server.conversation_manager.standalone import cull_forever
+from server.session.web_session import Activity, is_idle, is_pause_over
 
 
 @pytest.mark.parametrize(

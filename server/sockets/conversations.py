@@ -1,4 +1,4 @@
-"""What the sockets need of the conversations: the seam between the gateway and the conversation manager."""
+"""What the sockets ask of the conversations: the seam between gateway and conversation manager."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class JoinedConversation(Protocol):
     """A connection's way to the streams of its conversation: one stream for each session, one after the other."""
 
     @property
-    def conversation_id(self) -> str:
-        """The conversation's id."""
-        ...
+    def conversation_id(self) -> str: ...
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
         """The open stream that follows `previous`.
@@ -76,6 +74,4 @@ class Conversations(Protocol):
 class Announcer(Protocol):
     """Fulfilled by the gateway, for news that belong to no event."""
 
-    async def announce_title(self, conversation_id: str, title: str) -> None:
-        """Tell every client of the conversation its new title."""
-        ...
+    async def announce_title(self, conversation_id: str, title: str) -> None: ...

@@ -1,4 +1,4 @@
-"""The words with which an agent is asked to remember something of a conversation, for the page to propose."""
+"""Words with which a user can ask the agent to remember something of a conversation, for the page to propose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.transcript import ViewEvent, as_text, shortened, tagged
 from server.errors import SessionError
-from server.session.settings_merge import DEMO_PREFIX
+from server.session.user_settings import DEMO_PREFIX
 
 AROUND: Final = 50
 """So many events before and after the one in question are shown to the model."""
@@ -40,9 +40,7 @@ _QUESTION = (
 
 
 async def remember_prompt(events: Sequence[AnyEvent], event_id: int, llm: LLM, context: CallContext) -> str:
-    """A request to remember what the event of this id, which is among these, shows.
-
-    The demo model has no opinion: with it, it is the event's own words.
+    """A request to remember what the event of this id, one of `events`, shows; of the demo model the event's words.
 
     Raises:
         SessionError: the model gives none in time.
@@ -67,7 +65,6 @@ async def remember_prompt(events: Sequence[AnyEvent], event_id: int, llm: LLM, c
 
 
 def _counts(event: AnyEvent) -> TypeGuard[ViewEvent]:
-    """Whether it is something that was said or done, and that the agent may see."""
     return isinstance(event, _SAID) and not getattr(event, "hidden", False)
 
 
