@@ -92,12 +92,12 @@ if TYPE_CHECKING:
     from agent_core.library.status import ExecutionStatus as ExecutionStatus
     from agent_core.library.workspace import DockerWorkspace as DockerWorkspace
     from agent_core.library.workspace import LocalWorkspace as LocalWorkspace
-    from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
     from agent_core.llm.llm import LLM as LLM
     from agent_core.llm.metrics import ConversationStats as ConversationStats
     from agent_core.llm.metrics import Metrics as Metrics
-    from agent_core.llm.profiles import ProfileStore as ProfileStore
+    from agent_core.llm.profiles import FallbackStrategy as FallbackStrategy
     from agent_core.llm.registry import LLMRegistry as LLMRegistry
+    from agent_core.llm.registry import ProfileStore as ProfileStore
     from agent_core.llm.response import LLMResponse as LLMResponse
     from agent_core.llm.response import RetryNotice as RetryNotice
     from agent_core.llm.router import MultimodalRouter as MultimodalRouter
@@ -218,11 +218,10 @@ _MODULES = {
     "events.stream": "EventStream",
     "events.transient": "TextDelta",
     "llm.transport.exchange": "CallContext",
-    "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM",
     "llm.metrics": "ConversationStats Metrics",
-    "llm.profiles": "ProfileStore",
-    "llm.registry": "LLMRegistry",
+    "llm.profiles": "FallbackStrategy",
+    "llm.registry": "LLMRegistry ProfileStore",
     "llm.response": "LLMResponse RetryNotice",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
     "log": "get_logger",

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers.catalog import get_default_condenser
 from agent_core.skills.agent_catalog import AgentKind

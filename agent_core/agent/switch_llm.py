@@ -14,7 +14,7 @@ from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.schema import Action, Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import ToolAnnotations, ToolContext

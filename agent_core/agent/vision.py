@@ -11,7 +11,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Content, ImageContent, Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.llm.render import WireMessage
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import ToolContext

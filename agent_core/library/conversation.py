@@ -37,7 +37,7 @@ from agent_core.library.status import ExecutionStatus
 from agent_core.library.workspace import Workspace, workspace_of
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.runtime.channel.tunnels import OpenPort
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from agent_core.events.messages import MessageToolCall as MessageToolCall
     from agent_core.events.messages import TextContent as TextContent
     from agent_core.events.messages import content_to_str as content_to_str
-    from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
     from agent_core.llm.llm import LLM as LLM
     from agent_core.llm.llm import LLMResponse as LLMResponse
     from agent_core.llm.metrics import Metrics as Metrics
-    from agent_core.llm.profiles import ProfileStore as ProfileStore
+    from agent_core.llm.profiles import FallbackStrategy as FallbackStrategy
     from agent_core.llm.registry import LLMRegistry as LLMRegistry
+    from agent_core.llm.registry import ProfileStore as ProfileStore
     from agent_core.llm.router import MultimodalRouter as MultimodalRouter
     from agent_core.llm.router import RandomRouter as RandomRouter
     from agent_core.llm.router import RouterLLM as RouterLLM
@@ -30,11 +30,10 @@ _MODULES = {
     "events.llm_events": "TokenUsage",
     "events.messages": "ImageContent Message MessageToolCall TextContent content_to_str",
     "llm.transport.exchange": "CallContext",
-    "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM LLMResponse",
     "llm.metrics": "Metrics",
-    "llm.profiles": "ProfileStore",
-    "llm.registry": "LLMRegistry",
+    "llm.profiles": "FallbackStrategy",
+    "llm.registry": "LLMRegistry ProfileStore",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
 }
 _HOMES = {name: f"agent_core.{module}" for module, names in _MODULES.items() for name in names.split()}

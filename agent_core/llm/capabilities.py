@@ -1,12 +1,13 @@
-"""What a configured model can do and how much it takes: own settings over what is known of it."""
+"""What a configured model can do, by its settings and what is known of it, and the options of a request to it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from agent_core.errors import LLMBadRequestError
-from agent_core.llm.config import LLMConfig
+from agent_core.llm.config import DEFAULT_EFFORT, LLMConfig
 from agent_core.llm.features import ModelFeatures, features_of, matches
 from agent_core.llm.transport.served_models import SERVED
 
@@ -80,3 +81,98 @@ def check_window(config: LLMConfig, window: int | None) -> None:
         f"Model {config.model} has a context window of {window} tokens, and an agent needs at least {MIN_WINDOW}: use "
         f"another model, correct `max_input_tokens`, or set {SHORT_WINDOWS}=1 to try it all the same."
     )
+
+
+LEAST_THINKING = 1024
+"""Fewer tokens of thinking than this are not taken."""
+
+INTERLEAVED = ("anthropic-beta", "interleaved-thinking-2025-05-14")
+"""The header with which a model thinks between its calls too."""
+
+WINDOW_RESERVE = 256
+LEAST_ANSWER = 1024
+_SHORT_THINKING = 128
+
+
+def parameters_of(config: LLMConfig, features: ModelFeatures, prompt_tokens: Callable[[], int]) -> dict[str, Any]:
+    """Options by their OpenAI names; what is unset, or what the model does not take, is left to the provider.
+
+    `prompt_tokens` is asked only where the answer has to fit into the window beside the prompt.
+    """
+    thinking = _thinking(config, features)
+    effort = None if thinking else _effort(config, features)
+    limit = features.max_output_tokens if thinking else config.max_output_tokens
+    options: dict[str, Any] = {
+        **({} if thinking else _sampling(config, features, has_effort=effort is not None)),
+        "seed": config.seed,
+        "reasoning_effort": effort,
+        "thinking": thinking,
+        "max_tokens": _fitting(config, features, limit, prompt_tokens),
+    }
+    if config.caching_prompt and features.cache_retention:
+        options["prompt_cache_retention"] = config.prompt_cache_retention
+    if features.responses:
+        options["reasoning_summary"] = config.reasoning_summary
+        options["encrypted_reasoning"] = config.enable_encrypted_reasoning and features.reasoning is not False
+        if config.auth_type == "subscription":
+            del options["max_tokens"]
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def headers_of(parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The headers that belong to these options."""
+    return (INTERLEAVED,) if parameters.get("thinking", {}).get("budget_tokens", 0) >= LEAST_THINKING else ()
+
+
+def with_given(parameters: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The options with those that a caller gives for one call; None takes one away.
+
+    The limit of the answer has two names. A model that has to call one tool, or to answer in one form, cannot be let
+    think before.
+    """
+    options = {**parameters, **given}
+    if "max_completion_tokens" in given and "max_tokens" not in given:
+        options.pop("max_tokens", None)
+    if given.get("tool_choice") not in (None, "auto", "none"):
+        options.pop("thinking", None)
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _sampling(config: LLMConfig, features: ModelFeatures, *, has_effort: bool) -> dict[str, Any]:
+    """Temperature and the like; a model that is told to think and of which nobody says that it takes them does not."""
+    name = lookup_name(config).lower()
+    takes = features.sampling if features.sampling is not None else not has_effort or "gemini" in name
+    if not takes:
+        return {}
+    top_p = 0.9 if name.startswith("huggingface/") and config.top_p == 1 else config.top_p
+    if features.thinking_mode == "none" and "claude" in name and config.temperature is not None:
+        top_p = None  # it takes one of the two
+    return {"temperature": config.temperature, "top_p": top_p, "top_k": config.top_k}
+
+
+def _thinking(config: LLMConfig, features: ModelFeatures) -> dict[str, Any] | None:
+    if "gemini-2.5-pro" in config.model and config.reasoning_effort in ("none", "low"):
+        return {"type": "enabled", "budget_tokens": _SHORT_THINKING}  # it cannot be told not to think
+    budget = config.extended_thinking_budget
+    if features.thinking_mode != "manual" or budget is None or config.reasoning_effort == "none":
+        return None
+    if features.max_output_tokens is not None:
+        budget = min(budget, features.max_output_tokens - 1)
+    return {"type": "enabled", "budget_tokens": budget} if budget >= LEAST_THINKING else None
+
+
+def _effort(config: LLMConfig, features: ModelFeatures) -> str | None:
+    if features.thinking_mode == "manual" or features.reasoning is False:
+        return None
+    is_sure = features.reasoning or features.thinking_mode == "adaptive"
+    return config.reasoning_effort if is_sure or config.reasoning_effort != DEFAULT_EFFORT else None
+
+
+def _fitting(
+    config: LLMConfig, features: ModelFeatures, limit: int | None, prompt_tokens: Callable[[], int]
+) -> int | None:
+    """The limit of the answer; on Bedrock prompt and answer share the window, so it is what the prompt leaves."""
+    window = features.max_input_tokens
+    if limit is None or window is None or not config.model.startswith("bedrock/"):
+        return limit
+    return min(limit, max(LEAST_ANSWER, window - prompt_tokens() - WINDOW_RESERVE))

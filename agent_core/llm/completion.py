@@ -24,8 +24,8 @@ from agent_core.llm.render import mark_cache, without_marks
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.transport.exchange import CompletionRequest, Transport
 from agent_core.llm.transport.failures import build
-from agent_core.llm.transport.retry import RetryPolicy
 
+MAX_RETRY_AFTER = 300.0
 logger = logging.getLogger(__name__)
 
 SILENT_TIMEOUTS = 3
@@ -40,22 +40,34 @@ _NOT_WORTH_IT = 0.01
 RetryListener = Callable[[RetryNotice], None]
 
 
-def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry: RetryListener | None) -> RetryListener:
-    """Who tells of a retry the listener of a configuration, then the one of a call.
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential waits, without jitter, over a fixed number of attempts.
 
-    The former is a program's own: that it fails is logged, and the call goes on.
+    Attributes:
+        attempts: attempts in all, the first included; at least one is made.
+        multiplier: seconds of the first wait, before the limits; doubled for each further one.
+        min_wait: the shortest wait, seconds.
+        max_wait: the longest wait, seconds.
     """
 
-    def tell(notice: RetryNotice) -> None:
-        if listener is not None:
-            try:
-                listener(notice.attempt, notice.max_attempts, notice.error)
-            except Exception as error:  # noqa: BLE001 - whatever it raises says nothing about the call
-                logger.warning("a retry listener failed: %s", type(error).__name__)
-        if on_retry is not None:
-            on_retry(notice)
+    attempts: int = 5
+    multiplier: float = 8.0
+    min_wait: float = 8.0
+    max_wait: float = 64.0
 
-    return tell
+    def wait_after(self, attempt: int, error: LLMError) -> float | None:
+        """Seconds to wait after the failed attempt of that number (from 1); None when there is to be no other.
+
+        A wait that the server asked for is kept exactly. One longer than `MAX_RETRY_AFTER` means giving up: nobody is
+        left waiting that long without an answer.
+        """
+        if not error.retryable or attempt >= self.attempts:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= MAX_RETRY_AFTER else None
+        exponent = min(attempt - 1, 32)
+        return max(self.min_wait, min(self.multiplier * 2.0**exponent, self.max_wait))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +181,21 @@ class PreparedCall:
         if assembly.finish_reason == "content_filter":
             what = f"The provider of model {endpoint.label} stopped the answer by its rules on content"
             raise build(endpoint, LLMContentPolicyError, what)
+
+
+def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry: RetryListener | None) -> RetryListener:
+    """Who tells of a retry the listener of a configuration, then the one of a call.
+
+    The former is a program's own: that it fails is logged, and the call goes on.
+    """
+
+    def tell(notice: RetryNotice) -> None:
+        if listener is not None:
+            try:
+                listener(notice.attempt, notice.max_attempts, notice.error)
+            except Exception as error:  # noqa: BLE001 - whatever it raises says nothing about the call
+                logger.warning("a retry listener failed: %s", type(error).__name__)
+        if on_retry is not None:
+            on_retry(notice)
+
+    return tell

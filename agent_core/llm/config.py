@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from agent_core.events.masking import SENSITIVE_NAME
-from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
+from agent_core.llm.profiles import FallbackStrategy
 
 DEMO_MODEL = "demo/tour"
 DEFAULT_EFFORT: Final = "high"

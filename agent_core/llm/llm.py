@@ -20,26 +20,28 @@ from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.llm.answer import Assembly
-from agent_core.llm.capabilities import capabilities_of, check_window, lookup_name
-from agent_core.llm.completion import PreparedCall, RetryListener, heard_by
+from agent_core.llm.capabilities import (
+    capabilities_of,
+    check_window,
+    headers_of,
+    lookup_name,
+    parameters_of,
+    with_given,
+)
+from agent_core.llm.completion import PreparedCall, RetryListener, RetryPolicy, heard_by
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener, TokenListener, heard
 from agent_core.llm.demo.transport import DemoTransport
 from agent_core.llm.features import ModelFeatures, model_entry
-from agent_core.llm.metrics import Metrics
-from agent_core.llm.options import headers_of, parameters_of, with_given
-from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
+from agent_core.llm.metrics import CHARS_PER_TOKEN, Metrics, cost_of, usage_of
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
-from agent_core.llm.text_protocol.calls import TextCalls
-from agent_core.llm.text_protocol.syntax import STOP_WORD
+from agent_core.llm.text_protocol import STOP_WORD, TextCalls
 from agent_core.llm.transport.client import shared_client
-from agent_core.llm.transport.completion_log import log_completion
-from agent_core.llm.transport.endpoints import endpoint_of
 from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport
 from agent_core.llm.transport.images import inlined
-from agent_core.llm.transport.recording import RecordingTransport, ReplayTransport
-from agent_core.llm.transport.retry import RetryPolicy
+from agent_core.llm.transport.recordings import RecordingTransport, ReplayTransport, log_completion
+from agent_core.llm.transport.routes import endpoint_of
 from agent_core.llm.transport.served_models import SERVED
 
 __all__ = ["DEMO_MODEL", "LLM", "AnyLLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]

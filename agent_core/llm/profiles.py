@@ -1,42 +1,105 @@
-"""Models by the name under which the user stored them."""
+"""Configurations of models as files, one JSON file each, in the user's home; and the models to ask when one fails."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
-from agent_core.llm.config import EXPOSE_SECRETS
-from agent_core.llm.llm import LLM
-from agent_core.llm.profile_files import ProfileFiles
+from pydantic import BaseModel, ConfigDict, Field
+
+logger = logging.getLogger(__name__)
+
+HOME_VARIABLE = "DRYDOCK_HOME"
+"""Names the folder in which programs and servers of this user keep what they share: stored models."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
-class ProfileStore:
-    """Stored models; without a directory, those in the user's home (`default_directory`)."""
+class ProfileFiles:
+    """The files of a folder: by default ``profiles`` under ``DRYDOCK_HOME``, or under ``~/.drydock``.
 
-    def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
-        self._files = ProfileFiles(base_dir)
+    Nobody but the user may read them, for they may hold keys.
+    """
 
-    def list(self) -> list[str]:
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        if directory is None:
+            directory = Path(os.environ.get(HOME_VARIABLE, "").strip() or "~/.drydock") / "profiles"
+        self.directory = Path(directory).expanduser()
+
+    def names(self) -> list[str]:
         """The names there are, sorted."""
-        return self._files.names()
+        if not self.directory.is_dir():
+            return []
+        return sorted(path.stem for path in self.directory.glob("*.json") if _NAME.fullmatch(path.stem))
 
-    def save(self, name: str, llm: LLM, *, include_secrets: bool = False) -> None:
-        """Store what is configured of a model; its keys only if asked for, then readable by the user alone.
+    def read(self, name: str) -> dict[str, Any]:
+        """The fields of a profile.
+
+        Raises:
+            FileNotFoundError: there is none of that name; those there are are named.
+            ValueError: the name or the file is none of a profile.
+        """
+        path = self.path(name)
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            known = ", ".join(self.names()) or "none"
+            raise FileNotFoundError(f"there is no profile {name!r} in {self.directory}; there are: {known}") from None
+        except ValueError as error:
+            raise ValueError(f"profile {name!r} is not valid JSON ({error}): {path}") from None
+        if not isinstance(value, dict):
+            raise ValueError(f"profile {name!r} is no JSON object: {path}")
+        return value
+
+    def write(self, name: str, text: str) -> None:
+        """Store a profile whole, in place of an earlier one."""
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+
+    def path(self, name: str) -> Path:
+        """The file of a profile.
 
         Raises:
             ValueError: that is no name of a profile.
         """
-        context = {EXPOSE_SECRETS: include_secrets}
-        self._files.write(name, llm.model_dump_json(exclude_defaults=True, indent=2, context=context))
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a profile: letters, digits, dot, hyphen and underscore, up to 64")
+        return self.directory / f"{name}.json"
 
-    def load(self, name: str) -> LLM:
-        """The stored model.
 
-        Raises:
-            FileNotFoundError: there is none of that name.
-            ValueError: the name or the file is none of a profile.
-        """
-        return LLM.model_validate(self._files.read(name))
+class FallbackStrategy(BaseModel):
+    """The profiles of the models that are asked, in this order, when a call failed after its retries.
 
-    def delete(self, name: str) -> None:
-        """Remove a profile; one that is not there is no error."""
-        self._files.delete(name)
+    That happens only for failures that another model may not have (rate limit, timeout, server down), and anew for each
+    call. What the others cost is counted for the model that failed. If all fail, the first failure is the one reported.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    fallback_llms: tuple[str, ...] = Field(min_length=1)
+    """Names of profiles."""
+    profile_store_dir: Path | None = None
+    """Where they are; None means in the user's home."""
+
+    def models(self, kind: type[Model]) -> Iterator[Model]:
+        """The models in their order; a profile that cannot be read is passed over, with a word in the log."""
+        files = ProfileFiles(self.profile_store_dir)
+        for name in self.fallback_llms:
+            try:
+                model = kind.model_validate(files.read(name))
+            except (OSError, ValueError) as error:
+                logger.warning("the fallback %r is passed over: %s", name, error)
+                continue
+            yield model

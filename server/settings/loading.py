@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from agent_core.llm.profile_files import HOME_VARIABLE
+from agent_core.llm.profiles import HOME_VARIABLE
 from server.errors import ConfigurationError
 from server.settings.settings import Settings
 

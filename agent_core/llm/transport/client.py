@@ -1,9 +1,9 @@
-"""The client library, tamed: the only module that imports litellm.
+"""litellm, tamed: the only module that imports it.
 
-litellm takes seconds and 160 MB to import, so that happens once, on first use, in a thread (`warm_up` does it ahead of
-time). Its high-level call spends 10 to 20 ms on logging, cost and wrapping per call, and its OpenAI route 50 to 200 ms
-on a long history. OpenAI-compatible servers are therefore reached through litellm's own HTTP handler directly, with its
-knowledge of the request's form, and their answers are read here; everybody else through ``litellm.acompletion``.
+litellm takes seconds and 160 MB to import, so that happens once, on first use, in a thread. Its high-level call spends
+10 to 20 ms on logging, cost and wrapping, and its OpenAI route 50 to 200 ms on a long history. OpenAI-compatible
+servers are therefore reached through its HTTP handler directly, with its knowledge of the form, and their answers are
+read here; everybody else through ``litellm.acompletion``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import gc
 import importlib
 import os
+import re
 import sys
 import threading
 import warnings
@@ -24,50 +25,22 @@ from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from pydantic import SecretStr
+
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
-from agent_core.llm.transport.compatible import CompatibleExchange, HttpFailures
-from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
-from agent_core.llm.transport.failures import build, from_exception
-from agent_core.llm.transport.http_requests import (
+from agent_core.llm.transport.compatible import (
     OPENAI_OWN,
+    CompatibleExchange,
+    HttpFailures,
     checked_url,
     compatible_request,
+    copied,
     openai_request,
     responses_request,
 )
-from agent_core.llm.transport.library_conversion import chunk_of_library, copied, keys_of_environment, plain
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.failures import build, from_exception
 from agent_core.llm.transport.routes import ModelRoute, route_of
-
-_may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
-
-
-def forget(package: str) -> None:
-    """Forget a package whose import broke off: the parts that are there would make every later attempt fail."""
-    for name in [one for one in sys.modules if one.partition(".")[0] == package]:
-        del sys.modules[name]
-
-
-def decide_by_call(library: ModuleType) -> None:
-    """Have the library ask for each call: its own `modify_params` is one switch for the whole process."""
-
-    class Asking(type(library)):  # type: ignore[misc] # a class that only the library itself knows
-        @property
-        def modify_params(self) -> bool:
-            return _may_mend.get()
-
-    vars(library).pop("modify_params", None)
-    library.__class__ = Asking
-
-
-@contextmanager
-def mending(allowed: bool) -> Iterator[None]:
-    """What is begun inside may be mended, or not, in the threads too that it is handed to with its context."""
-    token = _may_mend.set(allowed)
-    try:
-        yield
-    finally:
-        _may_mend.reset(token)
-
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -89,11 +62,192 @@ _PROVIDER_PARTS = (
 _PARTS_OF = {"bedrock": ("boto3",), "sagemaker": ("boto3",)}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-_import_lock = threading.Lock()
 _T = TypeVar("_T")
 
-_import_result: concurrent.futures.Future[_Library] | None = None
+
+class LiteLLMClient:
+    """The transport to real models: one connection pool, kept between calls until `aclose`."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._library: _Library | None = None
+        self._found_urls: dict[str, str] = {}
+        self._until_the_end: AsyncGenerator[None, None] | None = None
+
+    async def prepare(self, endpoint: Endpoint) -> None:
+        """Import litellm, and what it needs for the endpoint's provider, if nobody has yet."""
+        library = await self._imported()
+        if self._until_the_end is None:
+            self._until_the_end = self._closed_with_the_loop()
+            await anext(self._until_the_end)
+        if route_of(endpoint, library.providers).kind == "provider":
+            await library.load_provider_parts(endpoint.model.partition("/")[0])
+
+    async def _closed_with_the_loop(self) -> AsyncGenerator[None, None]:
+        """Close the connections where nobody else did: a loop that ends in order closes its open generators first."""
+        try:
+            yield
+        finally:
+            self._until_the_end = None  # it knows the loop, which could not be forgotten otherwise
+            await self.aclose()
+
+    async def _imported(self) -> _Library:
+        if self._library is None:
+            self._library = await load_litellm()
+        return self._library
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
+        """See `Transport.stream`."""
+        library = await self._imported()
+        route = route_of(request.endpoint, library.providers)
+        if route.kind != "provider":
+            source = await self._from_server(library, request, route)
+        elif request.api == "responses":
+            what = f"Model {request.endpoint.label} is not reached through the Responses API: set api_mode to 'chat'"
+            raise build(request.endpoint, LLMBadRequestError, what)
+        else:
+            source = _from_provider(library, request, route)
+        async with aclosing(source) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def http(self, limit_seconds: float) -> Any:
+        """The ``httpx.AsyncClient`` of the connection pool. A proxy of the environment never stands before loopback."""
+        if self._handler is None:
+            self._handler = (await self._imported()).make_handler(timeout=limit_seconds)
+            known_proxies = getattr(getattr(self._handler.client, "_transport", None), "proxy_cache", {})
+            known_proxies.update(dict.fromkeys(_LOOPBACK))
+        return self._handler.client
+
+    async def aclose(self) -> None:
+        """Close all connections; a call in progress fails."""
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            await handler.close()
+        if self._library is not None:
+            await self._library.close_clients()
+
+    async def _from_server(
+        self, library: _Library, request: CompletionRequest, route: ModelRoute
+    ) -> AsyncGenerator[Chunk, None]:
+        """Straight through litellm's HTTP handler."""
+        make = openai_request if route.kind == "openai" else compatible_request
+        if request.api == "responses":
+            make = responses_request
+        client = await self.http(request.timeout)
+        return CompatibleExchange(client, library.failures, make(library, request, route), self._found_urls).stream()
+
+
+async def _from_provider(
+    library: _Library, request: CompletionRequest, route: ModelRoute
+) -> AsyncGenerator[Chunk, None]:
+    """Through ``litellm.acompletion``, for servers with a protocol of their own."""
+    endpoint = request.endpoint
+    if route.base_url:
+        checked_url(endpoint, route.base_url)
+    options: dict[str, Any] = {
+        "api_key": endpoint.api_key,
+        "base_url": route.base_url,
+        "api_version": endpoint.api_version,
+        "extra_headers": dict(endpoint.headers) or None,
+        "extra_body": dict(request.extra_body) or None,
+        "tools": copied(request.tools) or None,
+        **dict(endpoint.options),
+        **{name: value for name, value in request.parameters.items() if name not in OPENAI_OWN},
+    }
+    try:
+        with mending(endpoint.modify_params):
+            stream = await library.litellm.acompletion(
+                model=route.model,
+                messages=copied(request.messages),
+                stream=True,
+                stream_options={"include_usage": True},
+                timeout=request.timeout,
+                drop_params=endpoint.drop_params,
+                **{"max_retries": 0, "num_retries": 0, "no-log": True},
+                **{
+                    name: value.get_secret_value() if isinstance(value, SecretStr) else value
+                    for name, value in options.items()
+                    if value is not None
+                },
+            )
+        async with aclosing(stream):
+            async for piece in stream:
+                yield _chunk(piece)
+        is_complete = getattr(stream, "received_finish_reason", "stop") is not None
+    except LLMError:
+        raise
+    except Exception as error:  # noqa: BLE001 (litellm raises what it likes; all of it is a failed call)
+        # litellm may have used any of these as a key without our knowing.
+        keys = [value for name, value in os.environ.items() if re.search(r"(KEY|TOKEN|SECRET|PASSWORD)$", name.upper())]
+        raise from_exception(endpoint, error, secrets=keys) from None
+    if not is_complete:
+        raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
+
+
+def _chunk(piece: Any) -> Chunk:
+    """A chunk of litellm's as one of ours."""
+    usage = getattr(piece, "usage", None)
+    choice = piece.choices[0] if piece.choices else None
+    delta = getattr(choice, "delta", None)
+    calls = tuple(
+        CallDelta(index=call.index, id=call.id, name=call.function.name, arguments=call.function.arguments or "")
+        for call in getattr(delta, "tool_calls", None) or ()
+    )
+    return Chunk(
+        text=getattr(delta, "content", None) or "",
+        reasoning=getattr(delta, "reasoning_content", None) or "",
+        calls=calls,
+        thinking_blocks=tuple(dict(block) for block in getattr(delta, "thinking_blocks", None) or ()),
+        finish_reason=getattr(choice, "finish_reason", None),
+        has_choice=choice is not None,
+        usage=usage.model_dump() if usage is not None else None,
+        model=getattr(piece, "model", None),
+    )
+
+
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, LiteLLMClient] = WeakKeyDictionary()
+
+
+def shared_client() -> LiteLLMClient:
+    """The client of the running event loop: one connection pool for all models."""
+    loop = asyncio.get_running_loop()
+    client = _clients.get(loop)
+    if client is None:
+        client = _clients[loop] = LiteLLMClient()
+    return client
+
+
+async def aclose() -> None:
+    """Close the running loop's connections, if there are any; a later call opens new ones."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
+_may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
+
+
+@contextmanager
+def mending(allowed: bool) -> Iterator[None]:
+    """Whether litellm may change requests that are begun inside, also in the threads that get this context."""
+    token = _may_mend.set(allowed)
+    try:
+        yield
+    finally:
+        _may_mend.reset(token)
+
+
+def decide_by_call(library: ModuleType) -> None:
+    """Have litellm ask for each call: its own `modify_params` is one switch for the whole process."""
+
+    class Asking(type(library)):  # type: ignore[misc] # a class that only litellm itself knows
+        @property
+        def modify_params(self) -> bool:
+            return _may_mend.get()
+
+    vars(library).pop("modify_params", None)
+    library.__class__ = Asking
 
 
 class _Library:
@@ -138,7 +292,7 @@ class _Library:
         self._parts: dict[str, concurrent.futures.Future[None]] = {}
 
     async def load_provider_parts(self, provider: str) -> None:
-        """Import in a thread what the library would import during the first call, which stops the loop for a second."""
+        """Import in a thread what litellm would import during the first call, which stops the loop for a second."""
         name = provider if provider in _PARTS_OF else ""
         loading = self._parts.get(name)
         if loading is None:
@@ -149,13 +303,15 @@ class _Library:
         await _outcome(loading)
 
 
-def _start_import() -> concurrent.futures.Future[_Library]:
-    global _import_result
-    with _import_lock:
-        if _import_result is None:
-            _import_result = concurrent.futures.Future()
-            threading.Thread(target=_import, args=(_import_result,), name="litellm-import", daemon=True).start()
-        return _import_result
+def _load_parts(modules: tuple[str, ...], result: concurrent.futures.Future[None]) -> None:
+    for module in modules:
+        with contextlib.suppress(ImportError):  # another release, or not installed: the call itself will say so
+            importlib.import_module(module)
+    result.set_result(None)
+
+
+_import_lock = threading.Lock()
+_import_result: concurrent.futures.Future[_Library] | None = None
 
 
 def _import(result: concurrent.futures.Future[_Library]) -> None:
@@ -178,15 +334,20 @@ def _import(result: concurrent.futures.Future[_Library]) -> None:
             gc.enable()
 
 
-def _load_parts(modules: tuple[str, ...], result: concurrent.futures.Future[None]) -> None:
-    for module in modules:
-        with contextlib.suppress(ImportError):  # another release, or not installed: the call itself will say so
-            importlib.import_module(module)
-    result.set_result(None)
+def forget(package: str) -> None:
+    """Forget a package whose import broke off: the parts that are there would make every later attempt fail."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == package]:
+        del sys.modules[name]
 
 
-async def _library() -> _Library:
-    result = _start_import()
+async def load_litellm() -> _Library:
+    """litellm, whose import is begun in a thread if nobody has yet; the loop stays responsive."""
+    global _import_result
+    with _import_lock:
+        result = _import_result
+        if result is None:
+            result = _import_result = concurrent.futures.Future()
+            threading.Thread(target=_import, args=(result,), name="litellm-import", daemon=True).start()
     return result.result() if result.done() else await _outcome(result)
 
 
@@ -196,150 +357,3 @@ async def _outcome(result: concurrent.futures.Future[_T]) -> _T:
     # Where nobody waits any more its failure is nobody's: the next who asks begins anew.
     waiting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
     return await asyncio.shield(waiting)
-
-
-async def warm_up() -> None:
-    """Import the client library in a thread, so that the first call need not wait for it; the loop stays responsive."""
-    await _library()
-
-
-def is_warm() -> bool:
-    """Whether the client library is imported."""
-    return _import_result is not None and _import_result.done()
-
-
-class LiteLLMClient:
-    """The transport to real models: one connection pool, kept between calls until `aclose`."""
-
-    def __init__(self) -> None:
-        self._handler: Any = None
-        self._library: _Library | None = None
-        self._found_urls: dict[str, str] = {}
-        self._until_the_end: AsyncGenerator[None, None] | None = None
-
-    async def prepare(self, endpoint: Endpoint) -> None:
-        """Import the client library, and what it needs for the endpoint's provider, if nobody has yet."""
-        library = await self._imported()
-        if self._until_the_end is None:
-            self._until_the_end = self._closed_with_the_loop()
-            await anext(self._until_the_end)
-        if route_of(endpoint, library.providers).kind == "provider":
-            await library.load_provider_parts(endpoint.model.partition("/")[0])
-
-    async def _closed_with_the_loop(self) -> AsyncGenerator[None, None]:
-        """Close the connections where nobody else did: a loop that ends in order closes its open generators first."""
-        try:
-            yield
-        finally:
-            self._until_the_end = None  # it knows the loop, which could not be forgotten otherwise
-            await self.aclose()
-
-    async def _imported(self) -> _Library:
-        if self._library is None:
-            self._library = await _library()
-        return self._library
-
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
-        """See `Transport.stream`."""
-        library = await self._imported()
-        route = route_of(request.endpoint, library.providers)
-        if route.kind == "provider" and request.api == "responses":
-            what = f"Model {request.endpoint.label} is not reached through the Responses API: set api_mode to 'chat'"
-            raise build(request.endpoint, LLMBadRequestError, what)
-        if route.kind == "provider":
-            source = self._from_provider(library, request, route)
-        else:
-            source = self._from_server(library, request, route)
-        async with aclosing(source) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    async def http(self, limit_seconds: float) -> Any:
-        """The ``httpx.AsyncClient`` of the connection pool."""
-        if self._handler is None:
-            self._handler = _open_handler(await self._imported(), limit_seconds)
-        return self._handler.client
-
-    async def aclose(self) -> None:
-        """Close all connections; a call in progress fails."""
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            await handler.close()
-        if self._library is not None:
-            await self._library.close_clients()
-
-    def _from_server(
-        self, library: _Library, request: CompletionRequest, route: ModelRoute
-    ) -> AsyncGenerator[Chunk, None]:
-        """Straight through litellm's HTTP handler."""
-        if self._handler is None:
-            self._handler = _open_handler(library, request.timeout)
-        make = openai_request if route.kind == "openai" else compatible_request
-        if request.api == "responses":
-            make = responses_request
-        http_request = make(library, request, route)
-        return CompatibleExchange(self._handler.client, library.failures, http_request, self._found_urls).stream()
-
-    async def _from_provider(
-        self, library: _Library, request: CompletionRequest, route: ModelRoute
-    ) -> AsyncGenerator[Chunk, None]:
-        """Through ``litellm.acompletion``, for servers with a protocol of their own."""
-        endpoint = request.endpoint
-        if route.base_url:
-            checked_url(endpoint, route.base_url)
-        options: dict[str, Any] = {
-            "api_key": endpoint.api_key.get_secret_value() if endpoint.api_key else None,
-            "base_url": route.base_url,
-            "api_version": endpoint.api_version,
-            "extra_headers": dict(endpoint.headers) or None,
-            "extra_body": dict(request.extra_body) or None,
-            "tools": copied(request.tools) or None,
-            **{name: plain(value) for name, value in endpoint.options},
-            **{name: value for name, value in request.parameters.items() if name not in OPENAI_OWN},
-        }
-        try:
-            with mending(endpoint.modify_params):
-                stream = await library.litellm.acompletion(
-                    model=route.model,
-                    messages=copied(request.messages),
-                    stream=True,
-                    stream_options={"include_usage": True},
-                    timeout=request.timeout,
-                    drop_params=endpoint.drop_params,
-                    **{"max_retries": 0, "num_retries": 0, "no-log": True},
-                    **{name: value for name, value in options.items() if value is not None},
-                )
-            async with aclosing(stream):
-                async for piece in stream:
-                    yield chunk_of_library(piece)
-            is_complete = getattr(stream, "received_finish_reason", "stop") is not None
-        except LLMError:
-            raise
-        except Exception as error:  # noqa: BLE001 (the library raises what it likes; all of it is a failed call)
-            raise from_exception(endpoint, error, secrets=keys_of_environment()) from None
-        if not is_complete:
-            raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
-
-
-def _open_handler(library: _Library, timeout: float) -> Any:
-    """A connection pool. A proxy from the environment is used, but never for this machine itself."""
-    handler = library.make_handler(timeout=timeout)
-    known_proxies = getattr(getattr(handler.client, "_transport", None), "proxy_cache", {})
-    known_proxies.update(dict.fromkeys(_LOOPBACK))
-    return handler
-
-
-def shared_client() -> LiteLLMClient:
-    """The client of the running event loop: one connection pool for all models."""
-    loop = asyncio.get_running_loop()
-    client = _clients.get(loop)
-    if client is None:
-        client = _clients[loop] = LiteLLMClient()
-    return client
-
-
-async def aclose() -> None:
-    """Close the running loop's connections, if there are any; a later call opens new ones."""
-    client = _clients.pop(asyncio.get_running_loop(), None)
-    if client is not None:
-        await client.aclose()

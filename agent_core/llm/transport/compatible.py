@@ -1,39 +1,46 @@
-"""One exchange with an OpenAI-compatible server, over an HTTP client that is handed in."""
+"""Servers that speak OpenAI's protocol: the requests to them, and one exchange over a given HTTP client."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import orjson
 
-from agent_core.errors import LLMError, LLMInternalError, LLMTimeoutError, LLMUnavailableError
-from agent_core.llm.transport.exchange import Chunk, Endpoint
+from agent_core.errors import (
+    LLMAuthenticationError,
+    LLMBadRequestError,
+    LLMError,
+    LLMInternalError,
+    LLMTimeoutError,
+    LLMUnavailableError,
+)
+from agent_core.llm.render import hoist_images
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.failures import build, from_status
 from agent_core.llm.transport.json_text import encoded
-from agent_core.llm.transport.responses_events import ResponsesEvents
-from agent_core.llm.transport.sse import AnswerReader
-from agent_core.llm.transport.wire_chunks import chunk_of, money
+from agent_core.llm.transport.responses_api import ResponsesEvents, responses_body
+from agent_core.llm.transport.routes import ModelRoute
+from agent_core.llm.transport.sse import AnswerReader, chunk_of, money
 
+OPENAI_OWN = frozenset({"prompt_cache_retention"})
+"""Options that litellm does not know, and OpenAI does."""
+
+_COMPLETIONS = "/chat/completions"
+_RESPONSES = "/responses"
+_CONNECT_SECONDS = 30.0
 _MAX_ERROR_BYTES = 256 * 1024
 _PIECE_BYTES = 256 * 1024
 _DRAIN_SECONDS = 0.05
 _COST_HEADER = "x-litellm-response-cost"
 _ALIVE = [Chunk()]
 _NOTHING_HERE = (404, 405)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpFailures:
-    """The exceptions of the HTTP client, so that this module need not import it."""
-
-    disconnected: tuple[type[Exception], ...]
-    timeout: tuple[type[Exception], ...]
-    any: tuple[type[Exception], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,173 @@ class HttpRequest:
     secret: str = ""
     other_url: str | None = None
     api: Literal["chat", "responses"] = "chat"
+
+
+def compatible_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
+    """The request to any OpenAI-compatible server: our messages are in its form already."""
+    body = {
+        "model": route.model,
+        "messages": hoist_images(request.messages),
+        **({"tools": request.tools} if request.tools else {}),
+        **request.parameters,
+    }
+    return _request(library, request, route.base_url, _key_of(request.endpoint), body)
+
+
+def responses_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
+    """The request to the Responses API, of OpenAI itself or of any server that has it."""
+    secret, base_url = _key_of(request.endpoint), route.base_url
+    if route.kind == "openai":
+        secret, base_url = _openai_key_and_url(library, request, route)
+    return _request(library, request, base_url, secret, responses_body(request, route.model))
+
+
+def openai_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
+    """The request to OpenAI itself, whose model families differ in the options that they take."""
+    secret, url = _openai_key_and_url(library, request, route)
+    config = library.find_config(model=route.model, provider=library.openai)
+    own = {name: value for name, value in request.parameters.items() if name in OPENAI_OWN}
+    parameters = config.map_openai_params(
+        non_default_params={name: value for name, value in request.parameters.items() if name not in own},
+        optional_params={},
+        model=route.model,
+        drop_params=request.endpoint.drop_params,
+    )
+    if request.tools:
+        parameters["tools"] = copied(request.tools)
+    body = config.transform_request(
+        model=route.model,
+        messages=copied(request.messages),
+        optional_params=parameters,
+        litellm_params={"custom_llm_provider": "openai", "api_base": url},
+        headers={},
+    )
+    if request.context.prompt_cache_key:
+        body["prompt_cache_key"] = request.context.prompt_cache_key
+    return _request(library, request, url, secret, {**body, **own})
+
+
+def _key_of(endpoint: Endpoint) -> str:
+    return endpoint.api_key.get_secret_value() if endpoint.api_key else ""
+
+
+def _openai_key_and_url(library: Any, request: CompletionRequest, route: ModelRoute) -> tuple[str, str | None]:
+    """The key and the address of OpenAI itself, from the environment too.
+
+    Raises:
+        LLMAuthenticationError: there is no key.
+    """
+    config = library.find_config(model=route.model, provider=library.openai)
+    secret = config.get_api_key(_key_of(request.endpoint) or None) or ""
+    if not secret:
+        what = f"There is no API key for model {request.endpoint.label}"
+        raise build(request.endpoint, LLMAuthenticationError, what)
+    return secret, config.get_api_base(None)
+
+
+def copied(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages or tools of our own, for litellm, which changes what it is given."""
+    copies: list[dict[str, Any]] = orjson.loads(encoded(list(values)))
+    return copies
+
+
+def _request(
+    library: Any, request: CompletionRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
+) -> HttpRequest:
+    is_chat = request.api == "chat"
+    address = address_of(request.endpoint, base_url, _COMPLETIONS if is_chat else _RESPONSES)
+    counts: dict[str, Any] = {"stream_options": {"include_usage": True}} if is_chat else {}
+    limit = request.timeout + 1.0
+    return HttpRequest(
+        endpoint=request.endpoint,
+        url=address.url,
+        other_url=address.other_url,
+        headers=_headers(request.endpoint, secret, address),
+        body={**body, "stream": True, **counts, **request.extra_body},
+        timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
+        secret=secret,
+        api=request.api,
+    )
+
+
+def _headers(endpoint: Endpoint, secret: str, address: Address) -> dict[str, str]:
+    if not _is_sendable(secret):
+        what = "The API key holds characters that no key has; was something else pasted with it"
+        raise build(endpoint, LLMAuthenticationError, f"{what}?")
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if secret or address.authorization:
+        headers["authorization"] = f"Bearer {secret}" if secret else address.authorization
+    for name, value in endpoint.headers:
+        if not (_is_sendable(name) and _is_sendable(value)):
+            what = f"The extra header {name!r} holds characters that cannot be sent (`extra_headers`)"
+            raise build(endpoint, LLMBadRequestError, what)
+        headers[name.lower()] = value
+    return headers
+
+
+def _is_sendable(text: str) -> bool:
+    return text.isascii() and (text.isprintable() or not text)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where something is asked for.
+
+    Attributes:
+        url: complete.
+        other_url: to be tried where `url` is not found: many people leave ``/v1`` out. None when a path was given.
+        authorization: header for the user and password of the base URL; empty without any.
+    """
+
+    url: str
+    other_url: str | None = None
+    authorization: str = ""
+
+
+def address_of(endpoint: Endpoint, base_url: str | None, route: str = _COMPLETIONS) -> Address:
+    """The address of `route` behind a base URL, with or without ``/v1``, a path, a query, or a whole route.
+
+    Raises:
+        LLMBadRequestError: it is no HTTP address.
+    """
+    parts = checked_url(endpoint, base_url or "")
+    host = parts.netloc.rpartition("@")[2]
+    path = parts.path.rstrip("/").removesuffix(_COMPLETIONS).removesuffix(_RESPONSES)
+    is_whole = path != parts.path.rstrip("/")
+    query = f"?{parts.query}" if parts.query else ""
+    origin = f"{parts.scheme}://{host}"
+    authorization = ""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    other = None if path or is_whole else f"{origin}/v1{route}{query}"
+    return Address(f"{origin}{path}{route}{query}", other, authorization)
+
+
+def checked_url(endpoint: Endpoint, base_url: str) -> SplitResult:
+    """The parts of a base URL.
+
+    Raises:
+        LLMBadRequestError: it is no HTTP address.
+    """
+    try:
+        parts = urlsplit(base_url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if is_good and base_url.isprintable() and " " not in base_url:
+        return parts
+    what = f"The base URL {base_url!r} is not an address like http://localhost:8000/v1 (`base_url`, `LLM_BASE_URL`)"
+    raise build(endpoint, LLMBadRequestError, what)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFailures:
+    """The exceptions of the HTTP client, so that this module need not import it."""
+
+    disconnected: tuple[type[Exception], ...]
+    timeout: tuple[type[Exception], ...]
+    any: tuple[type[Exception], ...]
 
 
 class CompatibleExchange:
@@ -86,7 +260,7 @@ class CompatibleExchange:
             await response.aclose()
 
     async def _send_elsewhere(self, response: Any, url: str) -> Any:
-        """The response from the other address, where there is one; else the first again."""
+        """The response from the other address, where there is one; else the more telling refusal of the two."""
         async with aclosing(response):
             refusal = await self._refusal(response)
         response = await self._send(url)
@@ -109,7 +283,11 @@ class CompatibleExchange:
             except self._failures.disconnected:
                 return await self._send_once(url)
         except self._failures.any as error:
-            raise self._failed(error) from None
+            endpoint = self._request.endpoint
+            where = endpoint.label if endpoint.base_url else f"{endpoint.label} at {self._request.url}"
+            slow = f"The server of model {where} did not answer in time"
+            lost = f"The server of model {where} cannot be reached"
+            raise self._failed(error, slow, lost, LLMUnavailableError) from None
 
     async def _send_once(self, url: str) -> Any:
         request = self._request
@@ -132,7 +310,9 @@ class CompatibleExchange:
                 except self._failures.any as error:
                     if reader.has_finished:
                         return
-                    raise self._broken(error) from None
+                    answer = f"The answer of model {request.endpoint.label}"
+                    halt, broken = f"{answer} came to a halt", f"{answer} broke off"
+                    raise self._failed(error, halt, broken, LLMInternalError) from None
                 if not data:
                     yield reader.end()
                     return
@@ -150,29 +330,16 @@ class CompatibleExchange:
                         break
         except self._failures.any:
             text = text or b"(its text could not be read)"
-        request = self._request
-        said = _said(text)
-        headers = dict(response.headers)
-        return from_status(request.endpoint, response.status_code, said, headers, secret=request.secret)
+        endpoint, secret = self._request.endpoint, self._request.secret
+        return from_status(endpoint, response.status_code, _said(text), dict(response.headers), secret=secret)
 
-    def _failed(self, error: Exception) -> LLMError:
-        """The error for a request that got no answer."""
-        endpoint = self._request.endpoint
-        where = f"{endpoint.label}" if endpoint.base_url else f"{endpoint.label} at {self._request.url}"
+    def _failed(self, error: Exception, slow: str, lost: str, kind: type[LLMError]) -> LLMError:
+        """The error for a failure of the HTTP client: `slow` when it was a timeout, else `lost`, of this kind."""
+        endpoint, secret = self._request.endpoint, self._request.secret
         if isinstance(error, self._failures.timeout):
-            what = f"The server of model {where} did not answer in time"
-            return build(endpoint, LLMTimeoutError, what, secret=self._request.secret)
-        what = f"The server of model {where} cannot be reached ({_cause(error)})"
-        return build(endpoint, LLMUnavailableError, what, secret=self._request.secret)
-
-    def _broken(self, error: Exception) -> LLMError:
-        """The error for an answer that broke off."""
-        endpoint = self._request.endpoint
-        if isinstance(error, self._failures.timeout):
-            what = f"The answer of model {endpoint.label} came to a halt"
-            return build(endpoint, LLMTimeoutError, what, secret=self._request.secret)
-        what = f"The answer of model {endpoint.label} broke off ({_cause(error)})"
-        return build(endpoint, LLMInternalError, what, secret=self._request.secret)
+            return build(endpoint, LLMTimeoutError, slow, secret=secret)
+        said = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
+        return build(endpoint, kind, f"{lost} ({said[:200] or type(error).__name__})", secret=secret)
 
 
 async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
@@ -205,11 +372,6 @@ def _said(text: bytes) -> str:
         return text.decode(errors="replace")
     names = [str(error[key]) for key in ("type", "code") if isinstance(error.get(key), str)]
     return f"{message} ({', '.join(names)})" if names else message
-
-
-def _cause(error: BaseException) -> str:
-    said = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
-    return said[:200] or type(error).__name__
 
 
 def _money(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Which way a model is reached: over HTTP where the server speaks OpenAI's protocol, else through its provider."""
+"""Where a configured model is reached, with which keys, and by which route: over HTTP, or through litellm."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import SecretStr
+
+from agent_core.llm.config import LLMConfig
 from agent_core.llm.transport.exchange import Endpoint
 
+AZURE_VERSION = "2024-12-01-preview"
+_AWS = ("bedrock/", "sagemaker/")
 _COMPATIBLE = frozenset(
     {"openai", "hosted_vllm", "vllm", "openai_like", "custom_openai", "lm_studio", "llamafile", "openhands"}
+    | {"litellm_proxy"}
 )
 _OLLAMA = frozenset({"ollama", "ollama_chat"})
 _DEFAULT_URLS = {
@@ -21,15 +27,39 @@ _DEFAULT_URLS = {
 }
 
 
+def endpoint_of(config: LLMConfig) -> Endpoint:
+    """The endpoint of a configured model. Keys and addresses are often pasted with the end of a line: it is cut off."""
+    key = config.api_key.get_secret_value().strip() if config.api_key else ""
+    usual_url = config.ollama_base_url if config.model.startswith("ollama") else None
+    headers: dict[str, str] = {}
+    if config.model.startswith("openrouter/"):
+        named = {"HTTP-Referer": config.openrouter_site_url, "X-Title": config.openrouter_app_name}
+        headers = {name: value for name, value in named.items() if value}
+    options: list[tuple[str, str | SecretStr]] = []
+    if config.model.startswith(_AWS):
+        names = [name for name in type(config).model_fields if name.startswith("aws_")]
+        options = [(name, value) for name in names if (value := getattr(config, name))]
+    return Endpoint(
+        model=config.model,
+        base_url=(config.base_url or usual_url or "").strip() or None,
+        api_key=SecretStr(key) if key else None,
+        api_version=config.api_version or (AZURE_VERSION if config.model.startswith("azure/") else None),
+        headers=tuple({**headers, **(config.extra_headers or {})}.items()),
+        drop_params=config.drop_params,
+        modify_params=config.modify_params,
+        options=tuple(options),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRoute:
     """The way to a model.
 
     Attributes:
-        kind: ``compatible`` any server with OpenAI's chat completions at `base_url`; ``openai`` OpenAI itself;
-            ``provider`` whatever the client library knows under the model's full name.
+        kind: ``compatible``: any server with OpenAI's chat completions at `base_url`; ``openai``: OpenAI itself;
+            ``provider``: whatever litellm knows under the model's full name.
         model: the model's name as the server wants it (``provider``: as configured).
-        base_url: where it is; None leaves it to the client library.
+        base_url: None leaves it to litellm.
     """
 
     kind: Literal["compatible", "openai", "provider"]
@@ -40,21 +70,21 @@ class ModelRoute:
 def route_of(endpoint: Endpoint, providers: Container[str]) -> ModelRoute:
     """The way to an endpoint's model; `providers` are the prefixes that name a provider and not a model's owner.
 
-    With a `base_url`, ``openai/x``, ``hosted_vllm/x``, the local servers and a name without any provider's prefix are
-    taken to mean an OpenAI-compatible server there, and ``litellm_proxy/x`` too.
+    With a `base_url`, ``openai/x``, the local servers, proxies and a name without any provider's prefix are taken to
+    mean an OpenAI-compatible server there.
     """
     prefix, separator, rest = endpoint.model.partition("/")
     base_url = endpoint.base_url.rstrip("/") if endpoint.base_url else None
     if separator and prefix in _OLLAMA:
         origin = (base_url or _DEFAULT_URLS[prefix]).removesuffix("/api/chat").removesuffix("/api/generate")
         return ModelRoute("compatible", rest, origin if origin.endswith("/v1") else f"{origin}/v1")
-    if separator and (prefix in _COMPATIBLE or prefix == "litellm_proxy"):
+    if separator and prefix in _COMPATIBLE:
         base_url = base_url or _DEFAULT_URLS.get(prefix)
         if base_url:
             return ModelRoute("compatible", rest, base_url)
         return ModelRoute("openai", rest, None) if prefix == "openai" else ModelRoute("provider", endpoint.model, None)
     if prefix == "anthropic" and base_url:
-        return ModelRoute("provider", endpoint.model, base_url.removesuffix("/v1"))  # the library adds it
+        return ModelRoute("provider", endpoint.model, base_url.removesuffix("/v1"))  # litellm adds it
     if base_url and not (separator and prefix in providers):
         return ModelRoute("compatible", endpoint.model, base_url)
     return ModelRoute("provider", endpoint.model, base_url)

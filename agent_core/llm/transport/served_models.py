@@ -16,9 +16,8 @@ from typing import Any, Final
 import orjson
 
 from agent_core.llm.config import LLMConfig
-from agent_core.llm.transport.endpoints import endpoint_of
-from agent_core.llm.transport.http_requests import address_of
-from agent_core.llm.transport.routes import route_of
+from agent_core.llm.transport.compatible import address_of
+from agent_core.llm.transport.routes import endpoint_of, route_of
 
 logger = logging.getLogger(__name__)
 

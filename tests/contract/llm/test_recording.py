@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMBadRequestError, LLMUnavailableError
 from agent_core.llm.llm import LLM, CallContext, RetryNotice
-from agent_core.llm.transport.recording import first_difference
+from agent_core.llm.transport.recordings import first_difference
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, calls, fail, raw, say
 from tests.contract.llm.workshop import Workshop, finish_text

@@ -14,11 +14,10 @@ from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError, LLMUnavailableError
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
-from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
-from agent_core.llm.registry import LLMRegistry
+from agent_core.llm.profiles import FallbackStrategy
+from agent_core.llm.registry import LLMRegistry, ProfileStore
 from agent_core.llm.render import render_message
 from agent_core.llm.router import MultimodalRouter, RandomRouter, ReadBack, RouterLLM
 from agent_core.llm.transport.exchange import CallContext

@@ -178,7 +178,7 @@ async def test_text_of_an_answer_that_broke_off_is_taken_back_before_the_next_at
 async def test_a_server_that_says_nothing_runs_into_the_time_limit() -> None:
     async with ModelServer([Turn(fault="hang", chunks=()), say("ok")]) as server:
         notices: list[RetryNotice] = []
-        await client.warm_up()
+        await client.load_litellm()
         await model(server, timeout=0.1).acompletion(HELLO, on_retry=notices.append)
     assert type(notices[0].error) is LLMTimeoutError
     assert "sent nothing for 0.1 seconds" in str(notices[0].error)
@@ -291,7 +291,7 @@ async def test_the_marks_of_a_system_prompt_are_left_out_with_the_others() -> No
 
 
 async def test_the_event_loop_stays_free_during_a_long_answer() -> None:
-    await client.warm_up()
+    await client.load_litellm()
     worst = 0.0
 
     async def beat() -> None:

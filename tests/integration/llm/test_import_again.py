@@ -24,10 +24,10 @@ import asyncio
 from agent_core.llm.transport import client
 
 try:
-    asyncio.run(client.warm_up())
+    asyncio.run(client.load_litellm())
 except OSError as error:
     print(error)
-asyncio.run(client.warm_up())
+asyncio.run(client.load_litellm())
 print("there")
 """
 
@@ -37,7 +37,7 @@ import asyncio, gc, threading
 from agent_core.llm.transport import client
 
 async def main():
-    waiting = asyncio.create_task(client.warm_up())
+    waiting = asyncio.create_task(client.load_litellm())
     await asyncio.sleep(0)
     (importing,) = [thread for thread in threading.enumerate() if thread.name == "litellm-import"]
     waiting.cancel()

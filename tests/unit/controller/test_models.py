@@ -11,9 +11,9 @@ from agent_core.errors import LLMUnavailableError
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import ImageContent, Message, TextContent
-from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.profiles import FallbackStrategy
+from agent_core.llm.registry import ProfileStore
 from agent_core.llm.router import MultimodalRouter
 from agent_core.llm.transport.exchange import CompletionRequest
 from tests.unit.controller.stage import REPLIES, Stage, StageModel

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from agent_core.agent.agent import Agent
 from agent_core.events.llm_events import AgentErrorEvent
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.tools.spec import Tool
 from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.unit.controller.test_answers import until

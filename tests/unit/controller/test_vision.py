@@ -17,7 +17,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.llm.router import RandomRouter
 from agent_core.tools.spec import Tool
 from agent_core.tools.vision_inspect import VisionInspectObservation, VisionInspectTool

@@ -34,7 +34,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.masking import MASK
 from agent_core.events.transient import TextDelta
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import Condenser, PipelineCondenser
 from agent_core.memory.condensers.selection import AmortizedForgettingCondenser, ConversationWindowCondenser
 from agent_core.memory.condensers.summary import LLMSummarizingCondenser

@@ -13,9 +13,9 @@ from agent_core.errors import LLMBadRequestError
 from agent_core.events.messages import Message, MessageToolCall
 from agent_core.llm.capabilities import MIN_WINDOW, SHORT_WINDOWS
 from agent_core.llm.llm import LLM
-from agent_core.llm.transport.endpoints import endpoint_of
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.failures import hide_keys
+from agent_core.llm.transport.routes import endpoint_of
 
 
 class Yes:

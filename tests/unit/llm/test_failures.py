@@ -19,9 +19,9 @@ from agent_core.errors import (
     LLMTimeoutError,
     LLMUnavailableError,
 )
+from agent_core.llm.completion import MAX_RETRY_AFTER, RetryPolicy
 from agent_core.llm.transport.exchange import Endpoint
 from agent_core.llm.transport.failures import from_exception, from_status, mask, readable, retry_after
-from agent_core.llm.transport.retry import MAX_RETRY_AFTER, RetryPolicy
 
 ENDPOINT = Endpoint(
     "openai/x",

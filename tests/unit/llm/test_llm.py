@@ -15,7 +15,7 @@ from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.deltas import INTERVAL, DeltaSink
 from agent_core.llm.features import matches, model_entry
 from agent_core.llm.llm import LLM
-from agent_core.llm.prices import cost_of
+from agent_core.llm.metrics import cost_of
 from agent_core.llm.transport.exchange import CallContext, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.routes import ModelRoute, route_of
 

@@ -11,8 +11,7 @@ from agent_core.errors import LLMBadRequestError, LLMInternalError, LLMRateLimit
 from agent_core.llm.answer import Assembly
 from agent_core.llm.transport import sse
 from agent_core.llm.transport.exchange import Endpoint
-from agent_core.llm.transport.sse import AnswerReader
-from agent_core.llm.transport.wire_chunks import error_of
+from agent_core.llm.transport.sse import AnswerReader, error_of
 from agent_core.testing.model_turns import Call, call, calls, say, stream_parts
 
 ENDPOINT = Endpoint("openai/x", "http://localhost/v1")

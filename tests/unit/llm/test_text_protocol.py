@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from agent_core.errors import FunctionCallConversionError, FunctionCallNotExistsError, FunctionCallValidationError
 from agent_core.events.messages import Message, TextContent
-from agent_core.llm.text_protocol.calls import with_call
-from agent_core.llm.text_protocol.prompts import (
+from agent_core.llm.text_protocol import (
     EXAMPLE_END,
     as_text,
     next_number,
     split_batches,
     system_suffix,
+    with_call,
     worked_example,
+    written,
 )
-from agent_core.llm.text_protocol.syntax import written
 
 PROPERTIES: dict[str, Any] = {
     "command": {"type": "string", "description": "What to run"},

@@ -12,7 +12,7 @@ from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.subagent import make_subagent
 from agent_core.errors import SkillValidationError
 from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import NoOpCondenser
 from agent_core.skills.agent_catalog import (
     AgentCatalog,

@@ -1,4 +1,4 @@
-"""Recording of exchanges with a model to a file, and their replay without any model.
+"""Model calls in files: recordings of exchanges, their replay without any model, and the log of calls.
 
 A recording is a JSON-lines file, one line per exchange: the request, the pieces of the answer with the seconds that
 each took to come, and the error if there was one. Keys are masked. `LLM(record_to=file)` makes a recording,
@@ -8,11 +8,14 @@ each took to come, and the error if there was one. Keys are masked. `LLM(record_
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import MISSING, fields
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,57 +24,15 @@ import orjson
 from agent_core import errors
 from agent_core.errors import LLMBadRequestError, LLMError
 from agent_core.events.masking import SecretMasker, StreamingMask
+from agent_core.llm.response import LLMResponse
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint, Transport
 from agent_core.llm.transport.failures import hide_keys, keys_of
 from agent_core.llm.transport.json_text import encoded
 
 _EXCERPT = 60
-
-
-def first_difference(recorded: Any, asked: Any, path: str = "") -> str | None:
-    """The path of the first difference and what stands there in each; None for equal values."""
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        for key in {**recorded, **asked}:
-            here = f"{path}.{key}" if path else key
-            if key not in recorded or key not in asked:
-                side = "only asked now" if key not in recorded else "only recorded"
-                return f"{here} ({side})"
-            difference = first_difference(recorded[key], asked[key], here)
-            if difference is not None:
-                return difference
-        return None
-    if isinstance(recorded, list) and isinstance(asked, list):
-        for index, (old, new) in enumerate(zip(recorded, asked, strict=False)):
-            difference = first_difference(old, new, f"{path}[{index}]")
-            if difference is not None:
-                return difference
-        if len(recorded) != len(asked):
-            return f"{path} (recorded {len(recorded)} items, asked {len(asked)})"
-        return None
-    if recorded == asked and type(recorded) is type(asked):
-        return None
-    return f"{path} ({_excerpts(recorded, asked)})"
-
-
-def _excerpts(recorded: Any, asked: Any) -> str:
-    """Both values from shortly before where they part."""
-    if not (isinstance(recorded, str) and isinstance(asked, str)):
-        return f"recorded {_short(repr(recorded))}, asked {_short(repr(asked))}"
-    same = 0
-    for old, new in zip(recorded, asked, strict=False):
-        if old != new:
-            break
-        same += 1
-    start = max(0, same - _EXCERPT // 3)
-    return f"from character {same}: recorded {_short(repr(recorded[start:]))}, asked {_short(repr(asked[start:]))}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
-
-
 VERSION = 1
 MAX_CONVERSATIONS = 256
+logger = logging.getLogger(__name__)
 
 
 class RecordingTransport:
@@ -267,21 +228,56 @@ def _nearest(asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> str:
     return best[2] if best else "It is empty."
 
 
+def first_difference(recorded: Any, asked: Any, path: str = "") -> str | None:
+    """The path of the first difference and what stands there in each; None for equal values."""
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        for key in {**recorded, **asked}:
+            here = f"{path}.{key}" if path else key
+            if key not in recorded or key not in asked:
+                side = "only asked now" if key not in recorded else "only recorded"
+                return f"{here} ({side})"
+            difference = first_difference(recorded[key], asked[key], here)
+            if difference is not None:
+                return difference
+        return None
+    if isinstance(recorded, list) and isinstance(asked, list):
+        for index, (old, new) in enumerate(zip(recorded, asked, strict=False)):
+            difference = first_difference(old, new, f"{path}[{index}]")
+            if difference is not None:
+                return difference
+        if len(recorded) != len(asked):
+            return f"{path} (recorded {len(recorded)} items, asked {len(asked)})"
+        return None
+    if recorded == asked and type(recorded) is type(asked):
+        return None
+    return f"{path} ({_excerpts(recorded, asked)})"
+
+
+def _excerpts(recorded: Any, asked: Any) -> str:
+    """Both values from shortly before where they part."""
+    if not (isinstance(recorded, str) and isinstance(asked, str)):
+        return f"recorded {_short(repr(recorded))}, asked {_short(repr(asked))}"
+    same = 0
+    for old, new in zip(recorded, asked, strict=False):
+        if old != new:
+            break
+        same += 1
+    start = max(0, same - _EXCERPT // 3)
+    return f"from character {same}: recorded {_short(repr(recorded[start:]))}, asked {_short(repr(asked[start:]))}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+
+
 def _data(chunk: Chunk) -> dict[str, Any]:
     """The fields of a chunk that say something."""
-    data: dict[str, Any] = {}
-    for field in fields(chunk):
-        value = getattr(chunk, field.name)
-        if field.default is MISSING or value != field.default:
-            data[field.name] = value
+    data = {one.name: value for one in fields(chunk) if (value := getattr(chunk, one.name)) != one.default}
     if "calls" in data:
-        data["calls"] = [_call_data(one) for one in chunk.calls]
+        data["calls"] = [
+            {name: value for name, value in asdict(call).items() if value or name != "item_id"} for call in chunk.calls
+        ]
     return data
-
-
-def _call_data(call: CallDelta) -> dict[str, Any]:
-    data = {"index": call.index, "id": call.id, "name": call.name, "arguments": call.arguments}
-    return {**data, "item_id": call.item_id} if call.item_id else data
 
 
 def _chunk(data: dict[str, Any]) -> Chunk:
@@ -289,3 +285,57 @@ def _chunk(data: dict[str, Any]) -> Chunk:
     values["calls"] = tuple(CallDelta(**call) for call in values.get("calls", ()))
     values["thinking_blocks"] = tuple(values.get("thinking_blocks", ()))
     return Chunk(**values)
+
+
+async def log_completion(
+    folder: str,
+    request: CompletionRequest,
+    outcome: LLMResponse | LLMError,
+    callback: Callable[[str, str], object] | None = None,
+) -> None:
+    """Write what was asked and what came of it, without any key; a file that cannot be written is only warned of.
+
+    The file is ``{model}-{time}-{4 hex digits}.json``, with ``-error`` before the ending when the call failed. With a
+    `callback` nothing is written; that it fails is warned of, too.
+    """
+    mark = "-error" if isinstance(outcome, LLMError) else ""
+    model = request.endpoint.model.replace("/", "__")
+    name = f"{model}-{time.time():.3f}-{secrets.token_hex(2)}{mark}.json"
+    text = hide_keys(encoded(_entry(request, outcome)).decode(), request.endpoint)
+    try:
+        if callback is None:
+            await asyncio.to_thread(_write, folder, name, text)
+        else:
+            callback(name, text)
+    except Exception as error:  # noqa: BLE001 - a program's function raises what it likes
+        told = error if isinstance(error, OSError) else type(error).__name__
+        logger.warning("the log of a model call could not be written: %s", told)
+
+
+def _entry(request: CompletionRequest, outcome: LLMResponse | LLMError) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "timestamp": datetime.now(UTC).isoformat(),
+        "model": request.endpoint.model,
+        "messages": list(request.messages),
+        "tools": list(request.tools),
+        "parameters": dict(request.parameters),
+        "conversation_id": request.context.prompt_cache_key,
+        "session_id": request.context.session_id,
+    }
+    if isinstance(outcome, LLMError):
+        return {**entry, "error": f"{type(outcome).__name__}: {outcome}"}
+    return {
+        **entry,
+        "response": outcome.message.model_dump(mode="json", exclude_none=True),
+        "response_id": outcome.id,
+        "finish_reason": outcome.finish_reason,
+        "usage": outcome.usage.model_dump(),
+        "cost": outcome.cost,
+        "latency": outcome.latency,
+    }
+
+
+def _write(folder: str, name: str, text: str) -> None:
+    directory = Path(folder).expanduser()
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(text, encoding="utf-8")

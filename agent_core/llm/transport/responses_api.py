@@ -1,13 +1,104 @@
-"""The events of OpenAI's Responses API as chunks."""
+"""OpenAI's Responses API: requests in its form, and its events as chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_core.llm.transport.exchange import CallDelta, Chunk, Endpoint
-from agent_core.llm.transport.responses_request import REASONING
-from agent_core.llm.transport.wire_chunks import error_of
+from agent_core.llm.render import WireMessage, hoist_images
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.sse import error_of
+
+REASONING = "reasoning"
+"""Type of the items that hold a model's reasoning; they are kept among a message's thinking blocks."""
+
+_OPTIONS = (
+    ("max_output_tokens", "max_tokens"),
+    ("max_output_tokens", "max_completion_tokens"),
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("prompt_cache_retention", "prompt_cache_retention"),
+)
+
+
+def responses_body(request: CompletionRequest, model: str) -> dict[str, Any]:
+    """The body, apart from streaming.
+
+    Nothing is stored at the provider: each request carries the whole conversation.
+    """
+    messages = hoist_images(request.messages)
+    instructions = "\n\n".join(_text(message) for message in messages if message["role"] == "system")
+    parameters = request.parameters
+    body: dict[str, Any] = {
+        "model": model,
+        "input": [item for message in messages if message["role"] != "system" for item in _items(message)],
+        "store": False,
+    }
+    if instructions:
+        body["instructions"] = instructions
+    if request.tools:
+        body["tools"] = [{"type": "function", "strict": False, **tool["function"]} for tool in request.tools]
+        choice = parameters.get("tool_choice", "auto")
+        if isinstance(choice, dict):
+            choice = {"type": "function", "name": choice["function"]["name"]}  # here without the level between
+        body["tool_choice"] = choice
+    if form := parameters.get("response_format"):
+        body["text"] = {"format": {"type": form["type"], **form.get("json_schema", {})}}
+    if parameters.get("encrypted_reasoning"):
+        body["include"] = ["reasoning.encrypted_content"]
+    reasoning = {"effort": parameters.get("reasoning_effort"), "summary": parameters.get("reasoning_summary")}
+    if reasoning := {key: value for key, value in reasoning.items() if value is not None}:
+        body["reasoning"] = reasoning
+    for name, ours in _OPTIONS:
+        if parameters.get(ours) is not None:
+            body[name] = parameters[ours]
+    if request.context.prompt_cache_key:
+        body["prompt_cache_key"] = request.context.prompt_cache_key
+    return body
+
+
+def _items(message: WireMessage) -> Iterator[dict[str, Any]]:
+    if message["role"] == "tool":
+        yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": _text(message)}
+    elif message["role"] == "assistant":
+        yield from _assistant_items(message)
+    else:
+        yield {"type": "message", "role": "user", "content": list(_parts(message))}
+
+
+def _assistant_items(message: WireMessage) -> Iterator[dict[str, Any]]:
+    """What the model said: its reasoning, where it can be read again, its text, its calls."""
+    for block in message.get("thinking_blocks") or ():
+        if block.get("type") == REASONING and block.get("encrypted_content"):
+            yield block
+    text = _text(message)
+    if text:
+        part = {"type": "output_text", "text": text, "annotations": []}
+        yield {"type": "message", "role": "assistant", "content": [part]}
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        item = {"type": "function_call", "call_id": call["id"], **function}
+        yield {**item, "id": call["item_id"]} if call.get("item_id") else item
+
+
+def _parts(message: WireMessage) -> Iterator[dict[str, Any]]:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        yield {"type": "input_text", "text": content}
+        return
+    for item in content:
+        if item.get("type") == "image_url":
+            yield {"type": "input_image", "image_url": item["image_url"]["url"], "detail": "auto"}
+        else:
+            yield {"type": "input_text", "text": item["text"]}
+
+
+def _text(message: WireMessage) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(item["text"] for item in content if item.get("type") == "text")
+
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHT = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
@@ -34,7 +125,8 @@ class ResponsesEvents:
         if part == "message":
             return self._end(value)
         kind = value.get("type")
-        index = _index(value)
+        place = value.get("output_index")
+        index = place if isinstance(place, int) else 0
         if kind in _TEXT:
             self._with_text.add(index)
             return Chunk(text=_word(value.get("delta")), has_choice=True)
@@ -102,11 +194,6 @@ class ResponsesEvents:
             has_choice=bool(self._done or self._begun or self._with_text),
             usage=usage if isinstance(usage, dict) else None,
         )
-
-
-def _index(value: Mapping[str, Any]) -> int:
-    index = value.get("output_index")
-    return index if isinstance(index, int) else 0
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -1,0 +1,421 @@
+"""Tools and their calls in text, for models that take no tools.
+
+A call is ``<function=NAME>``, a line ``<parameter=P>VALUE</parameter>`` per argument, ``</function>``. A value of
+several lines is framed by a line break on each side. Text may stand before a call and not after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent_core.errors import FunctionCallConversionError, FunctionCallNotExistsError, FunctionCallValidationError
+from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.schema import reduced
+from agent_core.llm.render import WireMessage
+from agent_core.llm.response import LLMResponse
+
+CALL_START = "<function="
+STOP_WORD = "</function"
+_CALL = re.compile(r"<function=([^<>\n]*)>")
+_PARAMETER = re.compile(r"<parameter=([^<>\n]*)>")
+_UNCLOSED_NAME = re.compile(r"<parameter=([A-Za-z_][\w-]*)=([^<\n]*)</parameter>")
+_VALUE_END = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>|\Z))")
+_WRAPPERS = ("</think>", "<tool_call>", "<think>")
+_MOST_WRAPPERS = 8
+
+_FORMAT = """\
+To call a function, end your reply with a call in exactly this form:
+
+<function=NAME>
+<parameter=FIRST>value</parameter>
+<parameter=SECOND>
+a value
+of several lines
+</parameter>
+</function>
+
+Rules:
+- Write the name of the function and of each parameter exactly as they are listed above.
+- Give every required parameter. Write values as they are, without quotes; arrays and objects as JSON.
+- At most one call in a reply. You may explain yourself before the call, but write nothing after it.
+- The result comes as the next message. If you need no function, answer without a call."""
+
+EXAMPLE_START = "Here is an example of how a task is done with these functions.\n\n--- START OF EXAMPLE ---\n"
+EXAMPLE_END = "\n--- END OF EXAMPLE ---\n\nDo not repeat the example. The task begins here:\n\n"
+_OWN_ID = re.compile(r"toolu_(\d+)\Z")
+
+_ALIASES = {
+    "str_replace_editor": "file_editor",
+    "str_replace": "file_editor",
+    "bash": "terminal",
+    "execute_bash": "terminal",
+}
+
+_RISK = "security_risk"
+"""Never asked for, and never refused: models that saw it at some tools say it of all of them."""
+
+_TRUTH = {"true": True, "false": False}
+
+_JSON_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "number": ((int, float), "a number"),
+    "array": ((list,), "a JSON array"),
+    "object": ((dict,), "a JSON object"),
+}
+
+
+class TextCalls:
+    """The two ways of a call with tools in text.
+
+    Raises:
+        FunctionCallConversionError: a call of the history cannot be written as text.
+    """
+
+    def __init__(self, messages: Sequence[WireMessage], tools: Sequence[Mapping[str, Any]], *, example: bool) -> None:
+        self._tools = tools
+        self._number = next_number(messages)
+        self.prompt = as_text(messages, tools, example=example)
+
+    def read(self, response: LLMResponse) -> LLMResponse:
+        """The answer with the call that its text holds as a tool call.
+
+        Raises:
+            FunctionCallValidationError: the call cannot be; the error carries the answer as it was.
+        """
+        if not self._tools:
+            return response
+        is_cut = response.finish_reason in ("length", "max_tokens")
+        try:
+            message = with_call(response.message, self._tools, self._number, is_cut=is_cut)
+        except FunctionCallValidationError as error:
+            error.response = response
+            raise
+        return replace(response, message=message)
+
+
+def as_text(messages: Sequence[WireMessage], tools: Sequence[Mapping[str, Any]], *, example: bool) -> list[WireMessage]:
+    """The messages without tools and calls; those given stay as they are.
+
+    The system prompt says which functions there are and how they are called; with `example`, a worked example stands
+    before the first message of the user. Replies with several calls become one reply with its result per call.
+
+    Raises:
+        FunctionCallConversionError: the arguments of a call are no JSON object.
+    """
+    shown = worked_example(tools) if example else ""
+    suffix = system_suffix(tools) if tools else ""
+    converted: list[WireMessage] = []
+    for message in split_batches(messages):
+        role = message["role"]
+        if role == "system" and suffix:
+            converted.append(_around(message, after=suffix))
+            suffix = ""
+        elif role == "user" and shown:
+            converted.append(_around(message, before=f"{EXAMPLE_START}{shown}{EXAMPLE_END}"))
+            shown = ""
+        elif role == "assistant" and message.get("tool_calls"):
+            converted.append(_call_as_text(message))
+        elif role == "tool":
+            converted.append(_result_as_text(message))
+        else:
+            converted.append(message)
+    if suffix:
+        converted.insert(0, {"role": "system", "content": suffix.strip()})
+    return converted
+
+
+def split_batches(messages: Sequence[WireMessage]) -> Iterator[WireMessage]:
+    """The messages with each reply of several calls as several replies of one, each followed by its result."""
+    position = 0
+    while position < len(messages):
+        message = messages[position]
+        position += 1
+        calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+        if len(calls) < 2:
+            yield message
+            continue
+        results: dict[str, list[WireMessage]] = {}
+        while position < len(messages) and messages[position]["role"] == "tool":
+            results.setdefault(messages[position].get("tool_call_id", ""), []).append(messages[position])
+            position += 1
+        for call in calls:
+            yield {**(message if call is calls[0] else {"role": "assistant"}), "tool_calls": [call]}
+            yield from results.pop(call["id"], [])[:1]
+
+
+def next_number(messages: Sequence[WireMessage]) -> int:
+    """The number of the next call: calls are counted from 1, and no id of the history comes again."""
+    ids = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    own = [int(match.group(1)) for call_id in ids if (match := _OWN_ID.match(call_id))]
+    return max([len(ids), *own]) + 1
+
+
+def _call_as_text(message: WireMessage) -> WireMessage:
+    function = message["tool_calls"][0]["function"]
+    call = written(function["name"], function["arguments"])
+    wire = {key: value for key, value in message.items() if key != "tool_calls"}
+    content = wire.get("content")
+    if isinstance(content, list):
+        return {**wire, "content": [*content, {"type": "text", "text": call}]}
+    return {**wire, "content": f"{content.rstrip()}\n\n{call}" if content and content.strip() else call}
+
+
+def _result_as_text(message: WireMessage) -> WireMessage:
+    head = f"EXECUTION RESULT of [{message.get('name') or 'function'}]:\n"
+    wire = _around({"role": "user", "content": message.get("content")}, before=head)
+    if "cache_control" in message:
+        content = wire["content"]
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        wire["content"] = [*parts[:-1], {**parts[-1], "cache_control": message["cache_control"]}]
+    return wire
+
+
+def _around(message: WireMessage, before: str = "", after: str = "") -> WireMessage:
+    """The message with something before or after its first text: the rest may differ in every conversation."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return {**message, "content": f"{before}{content or ''}{after}"}
+    if content and content[0].get("type") == "text":
+        first = {**content[0], "text": f"{before}{content[0]['text']}{after}"}
+        return {**message, "content": [first, *content[1:]]}
+    return {**message, "content": [{"type": "text", "text": before or after.strip()}, *content]}
+
+
+def system_suffix(tools: Sequence[Mapping[str, Any]]) -> str:
+    """The list of functions and the rules, to stand at the end of the system prompt."""
+    described = "\n\n".join(_described(number, tool["function"]) for number, tool in enumerate(tools, start=1))
+    return f"\n\nYou can call these functions:\n\n{described}\n\n{_FORMAT}"
+
+
+def _described(number: int, function: Mapping[str, Any]) -> str:
+    lines = [f"Function {number}: {function['name']}", f"Description: {function.get('description', '')}".rstrip()]
+    schema = reduced(function.get("parameters") or {})
+    if not schema["properties"]:
+        return "\n".join([*lines, "It takes no parameters."])
+    lines.append("Parameters:")
+    for position, (name, about) in enumerate(schema["properties"].items(), start=1):
+        lines.append(f"  ({position}) {_parameter(name, about, schema['required'])}")
+        lines += _nested(about, "      ")
+    return "\n".join(lines)
+
+
+def _parameter(name: str, about: Mapping[str, Any], required: Collection[str]) -> str:
+    need = "required" if name in required else "optional"
+    said = f": {about['description']}" if about.get("description") else ""
+    if allowed := about.get("enum"):
+        said += f" Allowed values: {', '.join(f'`{value}`' for value in allowed)}."
+    return f"{name} ({_type(about)}, {need}){said}"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type") or "string"
+    items = schema.get("items")
+    if kind == "array" and isinstance(items, Mapping) and items.get("type"):
+        return f"array of {items['type']}"
+    return str(kind)
+
+
+def _nested(schema: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """The members of an object, or of the objects in an array."""
+    inner = schema.get("items") if schema.get("type") == "array" else schema
+    if not isinstance(inner, Mapping) or not inner.get("properties"):
+        return
+    for name, about in inner["properties"].items():
+        yield f"{indent}- {_parameter(name, about, inner.get('required') or ())}"
+        yield from _nested(about, f"{indent}  ")
+
+
+def worked_example(tools: Sequence[Mapping[str, Any]]) -> str:
+    """A short task done with the tools at hand; empty when none of them is one that everybody has."""
+    names = {tool["function"]["name"] for tool in tools}
+    turns: list[str] = []
+    if "file_editor" in names:
+        create = (
+            '{"command": "create", "path": "/workspace/hello.py", "file_text": "print(\\"hello\\")\\nprint(1 + 1)"}'
+        )
+        turns += [_turn("I write the program.", "file_editor", create, "File created successfully.")]
+    if "terminal" in names:
+        run = '{"command": "python3 /workspace/hello.py"}' if turns else '{"command": "ls /workspace"}'
+        turns += [_turn("I run the command.", "terminal", run, "hello\n2" if turns else "hello.py")]
+    if not turns:
+        return ""
+    if "finish" in names:
+        turns += ["ASSISTANT:\nThat was it.\n" + written("finish", '{"message": "Done: it works."}')]
+    task = "Write a program that says hello and counts" if "file_editor" in names else "See what there is"
+    return f"USER: {task}, please.\n\n" + "\n\n".join(turns)
+
+
+def _turn(said: str, name: str, arguments: str, result: str) -> str:
+    return f"ASSISTANT:\n{said}\n{written(name, arguments)}\n\nUSER: EXECUTION RESULT of [{name}]:\n{result}"
+
+
+def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int, *, is_cut: bool = False) -> Message:
+    """The answer with the call in its last text as a tool call, numbered `number`; unchanged when it has none.
+
+    `is_cut` says that the answer ended at the output limit: a call without its end is half a call then.
+
+    Raises:
+        FunctionCallValidationError: it calls a tool, or with arguments, that there are not.
+    """
+    if message.tool_calls or not message.content or not isinstance(message.content[-1], TextContent):
+        return message
+    text = message.content[-1].text
+    if is_cut and CALL_START in text and not text.rstrip().endswith("</function>"):
+        raise FunctionCallValidationError(
+            "The call was cut off at the model's output limit, so nothing was run: do it in smaller parts."
+        )
+    call = found(text)
+    if call is None:
+        return message
+    schemas = {str(tool["function"]["name"]): tool["function"].get("parameters") or {} for tool in tools}
+    name = call.name if call.name in schemas else _ALIASES.get(call.name, call.name)
+    if name not in schemas:
+        raise FunctionCallNotExistsError(f"There is no function {call.name[:100]!r}. Available: {sorted(schemas)}.")
+    arguments = json.dumps(_checked(name, call.arguments, reduced(schemas[name])), ensure_ascii=False)
+    before = [TextContent(text=call.before)] if call.before else []
+    made = MessageToolCall(id=f"toolu_{number:02d}", name=name, arguments=arguments)
+    return message.model_copy(update={"content": [*message.content[:-1], *before], "tool_calls": [made]})
+
+
+def _checked(name: str, given: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    if unknown := sorted(given.keys() - properties.keys() - {_RISK}):
+        raise FunctionCallValidationError(
+            f"Function {name!r} has no parameter {unknown[0][:100]!r}. Its parameters: {sorted(properties)}."
+        )
+    missing = sorted(set(schema.get("required") or ()) - given.keys() - {_RISK})
+    if missing:
+        raise FunctionCallValidationError(f"The call of {name!r} lacks the required parameters {missing}.")
+    return {key: _value(name, key, text, properties.get(key) or {}) for key, text in given.items()}
+
+
+def _value(name: str, key: str, text: str, schema: Mapping[str, Any]) -> Any:
+    allowed = schema.get("enum")
+    value = _typed(name, key, text.strip() if allowed else text, schema.get("type"))
+    if allowed and value not in allowed:
+        raise FunctionCallValidationError(f"Parameter {key!r} of {name!r} must be one of {list(allowed)}.")
+    return value
+
+
+def _typed(name: str, key: str, text: str, wanted: object) -> Any:
+    problem = f"Parameter {key!r} of {name!r} must be"
+    if wanted == "integer":
+        try:
+            return int(text.strip())
+        except ValueError:
+            raise FunctionCallValidationError(f"{problem} an integer.") from None
+    if wanted == "boolean":
+        truth = _TRUTH.get(text.strip().lower())
+        if truth is None:
+            raise FunctionCallValidationError(f"{problem} true or false.")
+        return truth
+    if wanted not in _JSON_TYPES:
+        return text
+    kinds, what = _JSON_TYPES[str(wanted)]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise FunctionCallValidationError(f"{problem} {what}.")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TextCall:
+    """A call as it was written: the text before it, its name, its arguments as texts."""
+
+    before: str
+    name: str
+    arguments: Mapping[str, str]
+
+
+def found(text: str) -> TextCall | None:
+    """The first call in the text; None when there is none that is complete.
+
+    The end that a stop word cut off is put back, where there is exactly one call.
+
+    Raises:
+        FunctionCallValidationError: the value of a parameter has no end.
+    """
+    start = _CALL.search(text)
+    if start is None:
+        return None
+    rest = _with_end(text[start.end() :]) if text.count(CALL_START) == 1 else text[start.end() :]
+    if "</function>" not in rest:
+        return None
+    rest = _UNCLOSED_NAME.sub(r"<parameter=\1>\2</parameter>", rest)
+    return TextCall(_unwrapped(text[: start.start()]), start.group(1).strip(), _arguments(rest))
+
+
+def _with_end(rest: str) -> str:
+    if "</function>" in rest:
+        return rest
+    stripped = rest.rstrip()
+    for cut in ("</function", "</"):
+        if stripped.endswith(cut):
+            stripped = stripped.removesuffix(cut)
+            break
+    return f"{stripped}</function>"
+
+
+def _unwrapped(text: str) -> str:
+    """The text without the tags that models open, or close, before a call: a few, as a longer row is no wrapping."""
+    text = text.rstrip()
+    for _ in range(_MOST_WRAPPERS):
+        tag = next((one for one in _WRAPPERS if text.endswith(one)), None)
+        if tag is None:
+            break
+        text = text.removesuffix(tag).rstrip()
+    return text
+
+
+def _arguments(rest: str) -> dict[str, str]:
+    """The parameters up to the end of the call; what stands between them is left out."""
+    arguments: dict[str, str] = {}
+    position = 0
+    end = rest.find("</function>")
+    while True:
+        start = _PARAMETER.search(rest, position)
+        if 0 <= end < position:
+            end = rest.find("</function>", position)
+        if start is None or 0 <= end < start.start():
+            return arguments
+        name = start.group(1).strip()
+        closed = _VALUE_END.search(rest, start.end())
+        if closed is None:
+            raise FunctionCallValidationError(
+                f"The parameter {name!r} has no end: close each value with </parameter>, and the call with </function>."
+            )
+        arguments[name] = _unframed(rest[start.end() : closed.start()])
+        position = closed.end()
+
+
+def _unframed(value: str) -> str:
+    value = value.removeprefix("\r\n") if value.startswith("\r\n") else value.removeprefix("\n")
+    return value.removesuffix("\r\n") if value.endswith("\r\n") else value.removesuffix("\n")
+
+
+def written(name: str, arguments: str) -> str:
+    """A call in text, from its name and its arguments as a JSON object.
+
+    Raises:
+        FunctionCallConversionError: the arguments are no JSON object.
+    """
+    try:
+        values = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise FunctionCallConversionError(
+            f"The arguments of the call of {name!r} are not a JSON object, so it cannot be written as text."
+        )
+    lines = [f"<function={name}>"]
+    for key, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        frame = "\n" if "\n" in text else ""
+        lines.append(f"<parameter={key}>{frame}{text}{frame}</parameter>")
+    return "\n".join([*lines, "</function>"])

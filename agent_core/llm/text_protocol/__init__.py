@@ -1,1 +1,0 @@
-"""Tool calls as text, for models that take no tools themselves."""
