@@ -87,9 +87,9 @@ if TYPE_CHECKING:
     from agent_core.events.stream import EventStream as EventStream
     from agent_core.events.transient import TextDelta as TextDelta
     from agent_core.library.conversation import Conversation as Conversation
-    from agent_core.library.final_response import get_agent_final_response as get_agent_final_response
-    from agent_core.library.state_view import ConversationState as ConversationState
-    from agent_core.library.status import ExecutionStatus as ExecutionStatus
+    from agent_core.library.conversation_log import ExecutionStatus as ExecutionStatus
+    from agent_core.library.conversation_log import get_agent_final_response as get_agent_final_response
+    from agent_core.library.conversation_state import ConversationState as ConversationState
     from agent_core.library.workspace import DockerWorkspace as DockerWorkspace
     from agent_core.library.workspace import LocalWorkspace as LocalWorkspace
     from agent_core.llm.llm import LLM as LLM
@@ -241,10 +241,9 @@ _MODULES = {
     "security.pattern": "PatternSecurityAnalyzer",
     "security.secrets": "CallableSecret LookupSecret SecretRegistry SecretSource StaticSecret",
     "security.shell_rules": "PolicyRailSecurityAnalyzer ShellRuleAnalyzer",
-    "library.state_view": "ConversationState",
-    "library.final_response": "get_agent_final_response",
+    "library.conversation_state": "ConversationState",
     "session.repository": "GitSetup Repository",
-    "library.status": "ExecutionStatus",
+    "library.conversation_log": "ExecutionStatus get_agent_final_response",
     "library.workspace": "DockerWorkspace LocalWorkspace",
     "skills.agent_catalog": "register_agent register_agent_definition register_agent_if_absent",
     "skills.agent_definition": "AgentDefinition",

@@ -20,11 +20,9 @@ from agent_core.events.masking import SecretMasker
 from agent_core.llm.transport.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
 from server.auth.guesses import Doorkeeper
-from server.auth.identity import Authenticator, OneTokenAuthenticator
+from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
-from server.auth.page_session import PageSessions
 from server.auth.preview_addresses import PreviewAddresses
-from server.auth.tokens import resolve_token
 from server.conversation_manager.conversation_manager import ConversationManager, ManagerParts
 from server.db.database import open_database
 from server.db.engine import DatabaseSettings
@@ -253,7 +251,7 @@ def create_app(
     """The application for these settings.
 
     Args:
-        settings: see `server.settings.loading.load_settings`.
+        settings: see `server.settings.settings.load_settings`.
         choose: finds the provider of sandboxes; by default the one that the settings ask for.
         log_masker: hides the users' secrets in the process's log, if there is one to be told of them.
 

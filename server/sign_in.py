@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.auth.guesses import Doorkeeper, NotLetIn, address_of
-from server.auth.page_session import PageSessions
+from server.auth.identity import PageSessions
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"

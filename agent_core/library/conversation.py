@@ -23,18 +23,16 @@ from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.library.arguments import check_given, checked, checked_tags, functions_in, listener, users_message
 from agent_core.library.callbacks import Callback, Callbacks
+from agent_core.library.conversation_log import ExecutionStatus
+from agent_core.library.conversation_state import ConversationView
 from agent_core.library.decisions import Decisions
 from agent_core.library.direct_calls import DirectCalls
-from agent_core.library.files import MAX_DOWNLOAD, WorkspaceFiles
 from agent_core.library.forks import ForkService, share_files
-from agent_core.library.goal import FOLLOW_UP, GoalVerdict
 from agent_core.library.plugins import Extension, add_extension, with_plugins
-from agent_core.library.ports import ConversationPorts
-from agent_core.library.questions import SideQuestions
 from agent_core.library.run_loop import RunLoop
-from agent_core.library.state_view import ConversationView
-from agent_core.library.status import ExecutionStatus
+from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict, SideQuestions
 from agent_core.library.workspace import Workspace, workspace_of
+from agent_core.library.workspace_access import MAX_DOWNLOAD, ConversationPorts, WorkspaceFiles
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore

@@ -8,7 +8,7 @@ from agent_core.library.run_loop import RunLoop
 from agent_core.library.workspace import GivenSandbox, LocalWorkspace, Workspace
 from agent_core.runtime.snapshots import packed, unpack
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.forking import fork_log
+from agent_core.session.forks import fork_log
 
 
 class ForkService:

@@ -23,10 +23,8 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.library.callbacks import Callback, Callbacks
-from agent_core.library.conversation_log import ConversationLog
-from agent_core.library.open_session import END_SECONDS, OpenSession
-from agent_core.library.sandbox_use import SandboxUse
-from agent_core.library.status import ExecutionStatus
+from agent_core.library.conversation_log import ConversationLog, ExecutionStatus
+from agent_core.library.open_session import END_SECONDS, OpenSession, SandboxUse
 from agent_core.library.workspace import Workspace
 from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats

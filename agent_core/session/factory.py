@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
@@ -19,13 +19,15 @@ from agent_core.agent.presets import (
     VisualBrowsingAgent,
 )
 from agent_core.controller.step import Step
+from agent_core.controller.usage import UsageTracker
+from agent_core.errors import LimitReachedError, LLMError, ToolError
 from agent_core.events.llm_events import MessageEvent
-from agent_core.events.messages import TextContent
+from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
-from agent_core.session.drafts import model_for_drafts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
@@ -40,40 +42,7 @@ from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
-
-
-def completed(context: AgentContext | None) -> AgentContext | None:
-    """The context with the user's skills, public ones and the user's notes, as far as it asks for them.
-
-    Reads files, and may fetch a repository; what cannot be had is left out with a warning.
-    """
-    if context is None:
-        return None
-    user = _users() if context.load_user_skills else []
-    public = _public(context) if context.load_public_skills else []
-    merged = context.merged(user=user, public=public) if user or public else context
-    notes = user_notes() if context.load_memory else ""
-    if not notes or notes in (context.memory_context or ""):
-        return merged
-    together = "\n\n".join(filter(None, [context.memory_context, notes]))
-    return merged.model_copy(update={"memory_context": together})
-
-
-def _users() -> list[Skill]:
-    try:
-        return load_user_skills()
-    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
-        logger.warning("the user's skills are left out: %s", error)
-        return []
-
-
-def _public(context: AgentContext) -> list[Skill]:
-    try:
-        return load_public_skills(context.marketplace_path, context.registered_marketplaces)
-    except Exception:  # the agent can work without them, whatever a stranger's repository holds
-        logger.exception("the public skills are left out")
-        return []
-
+USAGE_ID: Final = "draft_editor_llm"
 
 AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent, DummyAgent)
 """Agents that settings can name; a program may define more."""
@@ -114,6 +83,57 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
     )
 
 
+def completed(context: AgentContext | None) -> AgentContext | None:
+    """The context with the user's skills, public ones and the user's notes, as far as it asks for them.
+
+    Reads files, and may fetch a repository; what cannot be had is left out with a warning.
+    """
+    if context is None:
+        return None
+    user = _users() if context.load_user_skills else []
+    public = _public(context) if context.load_public_skills else []
+    merged = context.merged(user=user, public=public) if user or public else context
+    notes = user_notes() if context.load_memory else ""
+    if not notes or notes in (context.memory_context or ""):
+        return merged
+    together = "\n\n".join(filter(None, [context.memory_context, notes]))
+    return merged.model_copy(update={"memory_context": together})
+
+
+def _users() -> list[Skill]:
+    try:
+        return load_user_skills()
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+        logger.warning("the user's skills are left out: %s", error)
+        return []
+
+
+def _public(context: AgentContext) -> list[Skill]:
+    try:
+        return load_public_skills(context.marketplace_path, context.registered_marketplaces)
+    except Exception:  # the agent can work without them, whatever a stranger's repository holds
+        logger.exception("the public skills are left out")
+        return []
+
+
+async def _completed(context: AgentContext | None) -> AgentContext | None:
+    return await asyncio.get_running_loop().run_in_executor(reading_files, completed, context)
+
+
+def with_full_context(agent: AgentBase) -> AgentBase:
+    """The agent with its context completed; reads files, and may fetch a repository."""
+    context = completed(agent.agent_context)
+    return agent if context is agent.agent_context else agent.model_copy(update={"agent_context": context})
+
+
+def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
+    """A message of the user with the suffix that the agent's context adds to each; other events as they are."""
+    suffix = agent.agent_context.user_message_suffix if agent.agent_context is not None else None
+    if not suffix or not isinstance(event, MessageEvent):
+        return event
+    return event.model_copy(update={"extended_content": [*event.extended_content, TextContent(text=suffix)]})
+
+
 async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess) -> None:
     """Put into the sandbox, which has just been started, what the tools need there.
 
@@ -144,6 +164,69 @@ def make_secrets(
     if parent is None:
         secrets.update(settings.named_secrets)
     return secrets
+
+
+def make_step(
+    settings: SessionSettings,
+    agent: AgentBase,
+    tools: Mapping[str, ToolDefinition],
+    stream: EventStream,
+    parent: Parent | None = None,
+) -> Step:
+    """What takes the agent's steps; those of a sub-agent are paid by its `parent`."""
+    return Step(
+        stream,
+        agent,
+        tools=tools,
+        gate=settings.gate(tools),
+        max_budget=settings.max_budget,
+        version=VERSION,
+        loops=settings.stuck_thresholds if settings.stuck_detection else None,
+        cache_key=parent.cache_key if parent is not None else "",
+        payer=parent.budget.count if parent is not None else None,
+    )
+
+
+def draft_llm(agent: AgentBase) -> LLM:
+    """The agent's model for drafts, or else its own, counted apart; no prompt comes twice, so none is cached."""
+    given: LLM = getattr(agent, "draft_editor_llm", None) or agent.llm
+    apart = given.model_copy(update={"usage_id": USAGE_ID, "caching_prompt": False})
+    apart.reset_metrics()
+    return apart
+
+
+def model_for_drafts(llm: LLM, name: str) -> LLM:
+    """The model of this name, at the address of `llm`. Its key is for the same address or the same provider only."""
+    is_same = llm.base_url is not None or _provider_of(name) == _provider_of(llm.model)
+    return LLM(model=name, base_url=llm.base_url, api_key=llm.api_key if is_same else None)
+
+
+def _provider_of(model: str) -> str:
+    return model.partition("/")[0] if "/" in model else "openai"
+
+
+class ConversationDrafts:
+    """Fulfils `agent_core.tools.spec.DraftModel`; what the calls cost is the conversation's."""
+
+    def __init__(self, llm: Callable[[], LLM], context: CallContext, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises `LimitReachedError` where no money is left."""
+        self._llm = llm
+        self._context = context
+        self._check = check
+
+    async def answer(self, messages: Sequence[Message]) -> str:
+        """See `DraftModel`."""
+        try:
+            self._check()
+            return (await self._llm().acompletion(messages, context=self._context)).message.text
+        except (LLMError, LimitReachedError) as error:
+            raise ToolError(f"the draft model could not be asked: {error}") from error
+
+
+def make_drafts(agent: AgentBase, usage: UsageTracker, check: Callable[[], None]) -> ConversationDrafts:
+    """The model for drafts of a conversation with this agent, registered among its models when it is first asked."""
+    llm = draft_llm(agent)
+    return ConversationDrafts(lambda: usage.registry.get_llm(USAGE_ID, llm), usage.context, check)
 
 
 def make_memory(
@@ -177,42 +260,3 @@ def make_memory(
         attach=attach,
         rewinding=rewinding,
     )
-
-
-def make_step(
-    settings: SessionSettings,
-    agent: AgentBase,
-    tools: Mapping[str, ToolDefinition],
-    stream: EventStream,
-    parent: Parent | None = None,
-) -> Step:
-    """What takes the agent's steps; those of a sub-agent are paid by its `parent`."""
-    return Step(
-        stream,
-        agent,
-        tools=tools,
-        gate=settings.gate(tools),
-        max_budget=settings.max_budget,
-        version=VERSION,
-        loops=settings.stuck_thresholds if settings.stuck_detection else None,
-        cache_key=parent.cache_key if parent is not None else "",
-        payer=parent.budget.count if parent is not None else None,
-    )
-
-
-def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
-    """A message of the user with the suffix that the agent's context adds to each; other events as they are."""
-    suffix = agent.agent_context.user_message_suffix if agent.agent_context is not None else None
-    if not suffix or not isinstance(event, MessageEvent):
-        return event
-    return event.model_copy(update={"extended_content": [*event.extended_content, TextContent(text=suffix)]})
-
-
-def with_full_context(agent: AgentBase) -> AgentBase:
-    """The agent with its context completed; reads files, and may fetch a repository."""
-    context = completed(agent.agent_context)
-    return agent if context is agent.agent_context else agent.model_copy(update={"agent_context": context})
-
-
-async def _completed(context: AgentContext | None) -> AgentContext | None:
-    return await asyncio.get_running_loop().run_in_executor(reading_files, completed, context)

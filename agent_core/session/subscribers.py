@@ -21,8 +21,7 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import ConversationSnapshots
-from agent_core.session.drafts import make_drafts
-from agent_core.session.factory import make_memory
+from agent_core.session.factory import make_drafts, make_memory
 from agent_core.session.hooks import make_hooks
 from agent_core.session.subagent_factory import Shared
 from agent_core.tools.live import LiveTools

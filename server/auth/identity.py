@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
-from server.auth.page_session import PageSessions
-from server.auth.tokens import presented_token, token_matches
+from server.errors import ConfigurationError
+from server.settings.settings import AUTO_TOKEN, MIN_TOKEN_LENGTH, SHORT_TOKEN, Settings
+
+TOKEN_HEADER = "x-session-api-key"  # noqa: S105 - the name of a header
+TOKEN_FILE = "token"  # noqa: S105 - the name of a file
+_BEARER = "bearer "
+SESSION_SECONDS: Final = 30 * 24 * 3600
+
+COOKIE_PREFIX: Final = "drydock_page_"
+"""How the cookie's name begins; the rest tells servers on one host apart, to which a browser sends each other's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +89,110 @@ class OneTokenAuthenticator:
         if presented is None and self._sessions is not None and self._sessions.is_forged(cookie):
             return cookie
         return presented
+
+
+class PageSessions:
+    """Makes the cookie and knows it again; nothing is kept, and with another access token all sessions end.
+
+    Args:
+        token: the access token that the cookie stands for.
+        now: seconds since the epoch.
+    """
+
+    def __init__(self, token: str, *, now: Callable[[], float] = time.time) -> None:
+        self._key = token.encode()
+        self._now = now
+        self._name = COOKIE_PREFIX + self._seal("name")[:12]
+
+    def begin(self, *, is_safe: bool) -> str:
+        """The ``Set-Cookie`` value of a session of `SESSION_SECONDS`; safe: the browser came over TLS.
+
+        Requests that another site causes come without it (``SameSite``), except that a link leads to a page.
+        """
+        ends = str(int(self._now()) + SESSION_SECONDS)
+        return self._cookie(f"{ends}.{self._seal(ends)}", SESSION_SECONDS, is_safe=is_safe)
+
+    def end(self, *, is_safe: bool) -> str:
+        """The ``Set-Cookie`` value that ends it in this browser."""
+        return self._cookie("", 0, is_safe=is_safe)
+
+    def holds(self, header: str) -> bool:
+        """Whether a ``Cookie`` header has a session that has not ended."""
+        return any(self._is_sealed(value) and self._now() < int(value.partition(".")[0]) for value in self._in(header))
+
+    def is_forged(self, header: str) -> bool:
+        """Whether a ``Cookie`` header has something in a session's place that was never one."""
+        return any(value and not self._is_sealed(value) for value in self._in(header))
+
+    def _in(self, header: str) -> list[str]:
+        pairs = (part.strip().partition("=") for part in header.split(";"))
+        return [value for name, _, value in pairs if name == self._name]
+
+    def _is_sealed(self, value: str) -> bool:
+        ends, _, seal = value.partition(".")
+        return hmac.compare_digest(seal.encode("utf-8", "surrogateescape"), self._seal(ends).encode())
+
+    def _seal(self, text: str) -> str:
+        # "ignore": what a client sends may be no text at all, and is then no end of ours either.
+        return hmac.new(self._key, f"page session {text}".encode("utf-8", "ignore"), hashlib.sha256).hexdigest()
+
+    def _cookie(self, value: str, seconds: int, *, is_safe: bool) -> str:
+        secure = "; Secure" if is_safe else ""
+        return f"{self._name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}"
+
+
+def resolve_token(settings: Settings) -> str | None:
+    """The token that this server asks for; None when it asks for none.
+
+    With the setting ``auto`` a token is made on first start and kept, readable by the owner only, in the data folder.
+
+    Raises:
+        ConfigurationError: the kept token cannot be read or written, or is too short.
+    """
+    if settings.token is None:
+        return None
+    token = settings.token.get_secret_value()
+    return _kept_token(settings.data_dir / TOKEN_FILE) if token == AUTO_TOKEN else token
+
+
+def _kept_token(path: Path) -> str:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+", encoding="ascii") as file:
+            token = file.read().strip()
+            if not token:
+                token = secrets.token_urlsafe(MIN_TOKEN_LENGTH)
+                file.seek(0)
+                file.write(token + "\n")
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"cannot keep the access token in {path}: {error}") from error
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise ConfigurationError(f"the file {path}: {SHORT_TOKEN}; remove the file to have a new one made")
+    return token
+
+
+def presented_token(headers: Mapping[str, str]) -> str | None:
+    """The token that a request's headers (names in lower case) carry, if any."""
+    token = headers.get(TOKEN_HEADER)
+    if token:
+        return token
+    authorization = headers.get("authorization", "")
+    if authorization.lower().startswith(_BEARER):
+        return authorization[len(_BEARER) :].strip() or None
+    return None
+
+
+def token_matches(expected: str | None, presented: str | None) -> bool:
+    """Whether access is granted: no token is asked for, or the right one is given. Takes the same time either way."""
+    if expected is None:
+        return True
+    return hmac.compare_digest(_digest(expected), _digest(presented or ""))
+
+
+def _digest(token: str) -> bytes:
+    # Of one length, so that the time that comparing takes says nothing about the token's.
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_recording(options)
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
-        load_settings = import_module("server.settings.loading").load_settings
+        load_settings = import_module("server.settings.settings").load_settings
     given = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page")}
     settings = load_settings(given, os.environ, options.config)
     with quick_imports():

@@ -14,10 +14,9 @@ from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
+from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
-from server.auth.tokens import resolve_token
-from server.db.data_folder import prepare_data_dir
-from server.db.instance_lock import instance_id
+from server.db.data_folder import instance_id, prepare_data_dir
 from server.http.page import page_folder
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.settings import MEGABYTE, Settings

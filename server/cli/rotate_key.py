@@ -9,8 +9,8 @@ from typing import TextIO
 from server.auth.secrets import SecretKeyError
 from server.db.database import KEY_FILE, open_database
 from server.db.engine import DatabaseSettings
-from server.db.key_rotation import Rotation
-from server.db.key_rotation import rotate_key as rotate
+from server.db.sealing_keys import Rotation
+from server.db.sealing_keys import rotate_key as rotate
 from server.settings.settings import Settings
 
 

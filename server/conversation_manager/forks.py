@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
 from agent_core.runtime.snapshots import packed
-from agent_core.session.forking import fork_log
+from agent_core.session.forks import fork_log
 from agent_core.tools.spec import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.conversations import ConversationRecord

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -11,25 +12,22 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 import migrations
 from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.chat_turns import ChatTurnRepository
-from server.db.conversations import ConversationRepository
-from server.db.data_folder import prepare_data_dir
+from server.db.conversations import ConversationRepository, Touches
+from server.db.data_folder import InstanceLock, instance_id, prepare_data_dir
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
-from server.db.errors import DatabaseVersionError
+from server.db.errors import DatabaseVersionError, database_error
 from server.db.event_store import SqlEventStore
-from server.db.failures import database_error
 from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
-from server.db.instance_lock import InstanceLock, instance_id
-from server.db.key_rotation import finish_rotation
-from server.db.log_room import make_room
-from server.db.sealing_keys import check_key
+from server.db.sealing_keys import check_key, finish_rotation
+from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
 from server.db.user_secrets import SecretRepository
 from server.db.user_settings import SettingsRepository
 from server.db.webhooks import WebhookRepository
@@ -37,6 +35,146 @@ from server.db.writer import Writer
 
 HEAD = "0006"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
+
+DATABASE_FILE = "drydock.db"
+KEY_FILE = "secret.key"
+BLOB_FOLDER = "blobs"
+
+ORPHAN_SECONDS = 3600.0
+"""A payload without an event is removed when it is older: a younger one's event may still be on its way."""
+
+_ROOM_BYTES = WAL_PAGES_BEFORE_CHECKPOINT * 4096
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What is kept, as `open_database` hands it out.
+
+    Attributes:
+        data_dir: absolute path of the data folder.
+        instance_id: lasting random name of the data folder, 16 hexadecimal digits; labels sandboxes.
+        secrets: encrypts what must not be readable in the database.
+    """
+
+    data_dir: Path
+    instance_id: str
+    events: SqlEventStore
+    conversations: ConversationRepository
+    settings: SettingsRepository
+    chat_turns: ChatTurnRepository
+    idempotency_keys: IdempotencyKeys
+    feedback: FeedbackRepository
+    webhooks: WebhookRepository
+    user_secrets: SecretRepository
+    blobs: BlobStore
+    secrets: SecretBox
+    engines: Engines
+    writer: Writer
+
+    async def make_room(self) -> None:
+        """Let SQLite's write-ahead log have its full length already, for a process that stays.
+
+        To sync a file that has grown takes the disk about twice as long as to sync one that was written over, and a log
+        that is new grows with each append until its first checkpoint. So as much as that is written through it and
+        forgotten again; the database's file keeps the room for the events to come. A failure is noted in the log only.
+        """
+        url = self.engines.write.url
+        if url.get_backend_name() != "sqlite":
+            return
+        try:
+            if _size(f"{url.database}-wal") < _ROOM_BYTES:
+                await self.writer.change(_fill_room)
+            await self.writer.change(_drop_room)  # also what a crash has left
+        except EventStoreError as error:
+            _log.warning("no room could be made in the database's log: %s", error)
+
+
+@asynccontextmanager
+async def open_database(data_dir: Path, settings: DatabaseSettings | None = None) -> AsyncIterator[Database]:
+    """Open what is kept in `data_dir` (and in the database of `settings.url`), new or brought up to date.
+
+    Leaving it writes what is pending, within a time limit, and closes everything.
+
+    Raises:
+        DataDirectoryError: the folder cannot be used.
+        InstanceRunningError: another server uses it.
+        SecretKeyError: the key file cannot be used, or is not the one that was in use.
+        DatabaseVersionError: a newer version made the database.
+        DatabaseError: it cannot be opened.
+    """
+    settings = settings or DatabaseSettings()
+    data_dir = prepare_data_dir(data_dir)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(InstanceLock(data_dir))
+        name = instance_id(data_dir)
+        box = SecretBox.open(data_dir / KEY_FILE)
+        if settings.url is None:
+            create_file(data_dir / DATABASE_FILE)
+        engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
+        stack.push_async_callback(engines.dispose)
+        await upgrade(engines.write)
+        blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
+        writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
+        box = await finish_rotation(engines, box, data_dir / KEY_FILE)
+        await check_key(engines, writer, box, data_dir / KEY_FILE)
+        touches = await stack.enter_async_context(Touches(writer, interval_seconds=settings.touch_interval_seconds))
+        events = SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes)
+        await stack.enter_async_context(_collecting(events, blobs))
+        yield Database(
+            data_dir=data_dir,
+            instance_id=name,
+            events=events,
+            conversations=ConversationRepository(engines, writer, blobs, touches),
+            settings=SettingsRepository(engines, writer, box),
+            chat_turns=ChatTurnRepository(engines, writer),
+            idempotency_keys=IdempotencyKeys(writer),
+            feedback=FeedbackRepository(engines, writer),
+            webhooks=WebhookRepository(engines, writer, box),
+            user_secrets=SecretRepository(engines, writer, box),
+            blobs=blobs,
+            secrets=box,
+            engines=engines,
+            writer=writer,
+        )
+
+
+@asynccontextmanager
+async def _collecting(events: SqlEventStore, blobs: BlobStore) -> AsyncIterator[None]:
+    """Remove, once and beside everything else, the large payloads that a crash left without an event."""
+
+    async def collect() -> None:
+        try:
+            removed = await blobs.collect(await events.blobs_in_use(), older_than_seconds=ORPHAN_SECONDS)
+        except (EventStoreError, OSError) as error:
+            _log.warning("leftover payloads could not be looked for: %s", error)
+        else:
+            if removed:
+                _log.info("removed %d payloads that no event refers to", removed)
+
+    task = asyncio.create_task(collect(), name="blob-collector")
+    try:
+        yield
+    finally:
+        await asyncio.wait([task])  # it is short, and neither a read nor a thread can be stopped half way
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+async def _drop_room(connection: AsyncConnection) -> None:
+    await connection.execute(text("DROP TABLE IF EXISTS room_in_the_log"))
+
+
+async def _fill_room(connection: AsyncConnection) -> None:
+    await _drop_room(connection)
+    await connection.execute(text("CREATE TABLE room_in_the_log (zeros BLOB)"))
+    await connection.execute(text(f"INSERT INTO room_in_the_log VALUES (zeroblob({_ROOM_BYTES}))"))  # noqa: S608 - a constant
 
 
 async def upgrade(engine: AsyncEngine) -> None:
@@ -82,114 +220,3 @@ def _run(connection: Connection) -> None:
             "install that version again, or choose another data folder"
         )
     command.upgrade(config, HEAD)
-
-
-DATABASE_FILE = "drydock.db"
-KEY_FILE = "secret.key"
-BLOB_FOLDER = "blobs"
-
-ORPHAN_SECONDS = 3600.0
-"""A payload without an event is removed when it is older: a younger one's event may still be on its way."""
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """What is kept, as `open_database` hands it out.
-
-    Attributes:
-        data_dir: absolute path of the data folder.
-        instance_id: lasting random name of the data folder, 16 hexadecimal digits; labels sandboxes.
-        secrets: encrypts what must not be readable in the database.
-    """
-
-    data_dir: Path
-    instance_id: str
-    events: SqlEventStore
-    conversations: ConversationRepository
-    settings: SettingsRepository
-    chat_turns: ChatTurnRepository
-    idempotency_keys: IdempotencyKeys
-    feedback: FeedbackRepository
-    webhooks: WebhookRepository
-    user_secrets: SecretRepository
-    blobs: BlobStore
-    secrets: SecretBox
-    engines: Engines
-    writer: Writer
-
-    async def make_room(self) -> None:
-        """Spare the first appends the growing of the database's log; for a process that stays (see `log_room`)."""
-        await make_room(self.engines, self.writer)
-
-
-@asynccontextmanager
-async def open_database(data_dir: Path, settings: DatabaseSettings | None = None) -> AsyncIterator[Database]:
-    """Open what is kept in `data_dir` (and in the database of `settings.url`), new or brought up to date.
-
-    Leaving it writes what is pending, within a time limit, and closes everything.
-
-    Raises:
-        DataDirectoryError: the folder cannot be used.
-        InstanceRunningError: another server uses it.
-        SecretKeyError: the key file cannot be used, or is not the one that was in use.
-        DatabaseVersionError: a newer version made the database.
-        DatabaseError: it cannot be opened.
-    """
-    settings = settings or DatabaseSettings()
-    data_dir = prepare_data_dir(data_dir)
-    async with AsyncExitStack() as stack:
-        stack.enter_context(InstanceLock(data_dir))
-        name = instance_id(data_dir)
-        box = SecretBox.open(data_dir / KEY_FILE)
-        if settings.url is None:
-            create_file(data_dir / DATABASE_FILE)
-        engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
-        stack.push_async_callback(engines.dispose)
-        await upgrade(engines.write)
-        blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
-        writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
-        box = await finish_rotation(engines, box, data_dir / KEY_FILE)
-        await check_key(engines, writer, box, data_dir / KEY_FILE)
-        conversations = await stack.enter_async_context(
-            ConversationRepository(engines, writer, blobs, touch_interval_seconds=settings.touch_interval_seconds)
-        )
-        events = SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes)
-        await stack.enter_async_context(_collecting(events, blobs))
-        yield Database(
-            data_dir=data_dir,
-            instance_id=name,
-            events=events,
-            conversations=conversations,
-            settings=SettingsRepository(engines, writer, box),
-            chat_turns=ChatTurnRepository(engines, writer),
-            idempotency_keys=IdempotencyKeys(writer),
-            feedback=FeedbackRepository(engines, writer),
-            webhooks=WebhookRepository(engines, writer, box),
-            user_secrets=SecretRepository(engines, writer, box),
-            blobs=blobs,
-            secrets=box,
-            engines=engines,
-            writer=writer,
-        )
-
-
-@asynccontextmanager
-async def _collecting(events: SqlEventStore, blobs: BlobStore) -> AsyncIterator[None]:
-    """Remove, once and beside everything else, the large payloads that a crash left without an event."""
-
-    async def collect() -> None:
-        try:
-            removed = await blobs.collect(await events.blobs_in_use(), older_than_seconds=ORPHAN_SECONDS)
-        except (EventStoreError, OSError) as error:
-            _log.warning("leftover payloads could not be looked for: %s", error)
-        else:
-            if removed:
-                _log.info("removed %d payloads that no event refers to", removed)
-
-    task = asyncio.create_task(collect(), name="blob-collector")
-    try:
-        yield
-    finally:
-        await asyncio.wait([task])  # it is short, and neither a read nor a thread can be stopped half way

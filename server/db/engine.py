@@ -14,9 +14,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import event_rows, sqlite
-from server.db.errors import DatabaseError
+from server.db.errors import DatabaseError, database_error, is_database_failure
 from server.db.event_rows import EventRow
-from server.db.failures import database_error, is_database_failure
 
 _WRITE_CACHE_KIB = 512
 _READ_CACHE_KIB = 256
@@ -77,8 +76,7 @@ class Engines:
         Raises:
             DatabaseError: the database cannot be read.
         """
-        self._check_open()
-        return await self._to_its_end(self.fetch_rows(self.read, statement, parameters))
+        return await self._to_its_end(lambda: self.fetch_rows(self.read, statement, parameters))
 
     async def select(self, statement: Executable) -> Sequence[Row[Any]]:
         """All rows of `statement`, read in no transaction.
@@ -86,8 +84,12 @@ class Engines:
         Raises:
             DatabaseError: the database cannot be read.
         """
-        self._check_open()
-        return await self._to_its_end(self._select(statement))
+
+        async def read() -> Sequence[Row[Any]]:
+            async with self.read.connect() as connection:
+                return (await connection.execute(statement)).all()
+
+        return await self._to_its_end(read)
 
     async def dispose(self) -> None:
         """Wait for the reads that go on, close all connections, and take no more."""
@@ -97,16 +99,10 @@ class Engines:
         await self.read.dispose()
         await self.write.dispose()
 
-    def _check_open(self) -> None:
+    async def _to_its_end(self, read: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         if self._closed:
             raise DatabaseError("the database is closed")
-
-    async def _select(self, statement: Executable) -> Sequence[Row[Any]]:
-        async with self.read.connect() as connection:
-            return (await connection.execute(statement)).all()
-
-    async def _to_its_end(self, read: Coroutine[Any, Any, _T]) -> _T:
-        task = asyncio.create_task(read, name="database-read")
+        task = asyncio.create_task(read(), name="database-read")
         self._reads.add(task)
         task.add_done_callback(self._finished)
         try:
@@ -125,15 +121,6 @@ class Engines:
 def sqlite_url(path: Path) -> URL:
     """The URL of the SQLite database in the file `path`."""
     return URL.create("sqlite+aiosqlite", database=str(path))
-
-
-def shown_url(url: str) -> str:
-    """`url` fit for the eyes of everybody: without its password.
-
-    Raises:
-        DatabaseError: it cannot be used.
-    """
-    return _checked_url(url).render_as_string(hide_password=True)
 
 
 def create_file(path: Path) -> None:

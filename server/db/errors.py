@@ -1,6 +1,10 @@
-"""What can go wrong with the database, in words for the user."""
+"""Errors of the database: those that users are told, and what an error of SQLAlchemy or of SQLite means."""
 
 from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from agent_core.errors import DrydockError, EventStoreError
 
@@ -35,3 +39,50 @@ class InvalidPageError(DrydockError, ValueError):
 
 class TooManyWebhooksError(DrydockError):
     """A user has as many webhooks as one may have."""
+
+
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full (or a limit on the database's size is reached); free some space",
+    sqlite3.SQLITE_BUSY: "another program holds the database locked (a backup, perhaps); stop it or wait",
+    sqlite3.SQLITE_LOCKED: "another program holds the database locked (a backup, perhaps); stop it or wait",
+    sqlite3.SQLITE_READONLY: "the database is read-only; give this user write access to it and to its folder",
+    sqlite3.SQLITE_IOERR: "the disk reported an error; check its health and the free space",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check that its folder exists and may be written",
+    sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not a Drydock database; move it away or choose another data folder",
+}
+
+
+def explain(error: BaseException) -> str:
+    """What a database error means, in words for the user; never the statement or its values."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return _sqlite_reason(cause) or f"{type(cause).__name__}: {cause}"
+
+
+def database_error(what: str, error: BaseException) -> DatabaseError:
+    """The error for the user: what could not be done, and why."""
+    return DatabaseError(f"{what}: {explain(error)}")
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether `error` says that a row with this key exists already."""
+    return isinstance(error, IntegrityError | sqlite3.IntegrityError)
+
+
+def is_database_failure(error: BaseException) -> bool:
+    """Whether `error` comes from the database, its driver or the way to it."""
+    return isinstance(error, SQLAlchemyError | OSError | sqlite3.Error)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether `error` concerns the database as a whole (full, locked, unreachable), not one of its rows."""
+    if isinstance(error, OperationalError | InterfaceError | InternalError | OSError | sqlite3.OperationalError):
+        return True
+    return type(error) is sqlite3.DatabaseError and _sqlite_reason(error) is not None
+
+
+def _sqlite_reason(error: BaseException) -> str | None:
+    if isinstance(error, DatabaseGoneError):
+        return str(error)
+    code = getattr(error, "sqlite_errorcode", None)
+    return _REASONS.get(code & 0xFF) if isinstance(code, int) else None

@@ -8,8 +8,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.store import SEPARATOR, belongs_to
-from server.db.columns import from_microseconds
-from server.db.tables import events, owners
+from server.db.tables import events, from_microseconds, owners
 
 MAX_ROWS = 1000
 """Rows of one ordinary batch."""

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from agent_core.events.store import NewEvent, StoredEvent
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
-from server.db.columns import to_microseconds
 from server.db.engine import Engines
-from server.db.pending import Record
-from server.db.writer import Writer
+from server.db.tables import to_microseconds
+from server.db.writer import Record, Writer
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """Payloads of one page together, unless a single one is larger: what one reader may cost in memory."""

@@ -7,8 +7,8 @@ import binascii
 import json
 from datetime import datetime
 
-from server.db.columns import from_microseconds, to_microseconds
 from server.db.errors import InvalidPageError
+from server.db.tables import from_microseconds, to_microseconds
 
 
 def page_id(*last: str | int) -> str:

@@ -1,18 +1,26 @@
-"""Sees that the key file is one that this database's secrets were encrypted with."""
+"""Another key for everything that is encrypted at rest: all of it is sealed anew in one transaction."""
 
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.auth.secrets import SecretBox, SecretKeyError
+from server.auth.secrets import SEALED, SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.engine import Engines
-from server.db.tables import sealing_keys
+from server.db.tables import conversations, sealing_keys, secrets, settings, webhooks
+from server.db.user_secrets import purpose_of_secret
+from server.db.user_settings import purpose_of_setting, sealed_fields
+from server.db.webhooks import purpose_of_webhook
 from server.db.writer import Writer
 
+_SUFFIX: Final = ".next"
+_PAGE: Final = 1000
 _log = logging.getLogger(__name__)
 
 
@@ -42,3 +50,117 @@ async def check_key(engines: Engines, writer: Writer, box: SecretBox, key_file: 
         )
     row = {"key_id": box.key_id, "first_used_at": utc_now()}
     await writer.change(lambda connection: connection.execute(insert(sealing_keys), row))
+
+
+class Rotation(NamedTuple):
+    """What became of the secrets: those that are under the new key, and those that the old one could not read."""
+
+    sealed: int
+    unreadable: int
+
+
+async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation:
+    """Make a new key, seal everything with it that `box` can read, and put it into `key_file` in place of the old one.
+
+    It happens as a whole or not at all, also when the process is killed (see `finish_rotation`); what cannot be read is
+    left as it is. The boxes that are open keep the old key: close the database and open it again.
+
+    Raises:
+        SecretKeyError: the new key cannot be written.
+        DatabaseError: the database cannot be written; nothing has changed.
+    """
+    fresh_file = _next(key_file)
+    fresh = SecretBox.open(fresh_file)
+    done = await writer.change(lambda connection: _Resealing(box, fresh).apply(connection))
+    _take(fresh_file, key_file)
+    return done
+
+
+async def finish_rotation(engines: Engines, box: SecretBox, key_file: Path) -> SecretBox:
+    """The box to use: that of a new key which a killed rotation has sealed everything with, else `box`.
+
+    Raises:
+        SecretKeyError: the new key's file cannot be read.
+        DatabaseError: the database cannot be read.
+    """
+    fresh_file = _next(key_file)
+    if not fresh_file.exists():
+        return box
+    fresh = SecretBox.open(fresh_file)
+    if fresh.key_id not in {row.key_id for row in await engines.select(select(sealing_keys.c.key_id))}:
+        fresh_file.unlink()
+        return box
+    _take(fresh_file, key_file)
+    return fresh
+
+
+class _Resealing:
+    def __init__(self, box: SecretBox, fresh: SecretBox) -> None:
+        self._box = box
+        self._fresh = fresh
+        self._sealed = self._unreadable = 0
+
+    async def apply(self, connection: AsyncConnection) -> Rotation:
+        await self._settings(connection)
+        await self._secrets(connection)
+        await self._webhooks(connection)
+        await self._conversations(connection)
+        await connection.execute(delete(sealing_keys).where(sealing_keys.c.key_id == self._box.key_id))
+        await connection.execute(insert(sealing_keys), {"key_id": self._fresh.key_id, "first_used_at": utc_now()})
+        return Rotation(self._sealed, self._unreadable)
+
+    async def _settings(self, connection: AsyncConnection) -> None:
+        for user_id, document in (await connection.execute(select(settings.c.user_id, settings.c.document))).all():
+            fields = sealed_fields(document)
+            anew = {name: self._anew(document[name], purpose_of_setting(user_id, name)) for name in fields}
+            row = update(settings).where(settings.c.user_id == user_id)
+            await connection.execute(row.values(document={**document, **anew}))
+
+    async def _secrets(self, connection: AsyncConnection) -> None:
+        columns = (secrets.c.user_id, secrets.c.name, secrets.c.sealed)
+        for user_id, name, sealed in (await connection.execute(select(*columns))).all():
+            row = update(secrets).where((secrets.c.user_id == user_id) & (secrets.c.name == name))
+            await connection.execute(row.values(sealed=self._anew(sealed, purpose_of_secret(user_id, name))))
+
+    async def _webhooks(self, connection: AsyncConnection) -> None:
+        for webhook_id, sealed in (await connection.execute(select(webhooks.c.id, webhooks.c.secret))).all():
+            row = update(webhooks).where(webhooks.c.id == webhook_id)
+            await connection.execute(row.values(secret=self._anew(sealed, purpose_of_webhook(webhook_id))))
+
+    async def _conversations(self, connection: AsyncConnection) -> None:
+        """Options that are sealed are bound to their name and the conversation."""
+        columns = select(conversations.c.id, conversations.c.options).order_by(conversations.c.id).limit(_PAGE)
+        last = ""
+        while rows := (await connection.execute(columns.where(conversations.c.id > last))).all():
+            for conversation_id, options in rows:
+                anew = {
+                    name: self._anew(value, f"conversation/{name}/{conversation_id}")
+                    for name, value in options.items()
+                    if isinstance(value, str) and value.startswith(SEALED)
+                }
+                if anew:
+                    row = update(conversations).where(conversations.c.id == conversation_id)
+                    await connection.execute(row.values(options={**options, **anew}))
+            last = rows[-1].id
+
+    def _anew(self, sealed: Any, purpose: str) -> Any:
+        try:
+            text = self._box.decrypt(sealed, purpose=purpose)
+        except SecretUnreadableError:
+            self._unreadable += 1
+            return sealed
+        self._sealed += 1
+        return self._fresh.encrypt(text, purpose=purpose)
+
+
+def _next(key_file: Path) -> Path:
+    return key_file.with_name(key_file.name + _SUFFIX)
+
+
+def _take(fresh_file: Path, key_file: Path) -> None:
+    fresh_file.replace(key_file)
+    folder = os.open(key_file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -37,17 +37,6 @@ _INSERT = (
     "RETURNING conversation_id"
 )
 
-_REASONS = {
-    sqlite3.SQLITE_FULL: "the disk is full (or a limit on the database's size is reached); free some space",
-    sqlite3.SQLITE_BUSY: "another program holds the database locked (a backup, perhaps); stop it or wait",
-    sqlite3.SQLITE_LOCKED: "another program holds the database locked (a backup, perhaps); stop it or wait",
-    sqlite3.SQLITE_READONLY: "the database is read-only; give this user write access to it and to its folder",
-    sqlite3.SQLITE_IOERR: "the disk reported an error; check its health and the free space",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check that its folder exists and may be written",
-    sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup",
-    sqlite3.SQLITE_NOTADB: "the file is not a Drydock database; move it away or choose another data folder",
-}
-
 
 def check_version() -> None:
     """See that the machine's SQLite library knows what is used here (``RETURNING``).
@@ -148,31 +137,6 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
         parameters += row
     stored = list(await driver.execute_fetchall(_insert_statement(len(rows)), parameters))
     return set() if len(stored) == len(rows) else {row[0] for row in rows} - {log for (log,) in stored}
-
-
-def reason(error: BaseException) -> str | None:
-    """What `error` means for the user, when it is an error of SQLite whose cause is known."""
-    if isinstance(error, DatabaseGoneError):
-        return str(error)
-    code = getattr(error, "sqlite_errorcode", None)
-    return _REASONS.get(code & 0xFF) if isinstance(code, int) else None
-
-
-def is_conflict(error: BaseException) -> bool:
-    """Whether `error` is the driver's own way to say that a row with this key exists already."""
-    return isinstance(error, sqlite3.IntegrityError)
-
-
-def is_failure(error: BaseException) -> bool:
-    """Whether `error` comes from the driver."""
-    return isinstance(error, sqlite3.Error)
-
-
-def is_outage(error: BaseException) -> bool:
-    """Whether `error` is the driver's own way to say that the database as a whole fails (full, locked, disk error)."""
-    return isinstance(error, sqlite3.OperationalError) or (
-        type(error) is sqlite3.DatabaseError and reason(error) is not None
-    )
 
 
 async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:

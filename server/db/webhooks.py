@@ -12,10 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.auth.secrets import SecretBox, SecretUnreadableError
-from server.db.columns import to_microseconds
 from server.db.engine import Engines
 from server.db.errors import TooManyWebhooksError
-from server.db.tables import conversations, webhook_positions, webhooks
+from server.db.tables import conversations, to_microseconds, webhook_positions, webhooks
 from server.db.writer import Writer
 
 MAX_PER_USER = 20

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,18 +20,31 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agent_core.errors import StaleOwnerError
 from server.db import event_rows
 from server.db.engine import Engines, InsertEvents
-from server.db.errors import DatabaseError
+from server.db.errors import DatabaseError, database_error, explain, is_conflict, is_database_failure, is_outage
 from server.db.event_rows import EventRow
-from server.db.failures import database_error, explain, is_conflict, is_database_failure, is_outage
-from server.db.pending import Change, PendingAppend, PendingChange, PendingQueue, Record
 
 MAX_PENDING = 50_000
+MAX_BATCH_BYTES = 8 * 1024 * 1024
 MAX_CACHED_TAILS = 4096
-
 _UNCONFIRMED = "the database was closed before it confirmed this change, which may not be stored"
-
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+Change = Callable[[AsyncConnection], Awaitable[_T]]
+
+
+class Record(NamedTuple):
+    """An event without its place in the log: the payload is inline, or in the blob store under the digest `blob`.
+
+    `size` is that of the payload in bytes, wherever it is.
+    """
+
+    kind: str
+    source: str
+    cause: int | None
+    timestamp: int
+    size: int
+    blob: str | None
+    payload: bytes | None
 
 
 class Writer:
@@ -108,21 +122,21 @@ class Writer:
         task, self._task = self._task, None
         done, _ = await asyncio.wait([task], timeout=self._close_timeout_seconds)
         if not done:
-            _log.error("the database did not take %d pending changes in time; giving them up", len(self._pending))
+            _log.error("the database did not take %d pending changes in time; giving them up", len(self._pending.items))
             task.cancel()
             await asyncio.wait([task])
 
     def _enqueue(self, item: PendingAppend | PendingChange) -> None:
         if self._closing or self._task is None:
             raise DatabaseError("the database is closed; nothing was stored")
-        if len(self._pending) >= MAX_PENDING:
+        if len(self._pending.items) >= MAX_PENDING:
             raise DatabaseError("the database cannot keep up with the changes; nothing was stored, try again later")
-        self._pending.add(item)
+        self._pending.items.append(item)
         self._wake.set()
 
     async def _run(self) -> None:
         try:
-            while not (self._closing and not self._pending):
+            while self._pending.items or not self._closing:
                 await self._wake.wait()
                 self._wake.clear()
                 while (work := self._pending.take()) is not None:
@@ -133,8 +147,8 @@ class Writer:
                     # Those who were just answered often append again at once: let them into the next batch.
                     await asyncio.sleep(0)
         finally:
-            for item in self._pending.drain():
-                item.fail(DatabaseError("the database was closed before this change could be stored"))
+            for item in self._pending.items:
+                _fail(item, DatabaseError("the database was closed before this change could be stored"))
             if self._connection is not None:
                 await self._connection.close()
 
@@ -143,14 +157,14 @@ class Writer:
             await self._insert(batch, self._engines.insert_events)
         except asyncio.CancelledError:
             for item in batch:
-                item.fail(DatabaseError(_UNCONFIRMED))
+                _fail(item, DatabaseError(_UNCONFIRMED))
             raise
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
             await self._recover(batch)
             if is_outage(error):
                 _log.warning("%d appends could not be stored: %s", len(batch), explain(error))
                 for item in batch:
-                    item.fail(database_error("the event could not be stored", error))
+                    _fail(item, database_error("the event could not be stored", error))
             else:
                 # The end of a log was not where we thought (another process wrote), or a value is impossible: what is
                 # wrong with one append must not fail the others.
@@ -162,12 +176,12 @@ class Writer:
                 await self._insert([item], event_rows.insert_events)
             except asyncio.CancelledError:
                 for unstored in batch:
-                    unstored.fail(DatabaseError(_UNCONFIRMED))
+                    _fail(unstored, DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
                 _log.warning("an append to conversation %s could not be stored: %s", item.log, explain(error))
                 await self._recover([item])
-                item.fail(database_error("the event could not be stored", error))
+                _fail(item, database_error("the event could not be stored", error))
 
     async def _insert(self, batch: list[PendingAppend], insert_events: InsertEvents) -> None:
         connection = await self._connect()
@@ -187,7 +201,7 @@ class Writer:
         self._remember(tails, fenced)
         for item, first in zip(batch, firsts, strict=True):
             if item.log in fenced:
-                item.fail(StaleOwnerError(f"conversation {item.log} has a newer owner than epoch {item.epoch}"))
+                _fail(item, StaleOwnerError(f"conversation {item.log} has a newer owner than epoch {item.epoch}"))
             elif not item.done.done():
                 item.done.set_result(first)
 
@@ -224,12 +238,12 @@ class Writer:
             async with connection.begin():
                 result = await item.apply(connection)
         except asyncio.CancelledError:
-            item.fail(DatabaseError(_UNCONFIRMED))
+            _fail(item, DatabaseError(_UNCONFIRMED))
             raise
         except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
             await self._recover(())
             known = is_database_failure(error) and not is_conflict(error)
-            item.fail(database_error("the change could not be stored", error) if known else error)
+            _fail(item, database_error("the change could not be stored", error) if known else error)
         else:
             if not item.done.done():
                 item.done.set_result(result)
@@ -253,3 +267,77 @@ class Writer:
             broken, self._connection = self._connection, None
             await broken.invalidate()
             await broken.close()
+
+
+@dataclass(slots=True, eq=False)
+class PendingAppend:
+    """Records for the end of `log`; None while they are being prepared: they keep their place in the order."""
+
+    log: str
+    epoch: int
+    records: Sequence[Record] | None
+    done: asyncio.Future[int]
+
+
+@dataclass(slots=True, eq=False)
+class PendingChange:
+    """A change with a transaction of its own; with `log` it keeps its place among the appends to that log."""
+
+    log: str | None
+    apply: Change[Any]
+    done: asyncio.Future[Any]
+
+
+def _fail(item: PendingAppend | PendingChange, error: BaseException) -> None:
+    """Tell the caller, if it still waits."""
+    if not item.done.done():
+        item.done.set_exception(error)
+
+
+class PendingQueue:
+    """In the order of the calls, except that a log whose next append is still being prepared is passed over."""
+
+    def __init__(self, *, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self.items: deque[PendingAppend | PendingChange] = deque()
+
+    def take(self) -> list[PendingAppend] | PendingChange | None:
+        """The next change, or as many appends as fit into one transaction; None when nothing is ready.
+
+        All appends of one log in a batch have the same epoch. What nobody waits for any more is dropped.
+        """
+        batch: list[PendingAppend] = []
+        epochs: dict[str, int] = {}
+        held: set[str] = set()
+        left: list[PendingAppend | PendingChange] = []
+        change: PendingChange | None = None
+        room, rows = MAX_BATCH_BYTES, self._max_rows
+        items = self.items
+        while items:
+            item = items.popleft()
+            if item.done.done():
+                continue
+            if item.log in held:
+                left.append(item)
+                continue
+            if isinstance(item, PendingChange):
+                if batch:
+                    left.append(item)
+                else:
+                    change = item
+                break
+            if item.records is None:
+                held.add(item.log)
+                left.append(item)
+                continue
+            for record in item.records:
+                if record.payload is not None:
+                    room -= record.size
+            rows -= len(item.records)
+            if batch and (room < 0 or rows < 0 or epochs.get(item.log, item.epoch) != item.epoch):
+                left.append(item)
+                break
+            epochs[item.log] = item.epoch
+            batch.append(item)
+        items.extendleft(reversed(left))
+        return change or batch or None

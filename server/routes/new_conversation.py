@@ -14,7 +14,7 @@ from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.session.agent_options import AgentOptions
+from agent_core.session.settings import AgentOptions
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord

@@ -31,10 +31,9 @@ from agent_core.runtime.sandbox import (
     SandboxStatus,
 )
 from agent_core.security.secrets import GivenSecret, StaticSecret
-from agent_core.session.agent_options import AgentOptions
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository
-from agent_core.session.settings import SessionSettings
+from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool
 from server.auth.secrets import SecretBox, SecretUnreadableError

@@ -14,7 +14,7 @@ from agent_core.memory.condensers.catalog import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.presets import analyzer_named, policy_with
-from agent_core.session.agent_options import AgentOptions
+from agent_core.session.settings import AgentOptions
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values

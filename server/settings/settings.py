@@ -5,28 +5,69 @@ Each field's description is what `docs/configuration.md` shows; a test keeps the
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import json
+import logging
 import re
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
+from agent_core.llm.profiles import HOME_VARIABLE
 from agent_core.runtime.sandbox import NetworkWish
-from agent_core.session.agent_options import AgentOptions
+from agent_core.session.settings import AgentOptions
+from server.errors import ConfigurationError
 from server.settings.git_hosts import PROVIDERS, host_problem
 from server.settings.mcp_config import McpConfig
 from server.settings.typed_in import WEB, Name, whole_address
+
+_log = logging.getLogger(__name__)
+PREFIX = "DRYDOCK_"
+CONFIG_VARIABLE = "DRYDOCK_CONFIG"
+
+CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY")
+"""Of commands that talk to a running server (`settings.running_server`): they may be set where a server starts, too."""
+
+MODEL_VARIABLES = {
+    "LLM_MODEL": "llm_model",
+    "LLM_API_KEY": "llm_api_key",
+    "LLM_BASE_URL": "llm_base_url",
+}
+"""The common names of the model's variables; the same with the prefix wins over them."""
+
+PROTOCOL_VARIABLES = {
+    "SESSION_API_KEY": "token",
+    "ALLOW_SET_CONVERSATION_ID": "allow_set_conversation_id",
+    "PERMITTED_CORS_ORIGINS": "allowed_origins",
+}
+"""The protocol's names of some settings; the same with the prefix wins here too."""
 
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
 MIN_TOKEN_LENGTH = 24
+
 SHORT_TOKEN = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters; `auto` makes a good one"
 """What is told of one that could be guessed."""
 
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+
+_HIDDEN = re.compile("SecretStr|McpConfig")
+"""Types of settings whose values are not repeated in messages."""
 
 SandboxChoice = Literal["auto", "docker", "local", "unconfined"]
 
@@ -357,3 +398,88 @@ class Settings(BaseModel):
     def model_name(self) -> str:
         """The server's own model: the configured one, or the demo."""
         return self.llm_model or DEMO_MODEL
+
+
+def variable_name(field: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + field.upper()
+
+
+def load_settings(
+    options: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+) -> Settings:
+    """Read the settings from all places; `options` that are None count as not given.
+
+    Raises:
+        ConfigurationError: an unknown name, a bad value or an unreadable file; the message names the place, the
+            value's problem and what to do.
+    """
+    environment = environment or {}
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    if named_file is not None:
+        for key, value in _from_file(named_file).items():
+            values[key], places[key] = value, f"{key} in {named_file}"
+    for variable, key, value in _from_environment(environment):
+        values[key], places[key] = value, variable
+    for key, value in (options or {}).items():
+        if value is not None:
+            values[key], places[key] = value, f"--{key.replace('_', '-')}"
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        # `from None`: pydantic's own text would quote the values, and some of them are secrets.
+        raise ConfigurationError(_describe(error, places)) from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the configuration file {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the configuration file {path} is not valid TOML: {error}") from error
+    for key in data:
+        if key not in Settings.model_fields:
+            raise ConfigurationError(f"{path}: there is no setting {key!r}.{_nearest(key, Settings.model_fields)}")
+    types = {key: str(Settings.model_fields[key].annotation) for key, value in data.items() if value}
+    secret = [key for key, kind in types.items() if _HIDDEN.search(kind)]
+    if secret and path.stat().st_mode & stat.S_IROTH:
+        _log.warning("everybody on this machine can read %s, which holds %s: chmod 600 it", path, ", ".join(secret))
+    return data
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
+    for variable, key in (MODEL_VARIABLES | PROTOCOL_VARIABLES).items():
+        if environment.get(variable):
+            yield variable, key, environment[variable]
+    known = {variable_name(field): field for field in Settings.model_fields}
+    for variable, value in environment.items():
+        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, HOME_VARIABLE, *CLIENT_VARIABLES):
+            continue
+        if variable not in known:
+            raise ConfigurationError(f"{variable} is no setting.{_nearest(variable, [*known, CONFIG_VARIABLE])}")
+        if value:
+            yield variable, known[variable], value
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {match[0]}?" if match else " docs/configuration.md lists all settings."
+
+
+def _describe(error: ValidationError, places: Mapping[str, str]) -> str:
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        field = str(problem["loc"][0]) if problem["loc"] else "settings"
+        place = ".".join([places.get(field, field), *map(str, problem["loc"][1:])])
+        value = problem["input"]
+        info = Settings.model_fields.get(field)
+        is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
+        is_secret = is_secret or field.endswith("_url")  # an address may hold a password
+        shown = "" if is_secret else f" {value!r}:"
+        lines.append(f"{place}:{shown} {problem['msg'].removeprefix('Value error, ')}")
+    return "; ".join(lines)

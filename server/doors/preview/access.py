@@ -14,7 +14,7 @@ from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final, Literal, NamedTuple
 
-from server.auth.page_session import COOKIE_PREFIX
+from server.auth.identity import COOKIE_PREFIX
 from server.auth.secrets import SecretBox, SecretUnreadableError
 
 TICKET_SECONDS: Final = 600

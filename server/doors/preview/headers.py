@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from server.auth.tokens import TOKEN_HEADER
+from server.auth.identity import TOKEN_HEADER
 from server.doors.preview.access import sets_pass, without_cookie
 
 Headers = list[tuple[bytes, bytes]]

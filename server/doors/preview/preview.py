@@ -15,10 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, PortError
 from server.auth.guesses import Doorkeeper, address_of
-from server.auth.identity import Authenticator
+from server.auth.identity import Authenticator, presented_token
 from server.auth.origin import OriginPolicy
 from server.auth.preview_addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
-from server.auth.tokens import presented_token
 from server.doors.preview.access import PASS_SECONDS, Kind, PreviewPass, cookies_in
 from server.doors.preview.headers import Headers, PreviewPlace, guards, path_of_this_host
 from server.doors.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy

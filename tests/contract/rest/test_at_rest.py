@@ -13,7 +13,7 @@ from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from server.db.key_rotation import rotate_key
+from server.db.sealing_keys import rotate_key
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, facts, kill, shell
 from tests.unit.db.another_program import another_program
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from server.auth.page_session import SESSION_SECONDS
+from server.auth.identity import SESSION_SECONDS
 from tests.contract.rest.conftest import MakeServer, Server
 
 TOKEN = "the-right-token-of-24-chars"

@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState
 from agent_core.events.llm_events import MessageEvent, ObservationEvent
 from agent_core.runtime.snapshots import packed
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.forking import fork_log
+from agent_core.session.forks import fork_log
 from agent_core.testing.model_turns import Turn
 from tests.integration.session.conftest import House, finish, run, until_state, user
 

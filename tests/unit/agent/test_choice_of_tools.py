@@ -13,9 +13,8 @@ from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.presets import ReadOnlyAgent
 from agent_core.events.schema import Action
 from agent_core.llm.llm import LLM
-from agent_core.session.agent_options import AgentOptions
 from agent_core.session.factory import make_agent
-from agent_core.session.settings import SessionSettings
+from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.presets import TOOL_PRESETS

@@ -15,7 +15,7 @@ from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import ClientCall
 from agent_core.security.confirmation import AlwaysConfirm
-from agent_core.session.agent_options import AgentOptions
+from agent_core.session.settings import AgentOptions
 from agent_core.tools.spec import Tool
 from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.unit.controller.test_answers import is_in, until

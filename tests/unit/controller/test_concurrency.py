@@ -16,7 +16,7 @@ from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, Observati
 from agent_core.events.schema import Action, Observation
 from agent_core.llm.llm import LLM
 from agent_core.security.confirmation import AlwaysConfirm
-from agent_core.session.agent_options import AgentOptions
+from agent_core.session.settings import AgentOptions
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import DeclaredResources, Tool

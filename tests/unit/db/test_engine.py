@@ -13,7 +13,7 @@ from agent_core.errors import EventStoreError
 from agent_core.testing.store_contract import new_events
 from server.db import sqlite
 from server.db.database import Database, open_database
-from server.db.engine import DatabaseSettings, create_engines, shown_url, sqlite_url
+from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.errors import DatabaseError
 
 
@@ -77,7 +77,3 @@ def test_a_database_url_that_cannot_be_used_is_refused_without_its_password(url:
     with pytest.raises(DatabaseError, match=words) as caught:
         create_engines(url, DatabaseSettings())
     assert "hunter2" not in str(caught.value)
-
-
-def test_a_database_url_is_shown_without_its_password() -> None:
-    assert shown_url("sqlite+aiosqlite://ann:hunter2@/x.db") == "sqlite+aiosqlite://ann:***@/x.db"

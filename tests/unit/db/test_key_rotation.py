@@ -15,8 +15,8 @@ from server.cli.rotate_key import rotate_key
 from server.db.conversations import ConversationRecord
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.errors import InstanceRunningError
-from server.db.key_rotation import Rotation
-from server.db.key_rotation import rotate_key as rotate
+from server.db.sealing_keys import Rotation
+from server.db.sealing_keys import rotate_key as rotate
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.db.webhooks import StoredWebhook
 from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers

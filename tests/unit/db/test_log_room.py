@@ -1,4 +1,4 @@
-"""The room in SQLite's write-ahead log (`server.db.log_room`)."""
+"""The room in SQLite's write-ahead log (`server.db.database`)."""
 
 from __future__ import annotations
 

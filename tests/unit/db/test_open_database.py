@@ -11,6 +11,7 @@ import pytest
 
 from agent_core.errors import DrydockError
 from agent_core.testing.store_contract import new_events
+from server.db.data_folder import ID_FILE, InstanceLock, instance_id
 from server.db.database import DATABASE_FILE, KEY_FILE, open_database
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.errors import (
@@ -19,7 +20,6 @@ from server.db.errors import (
     DataDirectoryError,
     InstanceRunningError,
 )
-from server.db.instance_lock import ID_FILE, InstanceLock, instance_id
 
 ROOT = Path(__file__).parents[3]
 
@@ -76,7 +76,7 @@ async def test_a_second_server_on_the_same_folder_is_refused_with_the_first_ones
             async with open_database(tmp_path):
                 pass
         other = run_python(
-            "import sys; from pathlib import Path; from server.db.instance_lock import InstanceLock\n"
+            "import sys; from pathlib import Path; from server.db.data_folder import InstanceLock\n"
             "with InstanceLock(Path(sys.argv[1])): pass",
             tmp_path,
         )
@@ -92,7 +92,7 @@ async def test_a_second_server_on_the_same_folder_is_refused_with_the_first_ones
 
 def test_the_lock_of_a_process_that_died_is_free(tmp_path: Path) -> None:
     killed = run_python(
-        "import os, signal, sys; from pathlib import Path; from server.db.instance_lock import InstanceLock\n"
+        "import os, signal, sys; from pathlib import Path; from server.db.data_folder import InstanceLock\n"
         "InstanceLock(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), signal.SIGKILL)",
         tmp_path,
     )

@@ -19,8 +19,7 @@ from server.db.database import DATABASE_FILE, Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
-from server.db.pending import Record
-from server.db.writer import Writer
+from server.db.writer import Record, Writer
 from tests.unit.db.another_program import another_program
 
 SMALL = Record("MessageEvent", "user", None, 0, 1, None, b"x")

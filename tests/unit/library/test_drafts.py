@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from agent_core.agent.agent import Agent
 from agent_core.errors import LimitReachedError, ToolError
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.session.drafts import ConversationDrafts, draft_llm, model_for_drafts
+from agent_core.session.factory import ConversationDrafts, draft_llm, model_for_drafts
 
 OWN = LLM(model="openai/large", api_key=SecretStr("k-1"))
 

@@ -11,7 +11,7 @@ from agent_core.events.llm_events import MessageEvent, ObservationEvent, UserRej
 from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
-from agent_core.library.log_facts import LogFacts
+from agent_core.library.conversation_log import LogFacts
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 
 KNOWN = RecalledKnowledge(name="git", trigger="git", content="no force")

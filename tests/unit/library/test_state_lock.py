@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agent_core.library.fair_lock import FairLock
+from agent_core.library.conversation_state import FairLock
 from tests.unit.library.playing import DONE, Script, agent, conversation
 
 LIMIT = 10.0

@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.library.status import LIMIT, STUCK, StatusFold
+from agent_core.library.conversation_log import LIMIT, STUCK, StatusFold
 
 
 def asked() -> MessageEvent:

@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from server.auth.guesses import MAX_TRACKED_CLIENTS, WRONG_AT_ONCE, WRONG_IN_ALL, Doorkeeper, NotLetIn, address_of
-from server.auth.identity import Identity, OneTokenAuthenticator
-from server.auth.page_session import PageSessions
+from server.auth.identity import Identity, OneTokenAuthenticator, PageSessions
 
 TOKEN = "the-right-token-of-this-server"
 

@@ -4,7 +4,7 @@ import json
 import logging
 
 from agent_core.events.masking import SecretMasker
-from server.cli.logging import JsonFormatter, TextFormatter
+from server.cli.serve import JsonFormatter, TextFormatter
 
 
 def record(message: str, *, error: BaseException | None = None, **extra: object) -> logging.LogRecord:

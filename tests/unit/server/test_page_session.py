@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.auth.page_session import COOKIE_PREFIX, SESSION_SECONDS, PageSessions
+from server.auth.identity import COOKIE_PREFIX, SESSION_SECONDS, PageSessions
 from server.doors.preview.access import without_cookie
 
 

@@ -9,9 +9,8 @@ from pydantic import ValidationError
 from server.cli import main
 from server.cli.settings_reference import render
 from server.errors import ConfigurationError
-from server.settings.loading import CLIENT_VARIABLES, load_settings
 from server.settings.running_server import KEY_VARIABLES, URL_VARIABLE
-from server.settings.settings import Settings
+from server.settings.settings import CLIENT_VARIABLES, Settings, load_settings
 
 ROOT = Path(__file__).parents[3]
 

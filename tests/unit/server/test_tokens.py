@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from server.auth.identity import Identity, OneTokenAuthenticator
-from server.auth.tokens import presented_token, resolve_token, token_matches
+from server.auth.identity import Identity, OneTokenAuthenticator, presented_token, resolve_token, token_matches
 from server.errors import ConfigurationError
 from server.settings.settings import Settings
 

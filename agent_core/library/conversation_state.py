@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -10,11 +11,8 @@ from typing import Any, Self, overload
 from agent_core.agent.base import AgentBase
 from agent_core.events.branches import get_unmatched_actions
 from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.library.conversation_log import ConversationLog
-from agent_core.library.fair_lock import FairLock
-from agent_core.library.log_facts import LogFacts
+from agent_core.library.conversation_log import ConversationLog, ExecutionStatus, LogFacts, StatusFold, is_bookkeeping
 from agent_core.library.run_loop import RunLoop
-from agent_core.library.status import ExecutionStatus, StatusFold, is_bookkeeping
 from agent_core.library.workspace import Workspace
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.view import View
@@ -25,87 +23,6 @@ from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 
 PAGE = 200
-
-
-class Events(Sequence[AnyEvent]):
-    """What was said and done, in its order.
-
-    What the log has besides (states, questions to the memory, sums of costs) is left out, unless it is `whole`.
-    """
-
-    def __init__(self, log: ConversationLog, *, whole: bool = False) -> None:
-        self._log = log
-        self._whole = whole
-
-    def __len__(self) -> int:
-        return len(self._ids())
-
-    @overload
-    def __getitem__(self, index: int) -> AnyEvent: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[AnyEvent]: ...
-    def __getitem__(self, index: int | slice) -> AnyEvent | list[AnyEvent]:
-        ids = self._ids()
-        if isinstance(index, slice):
-            return [self._read(event_id, 1)[0] for event_id in ids[index]]
-        if not -len(ids) <= index < len(ids):
-            raise IndexError(f"event {index} of {len(ids)}")
-        return self._read(ids[index], 1)[0]
-
-    def __iter__(self) -> Iterator[AnyEvent]:
-        position = 0
-        while page := self._read(position, PAGE):
-            yield from (event for event in page if self._whole or not is_bookkeeping(event))
-            position = page[-1].id + 1
-
-    def _ids(self) -> Sequence[int]:
-        return library_loop().run(self._known())
-
-    async def _known(self) -> Sequence[int]:
-        fold = await self._log.present()
-        return range(fold.last_id + 1) if self._whole else fold.shown
-
-    def _read(self, start: int, count: int) -> list[AnyEvent]:
-        stored = library_loop().run(self._log.store.read(self._log.conversation_id, after=start - 1, limit=count))
-        return [from_payload(record.payload, record.id) for record in stored]
-
-
-class SecretView:
-    """Names and descriptions of the secrets there are at the moment; iterating gives the names. Shows no value."""
-
-    def __init__(self, work: RunLoop) -> None:
-        self._work = work
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.descriptions())
-
-    def __len__(self) -> int:
-        return len(self.descriptions())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.descriptions()
-
-    def __repr__(self) -> str:
-        return f"SecretView({list(self)})"
-
-    def descriptions(self) -> dict[str, str]:
-        """What the model is told of them: descriptions by name."""
-        return self._registry().descriptions()
-
-    def update(self, secrets: Mapping[str, GivenSecret]) -> None:
-        """The same as `Conversation.update_secrets`."""
-        library_loop().run(self._work.sessions.update_secrets(dict(secrets)))
-
-    def environment_for(self, command: str) -> dict[str, str]:
-        """The variables with the values that a command gets which names them; those that cannot be had are left out."""
-        return library_loop().run(self._registry().environment_for(command))
-
-    def _registry(self) -> SecretRegistry:
-        registry = SecretRegistry(lambda values: None)  # nothing is shown to anybody here
-        context = self._work.agent.agent_context
-        registry.update((context.secrets if context is not None else None) or {})
-        registry.update(self._work.settings.named_secrets)
-        return registry
 
 
 class ConversationView:
@@ -264,3 +181,144 @@ class ConversationView:
 
 ConversationState = ConversationView
 """The same class by the name that other programs know it by."""
+
+
+class Events(Sequence[AnyEvent]):
+    """What was said and done, in its order.
+
+    What the log has besides (states, questions to the memory, sums of costs) is left out, unless it is `whole`.
+    """
+
+    def __init__(self, log: ConversationLog, *, whole: bool = False) -> None:
+        self._log = log
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return len(self._ids())
+
+    @overload
+    def __getitem__(self, index: int) -> AnyEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[AnyEvent]: ...
+    def __getitem__(self, index: int | slice) -> AnyEvent | list[AnyEvent]:
+        ids = self._ids()
+        if isinstance(index, slice):
+            return [self._read(event_id, 1)[0] for event_id in ids[index]]
+        if not -len(ids) <= index < len(ids):
+            raise IndexError(f"event {index} of {len(ids)}")
+        return self._read(ids[index], 1)[0]
+
+    def __iter__(self) -> Iterator[AnyEvent]:
+        position = 0
+        while page := self._read(position, PAGE):
+            yield from (event for event in page if self._whole or not is_bookkeeping(event))
+            position = page[-1].id + 1
+
+    def _ids(self) -> Sequence[int]:
+        return library_loop().run(self._known())
+
+    async def _known(self) -> Sequence[int]:
+        fold = await self._log.present()
+        return range(fold.last_id + 1) if self._whole else fold.shown
+
+    def _read(self, start: int, count: int) -> list[AnyEvent]:
+        stored = library_loop().run(self._log.store.read(self._log.conversation_id, after=start - 1, limit=count))
+        return [from_payload(record.payload, record.id) for record in stored]
+
+
+class SecretView:
+    """Names and descriptions of the secrets there are at the moment; iterating gives the names. Shows no value."""
+
+    def __init__(self, work: RunLoop) -> None:
+        self._work = work
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.descriptions())
+
+    def __len__(self) -> int:
+        return len(self.descriptions())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.descriptions()
+
+    def __repr__(self) -> str:
+        return f"SecretView({list(self)})"
+
+    def descriptions(self) -> dict[str, str]:
+        """What the model is told of them: descriptions by name."""
+        return self._registry().descriptions()
+
+    def update(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """The same as `Conversation.update_secrets`."""
+        library_loop().run(self._work.sessions.update_secrets(dict(secrets)))
+
+    def environment_for(self, command: str) -> dict[str, str]:
+        """The variables with the values that a command gets which names them; those that cannot be had are left out."""
+        return library_loop().run(self._registry().environment_for(command))
+
+    def _registry(self) -> SecretRegistry:
+        registry = SecretRegistry(lambda values: None)  # nothing is shown to anybody here
+        context = self._work.agent.agent_context
+        registry.update((context.secrets if context is not None else None) or {})
+        registry.update(self._work.settings.named_secrets)
+        return registry
+
+
+class FairLock:
+    """For threads: whoever has it may take it again, and who waits for it gets it in the order of coming."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[_Turn] = deque()
+        self._holder = 0
+        self._depth = 0
+
+    def acquire(self) -> None:
+        """Wait for it, and have it."""
+        me = threading.get_ident()
+        with self._guard:
+            if self._holder in (0, me):
+                self._holder = me
+                self._depth += 1
+                return
+            turn = _Turn(me)
+            self._waiting.append(turn)
+        try:
+            turn.has_come.wait()
+        except BaseException:  # Ctrl-C: it is not waited for any more, or was handed over a moment ago
+            with self._guard:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._hand_over()
+            raise
+
+    def release(self) -> None:
+        """Give it back once; the last time it goes to whoever has waited longest.
+
+        Raises:
+            RuntimeError: this thread does not have it.
+        """
+        with self._guard:
+            if self._holder != threading.get_ident():
+                raise RuntimeError("the lock is not this thread's, so it cannot be released here")
+            self._depth -= 1
+            if not self._depth:
+                self._hand_over()
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for it."""
+        return len(self._waiting)
+
+    def _hand_over(self) -> None:
+        turn = self._waiting.popleft() if self._waiting else None
+        self._holder, self._depth = (turn.thread, 1) if turn is not None else (0, 0)
+        if turn is not None:
+            turn.has_come.set()
+
+
+class _Turn:
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self.has_come = threading.Event()
