@@ -18,7 +18,7 @@ Send = Callable[[Mapping[str, Any], bytes | None], None]
 
 
 class FakePrograms:
-    """Starts, feeds and ends the programs of one stream; frames as in `runtime_images/runner/tunnels/programs.py`."""
+    """Starts, feeds and ends the programs of one stream; frames as in `runtime_images/runner/tunnels/tunnels.py`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -8,7 +8,7 @@ import logging
 import signal
 from pathlib import Path
 
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from deploy.engine_proxy.errors import ForbiddenCallError
 from deploy.engine_proxy.rules import (
+    ForbiddenCallError,
     Rule,
     absolute_path,
     anything,

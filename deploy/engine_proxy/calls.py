@@ -10,8 +10,7 @@ from typing import Final, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
 from deploy.engine_proxy import bodies
-from deploy.engine_proxy.errors import ForbiddenCallError
-from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, Rule, read_json
+from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, ForbiddenCallError, Rule, read_json
 
 Kind = Literal["container", "exec", "network", "volume"]
 Step = Literal["connect", "create", "list", "pull", "start", "use"]
@@ -120,7 +119,7 @@ def find_call(method: str, target: str) -> EngineCall:
     """The allowed call that a request line asks for.
 
     Raises:
-        RefusedError: there is none.
+        ForbiddenCallError: there is none.
     """
     raw_path, _, raw_query = target.partition("?")
     path = raw_path.replace("%3A", ":").replace("%3a", ":").replace("%40", "@").replace("%2F", "/").replace("%2f", "/")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from deploy.engine_proxy.calls import Kind
-from deploy.engine_proxy.engine import Engine, EngineResponse
-from deploy.engine_proxy.errors import EngineAnswerError, ForbiddenCallError
-from deploy.engine_proxy.instance import ServedInstance
-from deploy.engine_proxy.rules import ID, INSTANCE_LABEL, OWN_NAME, is_compose_label
+from deploy.engine_proxy.http import Engine, EngineAnswerError, EngineResponse
+from deploy.engine_proxy.rules import ID, INSTANCE_LABEL, OWN_NAME, ForbiddenCallError, is_compose_label
 
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NOT_THERE: Final = 404
 _RIGHTS: Final = (
     *("Privileged", "CapAdd", "Binds", "Devices", "DeviceRequests", "DeviceCgroupRules", "VolumesFrom", "Links"),
@@ -21,6 +22,52 @@ _RIGHTS: Final = (
 )
 _LIFTED: Final = re.compile(r"(seccomp|apparmor|systempaths)[=:]unconfined|label[=:]disable|no-new-privileges[=:]false")
 _OWN_IMAGES: Final = re.compile(r"([^/]*[.:][^/]*/)?drydock(/|$)", re.IGNORECASE)  # of whatever registry
+
+
+class ServedInstance:
+    """The instance whose things the proxy lets through: the first one that it was asked for, and never another.
+
+    The file's folder outlives the proxy, as the server's data outlive the server. Whoever takes the server over later
+    cannot make the proxy take up the things of another Drydock on the same host.
+
+    Args:
+        path: file that keeps the instance's name.
+
+    Raises:
+        ValueError: what the file has is no such name.
+        OSError: the file cannot be read, or its folder is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name: str | None = None
+        if path.exists():
+            self.name = path.read_text(encoding="ascii").strip()
+            if _NAME.fullmatch(self.name) is None:
+                raise ValueError(f"{path} holds no name of an instance; remove it to have one written anew")
+        elif not path.parent.is_dir():
+            raise FileNotFoundError(f"the folder {path.parent} is not there; it keeps whose proxy this is")
+
+    def learn(self, name: str) -> None:
+        """Serve this instance from now on, if none is served yet.
+
+        Raises:
+            ForbiddenCallError: it is no possible name, or it could not be written down.
+        """
+        if self.name is not None:
+            return
+        if _NAME.fullmatch(name) is None:
+            raise ForbiddenCallError("the label drydock.instance is not the name of an instance")
+        made = self._path.with_name(f"{self._path.name}.new")
+        try:
+            with made.open("w", encoding="ascii") as file:
+                file.write(f"{name}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(self._path)
+        except OSError as error:
+            raise ForbiddenCallError(f"the proxy cannot write down whom it serves: {error.strerror}") from None
+        self.name = name
 
 
 class Ownership:
@@ -46,7 +93,7 @@ class Ownership:
         """What is made or asked for with these labels is the instance's; a proxy that serves nobody yet learns whom.
 
         Raises:
-            RefusedError: it is another instance's, or nobody's.
+            ForbiddenCallError: it is another instance's, or nobody's.
         """
         name = labels.get(INSTANCE_LABEL)
         if not isinstance(name, str) or not name:
@@ -62,7 +109,7 @@ class Ownership:
         """A container of ours as the engine describes it, by its name or id.
 
         Raises:
-            RefusedError: it is not ours.
+            ForbiddenCallError: it is not ours.
             EngineAnswerError: there is none, or the engine cannot tell.
         """
         _check_reference(reference)
@@ -114,7 +161,7 @@ class Ownership:
         sandboxes would belong to the project, whose end would remove them.
 
         Raises:
-            RefusedError: it uses what is not ours.
+            ForbiddenCallError: it uses what is not ours.
         """
         labels = _labels(body)
         self.claim(labels)
@@ -134,7 +181,7 @@ class Ownership:
         """Look once more at what a container just made has got hold of, now that nobody can take it away.
 
         Raises:
-            RefusedError: somebody else was faster to make a volume of that name; the container is gone again.
+            ForbiddenCallError: somebody else was faster to make a volume of that name; the container is gone again.
         """
         container = full_id(made.document())
         try:
@@ -169,7 +216,7 @@ class Ownership:
         What others on this host run next time would otherwise be whatever somebody has published under that name.
 
         Raises:
-            RefusedError: only we give images of that name.
+            ForbiddenCallError: only we give images of that name.
         """
         if _OWN_IMAGES.match(name):
             raise ForbiddenCallError("the images of Drydock are built, never pulled")

@@ -11,12 +11,19 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from deploy.engine_proxy.calls import EngineCall, find_call
-from deploy.engine_proxy.engine import Engine
-from deploy.engine_proxy.errors import EngineAnswerError, ForbiddenCallError, MalformedError
-from deploy.engine_proxy.instance import ServedInstance
-from deploy.engine_proxy.messages import HEAD_LIMIT, RequestHead, answer, error_answer, read_head
-from deploy.engine_proxy.ownership import Ownership, full_id
-from deploy.engine_proxy.rules import read_json
+from deploy.engine_proxy.http import (
+    HEAD_LIMIT,
+    STATUS_LINE,
+    Engine,
+    EngineAnswerError,
+    MalformedError,
+    RequestHead,
+    answer,
+    error_answer,
+    read_head,
+)
+from deploy.engine_proxy.ownership import Ownership, ServedInstance, full_id
+from deploy.engine_proxy.rules import ForbiddenCallError, read_json
 
 log: Final = logging.getLogger("engine_proxy")
 
@@ -26,7 +33,6 @@ HEAD_SECONDS: Final = 30.0
 ENGINE_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 60.0
 _PASSED_HEADERS: Final = ("content-type", "x-registry-auth", "user-agent", "accept")
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")
 _STREAM_SWITCH: Final = 101
 
 
@@ -274,7 +280,7 @@ async def _is_switched(engine_reader: asyncio.StreamReader, writer: asyncio.Stre
         writer.write(error.partial)
         return False
     writer.write(head)
-    status = _STATUS_LINE.match(head)
+    status = STATUS_LINE.match(head)
     return status is not None and int(status[1]) == _STREAM_SWITCH
 
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from deploy.engine_proxy.errors import ForbiddenCallError
-
 Rule = Callable[[object, str], None]
 
 OWN_NAME: Final = re.compile(r"drydock-[A-Za-z0-9.-]{1,200}")
@@ -25,6 +23,10 @@ INSTANCE_LABEL: Final = "drydock.instance"
 _RESERVED_LABELS: Final = "com.docker."
 
 
+class ForbiddenCallError(Exception):
+    """The call is not allowed; the message says which part of it and becomes the engine-style 403 answer."""
+
+
 def is_compose_label(name: object) -> bool:
     """Whether a label is one of those with which Docker Compose marks what belongs to a project."""
     return isinstance(name, str) and name.casefold().startswith("com.docker.compose.")
@@ -34,8 +36,8 @@ def read_json(body: bytes) -> dict[str, object]:
     """The JSON object in a request's body.
 
     Raises:
-        RefusedError: it is not one, or one that two readers could understand differently (the engine ignores the case
-            of keys, so keys that differ only in case count as repeated).
+        ForbiddenCallError: it is not one, or one that two readers could understand differently (the engine ignores the
+            case of keys, so keys that differ only in case count as repeated).
     """
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:

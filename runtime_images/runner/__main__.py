@@ -31,8 +31,8 @@ def main(arguments: List[str]) -> int:
         if arguments == ["search"]:
             from .files.search import main as work  # each command imports only what it needs
         elif arguments == ["git"]:
-            from .core.hidden import hide
-            from .git.program import main as work
+            from .core.prctl import hide
+            from .git.command import main as work
 
             hide()  # before the order is read, which may hold a password
         else:

@@ -9,12 +9,11 @@ from typing import Any, Callable, Dict, Mapping, Optional
 from .browser.browser import Browser, browser_order
 from .core import arguments
 from .core.arguments import BadRequestError
-from .core.connection import Connection
+from .core.connection import Connection, Request
 from .core.disk_limit import Room
 from .core.journal import Answer, Journal
 from .core.lent_secrets import Lent
 from .core.loop import Loop
-from .core.request import Request
 from .core.workers import TooMuchWorkError
 from .files.disk import FileError
 from .files.lint_requests import Lints

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import NamedTuple
 
 from .browser.browser import Browser
 from .core.disk_limit import Room
-from .core.hidden import hide
 from .core.journal import Journal
 from .core.lent_secrets import Lent
 from .core.log import complain
 from .core.loop import Loop
-from .core.processes import adopt_orphans
+from .core.prctl import adopt_orphans, hide
 from .core.workers import Workers
 from .files.editor import Editor
 from .files.history import EditHistory
@@ -33,7 +31,6 @@ from .server import Server, watch_signals
 from .terminal.output import WholeOutputs
 from .terminal.pty import close_inherited
 from .tunnels.ports import SandboxPorts
-from .tunnels.programs import ProgramTunnel
 from .tunnels.tunnels import Switchboard
 
 OLD_HOME = "DRYDOCK_OLD_HOME"
@@ -134,7 +131,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     requests = Requests(
         loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, outputs, lent, room, more
     )
-    tunnels = Switchboard(loop, SandboxPorts(boot), partial(ProgramTunnel, workspace=workspace))
+    tunnels = Switchboard(loop, SandboxPorts(boot), workspace)
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:

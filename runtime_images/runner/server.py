@@ -10,7 +10,8 @@ import sys
 from typing import Callable, List, Optional, Tuple
 
 from . import VERSION
-from .core import facts, handover, peers
+from .attach import SUFFIX, is_from_outside, receive_pipes
+from .core import facts
 from .core.connection import Connection, Ends
 from .core.log import complain
 from .core.loop import Loop, Timer
@@ -79,7 +80,7 @@ class Server:
     def _listen_anew(self) -> None:
         """Listen at the path, in the place of whatever is there."""
         self._stop_listening()
-        self._listen_at(self._path + handover.SUFFIX, self._arrive)
+        self._listen_at(self._path + SUFFIX, self._arrive)
         self._listen_at(self._path, self._accept)
         self._places = [_place(path) for path in self._paths()]
 
@@ -90,7 +91,7 @@ class Server:
         self._listeners = []
 
     def _paths(self) -> List[str]:
-        return [self._path + handover.SUFFIX, self._path]
+        return [self._path + SUFFIX, self._path]
 
     def _keep_listening(self) -> None:
         """While nobody is attached: see that the sockets are still where a server looks for them.
@@ -135,7 +136,7 @@ class Server:
             stream, _ = listener.accept()
         except OSError:
             return None
-        if not self._path or peers.is_from_outside(stream):  # nobody in the sandbox sees a socket that was given
+        if not self._path or is_from_outside(stream):  # nobody in the sandbox sees a socket that was given
             return stream
         stream.close()
         return None
@@ -157,7 +158,7 @@ class Server:
         self._loop.remove_reader(control.fileno())
         self._arriving = None
         try:
-            pipes = handover.take(control)
+            pipes = receive_pipes(control)
         except OSError:
             control.close()
             return

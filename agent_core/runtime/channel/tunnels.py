@@ -1,7 +1,7 @@
 """Connections to ports of a sandbox, as frames of the one stream to its runner: the server's end.
 
 No port is published for them, so they work where the sandbox has no network and where its host is another one. The
-frames are described in `runtime_images/runner/tunnels/tunnel.py`. What is received is bounded by the window of each
+frames are described in `runtime_images/runner/tunnels/tunnels.py`. What is received is bounded by the window of each
 connection, and what is sent takes turns in small pieces, between which requests pass: neither delays a command.
 """
 

@@ -7,9 +7,9 @@ import os
 import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ..files import encoding
 from ..files.editor import Edit, Editor
 from ..files.history import EditHistory
+from ..files.text_file import decode, is_binary, readable
 
 
 def read_lines(path: str) -> List[str]:
@@ -24,7 +24,7 @@ def read_lines(path: str) -> List[str]:
 
 def lines_of(content: bytes) -> List[str]:
     """The lines of a text file's bytes."""
-    text = encoding.readable(encoding.decode(content).text)
+    text = readable(decode(content).text)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
@@ -279,7 +279,7 @@ def _lines_with(path: str, term: str) -> List[Tuple[int, str]]:
             content = file.read()
     except OSError:
         return []
-    if encoding.is_binary(content):
+    if is_binary(content):
         return []
     return [(number, line.strip()[:_LINE_LIMIT]) for number, line in enumerate(lines_of(content), 1) if term in line]
 

@@ -8,9 +8,9 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
-from ..core.driver_process import DriverProcess, Message
+from ..core.connection import Asker
+from ..core.helper_processes import DriverProcess, Message
 from ..core.loop import Loop, Timer
-from ..core.request import Asker
 from ..tunnels.ports import OWN_MARK
 
 _CALLS_LIMIT = 100

@@ -123,3 +123,10 @@ def is_unicode(content: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def resolve(folder: str, path: str) -> str:
+    """Return the absolute path that is meant: one below the folder, or, as in a shell, below the home with ``~/``."""
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
+    return os.path.normpath(os.path.join(folder, path))

@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .names import whole
-
 _INSTRUCTIONS = (
     "AGENTS.md",
     "AGENT.md",
@@ -66,7 +64,18 @@ def workspace(directory: str) -> Dict[str, Any]:
         "skills": _markdown(roots, _SKILL_FOLDERS),
         "agents": _markdown(roots, _AGENT_FOLDERS),
     }
-    return whole(found)  # type: ignore[no-any-return] # what it is given is what it returns
+    return json_safe(found)  # type: ignore[no-any-return] # what it is given is what it returns
+
+
+def json_safe(value: Any) -> Any:
+    """Return a value of JSON in which bytes of names that are no characters are escapes, as a log needs it."""
+    if isinstance(value, str):
+        return (
+            value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        )
+    if isinstance(value, dict):
+        return {json_safe(name): json_safe(item) for name, item in value.items()}
+    return [json_safe(item) for item in value] if isinstance(value, list) else value
 
 
 def _look_up(uid: int) -> str:

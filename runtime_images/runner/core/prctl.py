@@ -1,15 +1,35 @@
-"""What a process tells the kernel about itself; a module that costs next to nothing to load."""
+"""What this process tells the kernel about itself, through ``prctl``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-DUMPABLE = 4
-CHILD_SUBREAPER = 36
+from .log import complain
+
+_DUMPABLE = 4
+_CHILD_SUBREAPER = 36
 
 
-def prctl(option: int, value: int) -> bool:
-    """Tell it; False when this Python cannot, or the kernel refuses."""
+def hide() -> None:
+    """Let nobody look into this process's memory, or take its descriptors; programs started later are not hidden.
+
+    Commands in the sandbox run as the same user as the runner, whose memory holds what was lent to others of them, and
+    whose descriptors lead to the server.
+    """
+    if not _prctl(_DUMPABLE, 0):
+        complain("other programs of this user can look into the runner: this Python cannot call prctl")
+
+
+def adopt_orphans() -> None:
+    """Make what loses its parent this process's child, as it is where this one is the first.
+
+    So it can be found whatever it has done to its session and its environment.
+    """
+    _prctl(_CHILD_SUBREAPER, 1)  # without it there are still the marks
+
+
+def _prctl(option: int, value: int) -> bool:
+    """False when this Python cannot, or the kernel refuses."""
     try:
         import _ctypes  # and not ctypes, which would take as long to load as half of the runner
 

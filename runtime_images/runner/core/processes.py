@@ -9,8 +9,6 @@ import signal
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from .prctl import CHILD_SUBREAPER, prctl
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 MARK = "DRYDOCK_TERMINAL"
 SANDBOX_MARK = "DRYDOCK_SANDBOX"
@@ -164,14 +162,6 @@ def belonging(scope: TerminalProcesses) -> List[Process]:
     wanted = f"{MARK}={scope.mark}".encode()
     own += [process for process in rest if _is_orphan(process, processes) and _marked(process.pid, wanted)]
     return own
-
-
-def adopt_orphans() -> None:
-    """From now on what loses its parent becomes this process's child, as it does where this one is the first.
-
-    So it can be found whatever it has done to its session and its environment.
-    """
-    prctl(CHILD_SUBREAPER, 1)  # without it there are still the marks
 
 
 def of_sandbox(*, alone: bool) -> List[Process]:

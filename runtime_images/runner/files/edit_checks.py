@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from . import disk, encoding
+from . import disk
+from .text_file import is_binary
 
 FILE_LIMIT = 10 * 1024 * 1024
 
@@ -50,7 +51,7 @@ def require_small(path: str) -> None:
 
 def require_text(path: str, data: bytes) -> None:
     """Refuse a file with this content if it is binary."""
-    if encoding.is_binary(data):
+    if is_binary(data):
         raise EditError(
             f"File validation failed for {path}: ERROR_BINARY_FILE, it is binary and cannot be shown or edited."
         )

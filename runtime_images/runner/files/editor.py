@@ -6,13 +6,13 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
-from ..core.cut_text import cut_middle
-from . import disk, encoding, listing, pictures
+from ..core.text import cut_middle
+from . import disk, listing, pictures
 from . import edit_checks as checks
 from .diff import unified
 from .edit_checks import FILE_LIMIT, EditError
 from .history import EditHistory
-from .text_file import TextFile
+from .text_file import TextFile, decode, encode
 
 RESPONSE_LIMIT = 16000
 CONTENT_LIMIT = 512 * 1024
@@ -123,7 +123,7 @@ class Editor:
         return EditOutcome(_cut(note + listing.numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
 
     def _create(self, edit: Edit) -> EditOutcome:
-        new = encoding.encode(edit.file_text or "", "utf-8")
+        new = encode(edit.file_text or "", "utf-8")
         checks.require_fitting(edit.path, new)
         old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
         disk.replace(edit.path, new)
@@ -220,7 +220,7 @@ def _is_blank(edit: Edit) -> bool:
     """True when the file has nothing in it that ``create`` would destroy."""
     if edit.blank is None or disk.kind(edit.path) != "file":
         return False
-    text = encoding.decode(disk.read(edit.path, FILE_LIMIT).data).text
+    text = decode(disk.read(edit.path, FILE_LIMIT).data).text
     return text.strip() in ("", edit.blank.strip())
 
 
@@ -284,7 +284,7 @@ def _result(edit: Edit, outcome: EditOutcome, *, is_error: bool, existed: bool) 
 
 
 def _content(data: Optional[bytes]) -> Optional[str]:
-    return encoding.decode(data).text if data is not None else None
+    return decode(data).text if data is not None else None
 
 
 def edit_of(given: Dict[str, Any], directory: str) -> Edit:

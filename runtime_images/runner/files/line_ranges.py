@@ -7,14 +7,14 @@ from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments
-from ..core.cut_text import cut_middle
-from . import disk, encoding, listing
+from ..core.text import cut_middle
+from . import disk, listing
 from . import edit_checks as checks
 from .diff import unified
 from .edit_checks import FILE_LIMIT, EditError
 from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
 from .history import EditHistory
-from .text_file import TextFile
+from .text_file import TextFile, decode, encode
 
 LINES_LIMIT = 300
 _CHUNK = 20
@@ -69,7 +69,7 @@ class Ranges:
         checks.require_fitting(span.path, new)
         disk.replace(span.path, new)
         self._history.push(span.path, new if old is None else old)
-        before, after = "" if old is None else encoding.decode(old).text, encoding.decode(new).text
+        before, after = "" if old is None else decode(old).text, decode(new).text
         diff = unified(before, after, span.path)
         return {
             "text": _report(span, diff, is_new=old is None),
@@ -86,7 +86,7 @@ def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
     A line that is the file's last stays without an end if it had none. No text takes the lines out.
     """
     if not old:
-        return encoding.encode(text, "utf-8")
+        return encode(text, "utf-8")
     file = TextFile(old)
     start, end = file.line_start(first - 1), file.line_start(last)
     text = text.replace("\r\n", "\n")

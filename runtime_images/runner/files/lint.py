@@ -14,9 +14,10 @@ import tempfile
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from . import disk, encoding
+from . import disk
 from .edit_checks import FILE_LIMIT
 from .line_ranges import spliced
+from .text_file import decode, is_binary
 
 PROGRAM_SECONDS = 10.0
 _MOST = 100
@@ -51,7 +52,7 @@ def report(order: Dict[str, Any]) -> List[LintProblem]:
 def problems(path: str, data: bytes) -> List[LintProblem]:
     """Return what is wrong with a file of this name and content; nothing for languages that are not known here."""
     look = _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
-    if look is None or encoding.is_binary(data):
+    if look is None or is_binary(data):
         return []
     return look(data)
 
@@ -75,7 +76,7 @@ def _python(data: bytes) -> List[LintProblem]:
 
 def _json(data: bytes) -> List[LintProblem]:
     try:
-        json.loads(encoding.decode(data).text)
+        json.loads(decode(data).text)
     except json.JSONDecodeError as error:
         return [LintProblem(error.lineno, f"JSON: {error.msg}")]
     except RecursionError:
@@ -89,7 +90,7 @@ def _toml(data: bytes) -> List[LintProblem]:
     except ImportError:
         return []
     try:
-        tomllib.loads(encoding.decode(data).text)
+        tomllib.loads(decode(data).text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         return [LintProblem(int(line.group(1)) if line else 0, f"TOML: {error}")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
 
+from ..core.connection import Request
+from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
-from ..core.request import Request
-from ..core.side_process import SideProcesses
 from .line_ranges import span_of
 
 LIMIT_SECONDS = 30.0

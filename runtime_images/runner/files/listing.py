@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import List
 
-from ..core.names import shown
+from ..core.text import printable
 from . import disk
 
 CONTEXT = 4
@@ -27,7 +27,7 @@ def directory(path: str) -> str:
     """
     entries, hidden, complete = _walk(path)
     text = f"The files and directories in {path}, up to {_DEPTH} levels deep, without hidden ones:\n"
-    text += "".join(f"{shown(entry)}\n" for entry in sorted(entries))
+    text += "".join(f"{printable(entry)}\n" for entry in sorted(entries))
     if not complete:
         text += f"[… only the first {_ENTRIES} entries are listed …]\n"
     if hidden:

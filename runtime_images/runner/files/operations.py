@@ -9,9 +9,9 @@ from ..core.workers import Job, Workers
 from ..wire import MAX_BLOB
 from . import disk
 from .editor import Edit, Editor
-from .encoding import readable
 from .line_ranges import Ranges, Span
 from .patcher import Patcher
+from .text_file import readable
 from .whole_files import WholeFileArguments, WholeFiles
 
 

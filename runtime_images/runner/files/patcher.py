@@ -7,14 +7,14 @@ import itertools
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ..core import names
-from . import disk, encoding, patch_places
+from ..core import arguments
+from . import disk, patch_places
 from .diff import unified
 from .edit_checks import FILE_LIMIT
 from .history import EditHistory
 from .patch_places import Replacement
 from .patch_text import ADD, DELETE, PatchError, Section, parse
-from .text_file import TextFile
+from .text_file import TextFile, decode, encode, is_binary
 
 _DIFF_LIMIT = 64 * 1024
 
@@ -70,12 +70,12 @@ class Patcher:
         if section.kind == ADD:
             if disk.kind(path) != "missing":
                 raise PatchError(f"{section.path} cannot be added: it exists already. Update it, or delete it first.")
-            new = encoding.encode(section.content, "utf-8")
+            new = encode(section.content, "utf-8")
             return _Step(f"A {section.path}", path, path, None, new, unified("", section.content, path)), 0
         old = _content(path, section)
-        is_text = not encoding.is_binary(old)
+        is_text = not is_binary(old)
         if section.kind == DELETE:
-            diff = unified(encoding.decode(old).text, "", path) if is_text else ""
+            diff = unified(decode(old).text, "", path) if is_text else ""
             return _Step(f"D {section.path}", path, None, old, b"", diff), 0
         if not is_text:
             raise PatchError(f"{section.path} is binary and cannot be patched.")
@@ -102,7 +102,7 @@ class Patcher:
         if "\0" in name:
             raise PatchError("A path in the patch holds a NUL character.")
         root = os.path.realpath(self._workspace)
-        path = names.below(self._workspace, name)
+        path = arguments.resolve(self._workspace, name)
         if os.path.commonpath([root, os.path.realpath(path)]) != root or os.path.realpath(path) == root:
             raise PatchError(f"{name} is outside the workspace {self._workspace}; a patch may change only files in it.")
         return path

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ..core import arguments, facts
 from ..core.arguments import BadRequestError
-from ..core.request import Request
+from ..core.connection import Request
 from .disk import FileError
 from .editor import edit_of
 from .line_ranges import span_of

@@ -1,7 +1,7 @@
-"""Searching files by name and by content, as a program of its own.
+"""The search program: files by name and by content, in a process of its own.
 
-It is run in a process of its own because matching a regular expression cannot be interrupted from inside, and would
-keep the runner from everything else for as long as it takes. The order is the argument, as JSON; the result is printed.
+Matching a regular expression cannot be interrupted from inside, and would keep the runner from everything else for as
+long as it takes. The order is JSON, and so is what is printed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ import os
 import re
 import sys
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from itertools import islice
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ..core.names import below, shown
-from . import globs, ripgrep
-from .encoding import is_binary
-from .walk import Entry, Found, Walk
+from ..core.arguments import resolve
+from ..core.text import printable
+from .patterns import IgnoreLevel, compiled, level_above, level_of, split_base
+from .text_file import is_binary
 
 FILES_LIMIT = 500000
 SIZE_LIMIT = 256 * 1024 * 1024
 _SAMPLE = 64 * 1024
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINE_LIMIT = 16 * 1024 * 1024
+_ARGUMENTS_LIMIT = 512 * 1024
+_NOT_FILES = ("/proc", "/sys", "/dev")
+"""Where files are something else, some of which never end."""
 
 
 class SearchError(Exception):
@@ -48,39 +52,45 @@ def outcome(order: Dict[str, Any]) -> Dict[str, Any]:
 def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
     pattern = _regex(order["pattern"])
     root = _directory(order["path"])
-    include: Optional[str] = _plain(order["include"]) if order["include"] else None
-    walk = Walk(root, _chooser(include), lambda name: False)
-    found: List[Found] = []
-    passed = 0
+    walk = Walk(root, _chooser(_plain(order["include"] or "")), lambda name: False)
+    found: List[FoundFile] = []
+    too_large = 0
     for file in walk.files():
         if file.size > SIZE_LIMIT:
-            passed += 1
+            too_large += 1
         elif len(found) < FILES_LIMIT:
             found.append(file)
         else:
             raise SearchError(f"There are more than {FILES_LIMIT} files below {root}; give a folder further down.")
     found.sort(key=_newest_first)
+    program = _ripgrep() if order["ripgrep"] and reads_alike(order["pattern"]) else None
+    if program is None:
+        matching: Iterator[FoundFile] = (file for file in found if _holds(file.path, pattern))
+    else:
+        matching = _matching(program, found, pattern, order["pattern"])
     limit = order["limit"]
-    program = ripgrep.program() if order["ripgrep"] and ripgrep.reads_alike(order["pattern"]) else None
-    matches = list(_first(limit + 1, _matching(found, pattern, order["pattern"], program)))
-    return _result(root, matches, limit, walk, passed)
+    return _result(walk, list(islice(matching, limit + 1)), limit, too_large)
 
 
 def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
-    pattern, path = _begun(_plain(order["pattern"]), order["path"])
+    pattern, path = _plain(order["pattern"]), order["path"]
+    if pattern.startswith("~/"):
+        pattern = _plain(resolve(path, pattern))
+    path = os.path.normpath(path)
+    while pattern.startswith("../"):
+        path, pattern = os.path.dirname(path), pattern[3:]
     if pattern.endswith("/"):
         pattern += "**"  # a folder: what is in it
     if "**" not in pattern and not pattern.startswith("/"):
         pattern = "**/" + pattern
-    base, rest = globs.split_base(pattern)
+    base, rest = split_base(pattern)
     if not base.startswith("/") and not os.path.isdir(os.path.join(_directory(path), base)):
         base, rest = "", pattern  # nothing can match
     root = _directory(os.path.normpath(os.path.join(path, base)))
     if "**" not in rest:
         rest = "**/" + rest
-    parts = rest.split("/")
-    whole = globs.compiled(rest)
-    dotted = [globs.compiled(part) for part in parts if part.startswith(".")]
+    whole = compiled(rest)
+    dotted = [compiled(part) for part in rest.split("/") if part.startswith(".")]
 
     def named(name: str) -> bool:
         return any(part.fullmatch(name) is not None for part in dotted)
@@ -92,23 +102,13 @@ def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
 
     walk = Walk(root, takes, named)
     limit = order["limit"]
-    return _result(root, heapq.nsmallest(limit + 1, walk.files(), key=_newest_first), limit, walk, 0)
+    return _result(walk, heapq.nsmallest(limit + 1, walk.files(), key=_newest_first), limit, 0)
 
 
 def _plain(pattern: str) -> str:
     """Return the pattern of a path without what says nothing: ``./src//a`` is ``src/a``."""
     pattern = re.sub("/{2,}", "/", pattern)
     return re.sub(r"\A(?:\./)+(?=.)", "", pattern)
-
-
-def _begun(pattern: str, path: str) -> Tuple[str, str]:
-    """Return pattern and folder for a pattern that begins above the folder, or at home."""
-    if pattern.startswith("~/"):
-        pattern = _plain(below(path, pattern))
-    path = os.path.normpath(path)
-    while pattern.startswith("../"):
-        path, pattern = os.path.dirname(path), pattern[3:]
-    return pattern, path
 
 
 def _regex(pattern: str) -> "re.Pattern[str]":
@@ -123,40 +123,109 @@ def _regex(pattern: str) -> "re.Pattern[str]":
 def _directory(path: str) -> str:
     if not os.path.isdir(path):
         missing = not os.path.lexists(path)
-        raise SearchError(f"{shown(path)} {'does not exist' if missing else 'is not a directory'}; give a directory.")
+        raise SearchError(
+            f"{printable(path)} {'does not exist' if missing else 'is not a directory'}; give a directory."
+        )
     return os.path.normpath(path)
 
 
-def _chooser(include: Optional[str]) -> Callable[[Entry], bool]:
+def _chooser(include: str) -> "Callable[[Entry], bool]":
     """Return what chooses the files to look into: those that ``include`` names, or else all that are not put aside."""
-    if include is None or include.startswith("!"):
-        excluded = globs.compiled(include[1:]) if include is not None else None
 
-        def takes(entry: Entry) -> bool:
-            if entry.is_hidden or (excluded is not None and _names(excluded, include or "", entry)):
-                return False
-            return not entry.is_ignored
+    def names(pattern: "re.Pattern[str]", entry: Entry) -> bool:
+        return pattern.fullmatch(entry.relative if "/" in include else entry.name) is not None
 
-        return takes
-    wanted = globs.compiled(include.lstrip("/"))
-    return lambda entry: _names(wanted, include or "", entry)
+    if include and not include.startswith("!"):
+        wanted = compiled(include.lstrip("/"))
+        return lambda entry: names(wanted, entry)
+    excluded = compiled(include[1:]) if include else None
+    return lambda entry: not (entry.is_hidden or (excluded is not None and names(excluded, entry)) or entry.is_ignored)
 
 
-def _names(pattern: "re.Pattern[str]", source: str, entry: Entry) -> bool:
-    return pattern.fullmatch(entry.relative if "/" in source else entry.name) is not None
+def _newest_first(file: "FoundFile") -> Tuple[int, str]:
+    return -file.changed, file.path
 
 
-def _matching(found: List[Found], pattern: "re.Pattern[str]", source: str, program: Optional[str]) -> Iterator[Found]:
-    """Yield the files with a line that matches, in the given order."""
-    if program is None:
-        yield from (file for file in found if _holds(file.path, pattern))
-        return
-    for batch in ripgrep.batches(found):
-        holding, unclear = ripgrep.search(program, source, [file.path for file in batch])
-        for file in batch:
-            name = os.fsencode(file.path)
-            if _holds(file.path, pattern) if name in unclear else name in holding and not _is_binary(file.path):
-                yield file
+def _result(walk: "Walk", matches: "List[FoundFile]", limit: int, too_large: int) -> Dict[str, Any]:
+    return {
+        "root": printable(walk.root),
+        "files": [printable(file.path) for file in matches[:limit]],
+        "truncated": len(matches) > limit,
+        "unreadable": walk.unreadable,
+        "too_large": too_large,
+    }
+
+
+# Going through the files
+
+
+class FoundFile(NamedTuple):
+    """A file, with its time of change in nanoseconds and its size in bytes."""
+
+    path: str
+    changed: int
+    size: int
+
+
+class Entry:
+    """A file that may be chosen; ``relative`` is its path below the folder where the walk began."""
+
+    def __init__(self, entry: "os.DirEntry[str]", relative: str, level: Optional[IgnoreLevel]) -> None:
+        self.name = entry.name
+        self.relative = relative
+        self.is_hidden = entry.name.startswith(".")
+        self._path = entry.path
+        self._level = level
+
+    @property
+    def is_ignored(self) -> bool:
+        """True when an ignore file says to pass over it."""
+        return self._level is not None and self._level.ignores(self._path, is_directory=False)
+
+
+class Walk:
+    """One walk through a tree, without links and ignored folders; ``unreadable`` counts folders that it could not read.
+
+    ``takes`` chooses files; ``enters_hidden`` says, by their names, which hidden folders to go into.
+    """
+
+    def __init__(self, root: str, takes: Callable[[Entry], bool], enters_hidden: Callable[[str], bool]) -> None:
+        self.root = root
+        self.unreadable = 0
+        self._takes = takes
+        self._enters_hidden = enters_hidden
+
+    def files(self) -> Iterator[FoundFile]:
+        """Yield the chosen files; each folder is seen once."""
+        waiting: List[Tuple[str, str, Optional[IgnoreLevel]]] = [(self.root, "", level_above(self.root))]
+        while waiting:
+            folder, prefix, above = waiting.pop()
+            try:
+                with os.scandir(folder) as found:
+                    entries = list(found)
+            except OSError:
+                self.unreadable += 1
+                continue
+            level = level_of(folder, above, (entry.name for entry in entries))
+            for entry in entries:
+                relative = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if self._enters(entry, level):
+                        waiting.append((entry.path, relative + "/", level))
+                elif entry.is_file(follow_symlinks=False) and self._takes(Entry(entry, relative, level)):
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # it was just removed
+                    yield FoundFile(entry.path, status.st_mtime_ns, status.st_size)
+
+    def _enters(self, entry: "os.DirEntry[str]", level: Optional[IgnoreLevel]) -> bool:
+        if entry.path in _NOT_FILES or (entry.name.startswith(".") and not self._enters_hidden(entry.name)):
+            return False
+        return level is None or not level.ignores(entry.path, is_directory=True)
+
+
+# Looking into files
 
 
 def _holds(path: str, pattern: "re.Pattern[str]") -> bool:
@@ -184,35 +253,77 @@ def _holds(path: str, pattern: "re.Pattern[str]") -> bool:
 
 
 def _is_binary(path: str) -> bool:
-    sample = _sample(path)
-    return sample is None or is_binary(sample)
-
-
-def _sample(path: str) -> Optional[bytes]:
-    """Return what the file begins with; None when it cannot be read."""
+    """True for a file that cannot be read, too."""
     try:
         with open(os.open(path, _FLAGS), "rb") as file:
-            return file.read(_SAMPLE)
+            return is_binary(file.read(_SAMPLE))
     except OSError:
+        return True
+
+
+# With ripgrep, where it finds exactly what Python's regular expressions would find. The two engines read many patterns
+# differently, and some texts: what counts as a letter, a blank or the other case of a letter beyond ASCII, what a dot
+# matches among bytes that are no text. So ripgrep is asked about patterns that mean the same to both, and about files
+# of plain ASCII; all others are unclear, and left to Python.
+
+_ESCAPE = r"\\[dDwWsSt.^$*+?()\[\]{}|\\/-]"
+_CLASS = rf"\[\^?(?:[A-Za-z0-9](?:-[A-Za-z0-9])?|[ _.,:;/@#%=+*!?'\"<>()$|{{}}]|{_ESCAPE})+\]"
+_REPEATED = rf"(?:[ \w!\"#%&',/:;<=>@`~-]|\.|\)|{_ESCAPE}|{_CLASS})(?:(?:[*+?]|\{{\d+(?:,\d*)?\}})\??)?"
+_ALIKE = re.compile(rf"(?:{_REPEATED}|\^|\$|\\b|\||\((?!\?)|\(\?:)*", re.ASCII)
+_UNCLEAR = r"(?-u)[\x1c-\x1f\x80-\xff]|\r[^\n]"
+
+
+def reads_alike(pattern: str) -> bool:
+    """Return whether a pattern of Python's means the same to ripgrep; no when in doubt."""
+    return _ALIKE.fullmatch(pattern) is not None
+
+
+def _ripgrep() -> Optional[str]:
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, "rg")
+        if folder and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _matching(program: str, found: List[FoundFile], pattern: "re.Pattern[str]", source: str) -> Iterator[FoundFile]:
+    """Yield the files with a line that matches, in the given order."""
+    for batch in _batches(found):
+        files = [file.path for file in batch]
+        unclear = _listed(program, _UNCLEAR, files)
+        holding = _listed(program, source, files) if unclear is not None else None
+        for file in batch:
+            name = os.fsencode(file.path)
+            if unclear is None or holding is None or name in unclear:  # it fails, or does not take the pattern
+                if _holds(file.path, pattern):
+                    yield file
+            elif name in holding and not _is_binary(file.path):
+                yield file
+
+
+def _batches(found: List[FoundFile]) -> Iterator[List[FoundFile]]:
+    """Divide files such that each part fits on a command line."""
+    batch: List[FoundFile] = []
+    size = 0
+    for file in found:
+        length = len(os.fsencode(file.path)) + 9  # with its end and its pointer
+        if size + length > _ARGUMENTS_LIMIT:
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += length
+    if batch:
+        yield batch
+
+
+def _listed(program: str, pattern: str, files: List[str]) -> Optional[Set[bytes]]:
+    """The files with a line that matches, whatever the case; None where ripgrep cannot tell."""
+    import subprocess  # only here: the rest of the search starts faster without it
+
+    options = ["--no-config", "--files-with-matches", "--null", "--text", "--crlf", "--ignore-case", "--no-messages"]
+    arguments = [program, *options, "--encoding=none", f"--regexp={pattern}", "--", *files]
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    # It also fails with 2 when it could not read one of the files, but then has nothing to say about the pattern.
+    if done.returncode not in (0, 1) and (done.stderr.strip() or done.returncode != 2):
         return None
-
-
-def _newest_first(file: Found) -> Tuple[int, str]:
-    return -file.changed, file.path
-
-
-def _first(count: int, files: Iterable[Found]) -> Iterator[Found]:
-    for number, file in enumerate(files, 1):
-        yield file
-        if number == count:
-            return
-
-
-def _result(root: str, matches: List[Found], limit: int, walk: Walk, passed: int) -> Dict[str, Any]:
-    return {
-        "root": shown(root),
-        "files": [shown(file.path) for file in matches[:limit]],
-        "truncated": len(matches) > limit,
-        "unreadable": walk.unreadable,
-        "too_large": passed,
-    }
+    return set(done.stdout.split(b"\0"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
 
-from ..core import arguments, names
+from ..core import arguments
+from ..core.connection import Request
+from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
-from ..core.request import Request
-from ..core.side_process import SideProcesses
 
 LIMIT_SECONDS = 30.0
 _AT_ONCE = 8
@@ -33,7 +33,7 @@ def order(kind: str, given: Dict[str, Any], workspace: str) -> Dict[str, Any]:
     return {
         "kind": kind,
         "pattern": pattern,
-        "path": names.below(workspace, path),
+        "path": arguments.resolve(workspace, path),
         "include": include or None,
         "limit": arguments.integer(given, "limit", 100, 1, _MATCHES_LIMIT),
         "ripgrep": True,

@@ -14,8 +14,8 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 
 from ..core import arguments
 from ..core.arguments import BadRequestError
+from ..core.connection import Request
 from ..core.loop import Loop, Timer
-from ..core.request import Request
 from ..wire import MAX_BLOB
 from .operations import Files, HandlerReply
 
@@ -157,8 +157,7 @@ class Snapshots:
     def _tree(self) -> Any:
         if self._made is None:
             # Needs modules that are slow to load, and that a runner without snapshots can do without.
-            from .snapshot_store import TreeStore
-            from .snapshot_tree import Tree
+            from .snapshot_tree import Tree, TreeStore
 
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             self._made = Tree(self._workspace, TreeStore(self._folder))

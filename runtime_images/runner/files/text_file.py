@@ -3,9 +3,135 @@
 from __future__ import annotations
 
 import bisect
-from typing import List, Tuple
+import re
+from typing import List, NamedTuple, Optional, Pattern, Tuple
 
-from . import encoding
+_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+BYTE_ORDER_MARK = "\ufeff"
+_SAMPLE = 64 * 1024
+_TEXT_CONTROLS = b"\x07\x08\t\n\x0b\x0c\r\x1b"
+_CONTROLS = bytes(set(range(32)) - set(_TEXT_CONTROLS)) + b"\x7f"
+
+# Encodings that a file may have when it is not Unicode, with the characters that such a text mostly consists of.
+# Japanese ones are strict and come first: kana among the characters are proof enough.
+_JAPANESE = ("euc_jp", "shift_jis")
+_KANA = re.compile("[\u3040-\u30ff]")
+_KANA_SHARE = 0.2
+_CANDIDATES = (
+    ("euc_kr", re.compile("[\uac00-\ud7a3]")),
+    ("gb18030", re.compile("[\u4e00-\u9fff\u3000-\u303f\uff00-\uff60]")),
+    ("cp1251", re.compile("[а-яё]")),
+    ("koi8_r", re.compile("[а-яё]")),
+)
+_CONFIDENCE = 0.6
+_MOSTLY = 4
+_UTF8_WITH_STRAYS = "utf-8 with strays"
+"""UTF-8 but for a few bytes, which are kept as half characters (``surrogateescape``)."""
+_STRAYS = re.compile("[\udc80-\udcff]")
+_RUN = re.compile(rb"[\x80-\xff]{3,}")
+
+
+class Decoded(NamedTuple):
+    """A file's text and the codec that gives its bytes back; ``mark`` is what stands before the text in them."""
+
+    text: str
+    encoding: str
+    mark: str = ""
+
+
+def is_binary(data: bytes) -> bool:
+    """True when the bytes are not a text in any encoding that the editor would edit."""
+    if _mark(data) is not None:
+        return False
+    sample = data[:_SAMPLE]
+    if b"\0" in sample:
+        return True
+    return bool(sample) and len(sample) - len(sample.translate(None, _CONTROLS)) > len(sample) // 10
+
+
+def decode(data: bytes) -> Decoded:
+    """Decode a text; never fails, since the last resort takes any byte as a character."""
+    for encoding in (_mark(data), "utf-8"):
+        text = _exactly(data, encoding) if encoding is not None else None
+        if text is not None:
+            mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+            return Decoded(text[len(mark) :], encoding or "utf-8", mark)
+    return _decode_strays(data) or _decode_old(data)
+
+
+def readable(text: str) -> str:
+    """Return a text for anybody: bytes that are no characters become replacement characters."""
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def encode(text: str, encoding: str) -> bytes:
+    """Encode in the file's own encoding, or as UTF-8 when that cannot represent the text."""
+    try:
+        if encoding == _UTF8_WITH_STRAYS:
+            return text.encode("utf-8", "surrogateescape")
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _mark(data: bytes) -> Optional[str]:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return encoding
+    return None
+
+
+def _exactly(data: bytes, encoding: str) -> Optional[str]:
+    """Return the text if encoding it gives the same bytes again."""
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return text if encoding == "utf-8" or text.encode(encoding) == data else None
+
+
+def _decode_strays(data: bytes) -> Optional[Decoded]:
+    """Return a text whose characters beyond ASCII are mostly UTF-8."""
+    text = data.decode("utf-8", "surrogateescape")
+    strays = len(_STRAYS.findall(text))
+    characters = sum(1 for character in text if character > "\x7f") - strays
+    if characters < _MOSTLY * strays:
+        return None
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    return Decoded(text[len(mark) :], _UTF8_WITH_STRAYS, mark)
+
+
+def _decode_old(data: bytes) -> Decoded:
+    found = _decode_foreign(data) if _RUN.search(data) is not None else None
+    if found is not None:  # Western texts have single accented letters, others whole words of such bytes
+        return found
+    text = _exactly(data, "cp1252")
+    return Decoded(text, "cp1252") if text is not None else Decoded(data.decode("latin-1"), "latin-1")
+
+
+def _decode_foreign(data: bytes) -> Optional[Decoded]:
+    best: Optional[Decoded] = None
+    confidence = _CONFIDENCE
+    for encoding in _JAPANESE:
+        text = _exactly(data, encoding)
+        if text is not None and _share(_KANA, text) > _KANA_SHARE:
+            return Decoded(text, encoding)
+    for encoding, usual in _CANDIDATES:
+        text = _exactly(data, encoding)
+        if text is not None and _share(usual, text) > confidence:
+            best, confidence = Decoded(text, encoding), _share(usual, text)
+    return best
+
+
+def _share(usual: Pattern[str], text: str) -> float:
+    foreign = sum(1 for character in text if character > "\x7f")
+    return len(usual.findall(text)) / max(1, foreign)
 
 
 class TextFile:
@@ -17,7 +143,7 @@ class TextFile:
     """
 
     def __init__(self, data: bytes) -> None:
-        self._raw, self.encoding, self._mark = encoding.decode(data)
+        self._raw, self.encoding, self._mark = decode(data)
         self._has_returns_only = "\r" in self._raw and "\n" not in self._raw
         self.text = self._raw.replace("\r" if self._has_returns_only else "\r\n", "\n")
         self._returns = self._find_returns() if len(self.text) != len(self._raw) else []
@@ -44,7 +170,7 @@ class TextFile:
             raw_start, raw_end = self._raw_position(start), self._raw_position(end)
             parts += [self._raw[kept:raw_start], self._with_line_ends(new, raw_start, raw_end)]
             kept = raw_end
-        return encoding.encode("".join([*parts, self._raw[kept:]]), self.encoding)
+        return encode("".join([*parts, self._raw[kept:]]), self.encoding)
 
     def line_start(self, number: int) -> int:
         """Return the position at which the line after the first ``number`` lines begins."""

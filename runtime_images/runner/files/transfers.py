@@ -10,14 +10,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..core import arguments
 from ..core.arguments import BadRequestError
+from ..core.connection import Request
 from ..core.loop import Loop, Timer
-from ..core.request import Request
 from ..core.workers import TooMuchWorkError
 from . import disk
 from .confined_folder import Beneath, Opened, readable
 from .disk import FileError, failure
-from .ignores import IgnoreRules
 from .operations import Files, HandlerReply
+from .patterns import IgnoreRules
 
 PART = 4 * 1024 * 1024
 _ZIP_SECONDS = 0.5

@@ -6,14 +6,13 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
-from ..core.cut_text import cut_middle
-from ..core.names import below, shown
-from . import disk, encoding, listing
+from ..core.text import cut_middle, printable
+from . import disk, listing
 from .diff import unified
 from .edit_checks import FILE_LIMIT
 from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
 from .history import EditHistory
-from .text_file import TextFile
+from .text_file import TextFile, decode, encode, is_binary
 
 LINES_LIMIT = 1000
 _ENTRIES = 1000
@@ -55,14 +54,14 @@ class WholeFiles:
 
     def _write(self, asked: WholeFileArguments) -> Dict[str, Any]:
         old = None if disk.kind(asked.path) == "missing" else _bytes(asked.path)
-        return self._changed(asked, old, encoding.encode(asked.content, "utf-8"), "Wrote" if old else "Created")
+        return self._changed(asked, old, encode(asked.content, "utf-8"), "Wrote" if old else "Created")
 
     def _replace(self, asked: WholeFileArguments) -> Dict[str, Any]:
         path = asked.path
         if not asked.old:
             if disk.kind(path) != "missing":
                 raise WholeFileError(f"{path} exists already; an empty old_string is for a new file.")
-            return self._changed(asked, None, encoding.encode(asked.new, "utf-8"), "Created")
+            return self._changed(asked, None, encode(asked.new, "utf-8"), "Created")
         old = _text_bytes(path)
         if asked.old == asked.new:
             raise WholeFileError("old_string and new_string are the same; nothing was changed.")
@@ -85,8 +84,8 @@ class WholeFiles:
         disk.replace(asked.path, new)
         if old is not None:
             self._history.push(asked.path, old)
-        before = None if old is None or encoding.is_binary(old) else encoding.decode(old).text
-        after = encoding.decode(new).text
+        before = None if old is None or is_binary(old) else decode(old).text
+        after = decode(new).text
         return {
             "text": f"{what} {asked.path}.",
             "prev_exist": old is not None,
@@ -130,7 +129,7 @@ def _list(asked: WholeFileArguments) -> Dict[str, Any]:
 
 
 def _entry(entry: "os.DirEntry[str]") -> str:
-    name = shown(entry.name)
+    name = printable(entry.name)
     if entry.is_dir(follow_symlinks=False):
         return f"{name}/"
     try:
@@ -148,7 +147,7 @@ def _bytes(path: str) -> bytes:
 
 def _text_bytes(path: str) -> bytes:
     data = _bytes(path)
-    if encoding.is_binary(data):
+    if is_binary(data):
         raise WholeFileError(f"{path} is binary and cannot be shown or edited.")
     return data
 
@@ -188,7 +187,7 @@ def whole_file(given: Dict[str, Any], directory: str) -> WholeFileArguments:
         raise arguments.BadRequestError("path must be a path without NUL or half characters")
     return WholeFileArguments(
         command,
-        below(directory, where),
+        arguments.resolve(directory, where),
         arguments.text(given, "content", ""),
         arguments.text(given, "old", ""),
         arguments.text(given, "new", ""),

@@ -17,8 +17,8 @@ import time
 from typing import Any, Dict, List, Optional
 from urllib.parse import urlsplit
 
+from . import scratch_of
 from .command import GitError, environment
-from .limits import scratch_of
 
 _DESCRIPTOR = 9
 """One digit: shells take no longer number for a descriptor to read from."""

@@ -7,12 +7,12 @@ import re
 from typing import Any, Callable, Dict, Optional
 
 from ..core import arguments
+from ..core.connection import Request
+from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
-from ..core.request import Request
-from ..core.side_process import SideProcesses
 from ..files.confined_folder import Beneath
 from ..files.operations import Files, HandlerReply
-from .limits import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
+from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
 
 _AT_ONCE = 4
 _TEXT_LIMIT = 800

@@ -10,10 +10,10 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments, processes
-from ..core.driver_process import DriverProcess, Message
+from ..core.connection import Asker, Result
 from ..core.facts import find_python
+from ..core.helper_processes import DriverProcess, Message
 from ..core.loop import Loop, Timer
-from ..core.request import Asker, Result
 from ..terminal.output import BoundedText, LiveFeed
 from ..terminal.terminal_text import TerminalText
 

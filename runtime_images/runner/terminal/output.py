@@ -7,9 +7,9 @@ import re
 from collections import deque
 from typing import Any, Callable, Deque, List, Optional, Tuple
 
-from ..core.cut_text import Cut, Kept, cut_ends
 from ..core.lent_secrets import Lent
 from ..core.loop import Loop, Timer
+from ..core.text import Cut, Kept, cut_ends
 from .terminal_text import TerminalText
 
 LIMIT = 16 * 1024 * 1024

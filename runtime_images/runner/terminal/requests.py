@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from ..core import arguments
 from ..core.arguments import BadRequestError
-from ..core.request import Asker, Result
+from ..core.connection import Asker, Result
 from . import notices
 
 _COMMAND_LIMIT = 8 * 1024 * 1024

@@ -9,10 +9,10 @@ from collections import deque
 from functools import partial
 from typing import Callable, Deque, List, Optional, Tuple
 
-from ..core import facts, names, processes
-from ..core.cut_text import Cut
+from ..core import facts, processes
+from ..core.connection import Asker, Result
 from ..core.loop import Loop, Plan
-from ..core.request import Asker, Result
+from ..core.text import Cut
 from . import notices
 from .interrupt import INTERRUPT_KEY, Interruption, TypedInterrupt
 from .output import BoundedText, IdleOutput, LiveFeed, WholeOutputs
@@ -385,13 +385,13 @@ class TerminalSession:
             "prefix": prefix,
             "output": output.text,
             "omitted": output.omitted,
-            "working_dir": names.whole(self._shell.directory),
+            "working_dir": facts.json_safe(self._shell.directory),
             "pid": background,
-            "python": names.whole(facts.find_python(self._shell.path)),
+            "python": facts.json_safe(facts.find_python(self._shell.path)),
             "username": facts.username(),
             "hostname": os.uname().nodename,
             "running": self.runs,
-            "notice": names.whole("\n".join(said)),
+            "notice": facts.json_safe("\n".join(said)),
         }
 
     def _tell_stopped(self) -> None:

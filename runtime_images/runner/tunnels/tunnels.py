@@ -1,28 +1,48 @@
-"""The tunnels of the connection at hand, by their numbers: frames go to the right one, and all end with the server."""
+"""Connections to ports and programs of the sandbox, carried in frames of the server's stream, each with a window.
+
+Frames of a tunnel have the key ``stream`` (the server's number for it) instead of ``id``. From the server: ``open``
+(``{"port": n}``, or ``{"program": {"command": [...], "env": {...}, "cwd": "..."}}``), an attachment (data), ``end`` (no
+more data follows), ``credit`` (so many bytes more may be sent to it), ``reset``. To the server: ``opened``, an
+attachment, ``end`` (of a program with ``last_words``, the end of what it wrote to its standard error), ``credit``, or
+``error``, with which the tunnel is gone; it is gone as well when both sides have said ``end``. Either side begins with
+`TUNNEL_WINDOW` bytes of credit, and data wait for the other frames of the connection, never the other way round: a
+download does not delay a command.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import socket
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional
 
+from ..core import processes
 from ..core.connection import Connection
-from ..core.loop import Loop
-from ..wire import Frame
+from ..core.loop import Loop, Timer
+from ..wire import TUNNEL_CHUNK, TUNNEL_WINDOW, Frame
 from .ports import SandboxPorts
-from .tunnel import Ended, Tunnel
 
 TUNNEL_LIMIT = 256
-
-Maker = Callable[[Loop, Connection, int, Ended], Tunnel]
+_CONNECT_SECONDS = 5.0
+_WORDS_LIMIT = 2000
+_ARGUMENTS_LIMIT = 1000
+_READ = 64 * 1024
 
 
 class Switchboard:
-    """The tunnels of the connection at hand."""
+    """The tunnels of the connection at hand, by their numbers; all end with their server.
 
-    def __init__(self, loop: Loop, ports: SandboxPorts, programs: Maker) -> None:
-        """``programs`` makes the tunnels of programs."""
+    ``workspace`` is where programs run that are given no other place.
+    """
+
+    def __init__(self, loop: Loop, ports: SandboxPorts, workspace: str) -> None:
         self._loop = loop
         self._ports = ports
-        self._programs = programs
+        self._workspace = workspace
         self._open: Dict[int, Tunnel] = {}
         self._connection: Optional[Connection] = None
 
@@ -59,8 +79,10 @@ class Switchboard:
         if number in self._open:
             return
         order = given if isinstance(given, dict) else {}
-        make = self._programs if "program" in order else Tunnel
-        tunnel = make(self._loop, connection, number, self._ended)
+        if "program" in order:
+            tunnel: Tunnel = ProgramTunnel(self._loop, connection, number, self._ended, self._workspace)
+        else:
+            tunnel = Tunnel(self._loop, connection, number, self._ended)
         if len(self._open) >= TUNNEL_LIMIT:
             tunnel.fail("busy", f"there are {TUNNEL_LIMIT} connections already")
         else:
@@ -74,3 +96,347 @@ class Switchboard:
     def _go_on(self) -> None:
         for tunnel in list(self._open.values()):
             tunnel.go_on()
+
+
+class Tunnel:
+    """One connection to a port: bytes both ways, in bounded memory."""
+
+    def __init__(self, loop: Loop, connection: Connection, number: int, ended: Callable[[Tunnel], None]) -> None:
+        self.number = number
+        self._loop = loop
+        self._connection = connection
+        self._ended = ended
+        self._socket: Optional[socket.socket] = None
+        self._timer: Optional[Timer] = None
+        self._credit = TUNNEL_WINDOW  # what may still be sent to the server
+        self._granted = TUNNEL_WINDOW  # what the server may still send
+        self._written = 0  # of that, what has gone on and is not granted anew yet
+        self._out: Deque[memoryview] = deque()
+        self._is_connected = False
+        self._is_reading = False
+        self._server_ended = False
+        self._port_ended = False
+
+    def begin(self, given: Mapping[str, Any], ports: SandboxPorts) -> None:
+        """Connect to the port, wherever it is in this sandbox; what comes of it is told the server."""
+        port = given.get("port")
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+            self.fail("bad_request", "port must be a whole number from 1 to 65535")
+            return
+        tried: List[str] = []
+        left = ports.addresses_of(port)
+
+        def try_next(reason: str) -> None:
+            left.extend([] if left or not tried else ports.addresses_of(port, tried))
+            if left:
+                tried.append(left.pop(0))
+                self._connect(port, tried[-1], try_next)
+            else:
+                self.fail("refused", f"port {port} takes no connection: {reason}")
+
+        try_next("nothing of this sandbox listens there")
+
+    def take(self, data: bytes) -> None:
+        """Pass data from the server on."""
+        self._granted -= len(data)
+        if self._granted < 0 or self._server_ended:
+            self.fail("protocol", "more was sent than was granted")
+            return
+        self._out.append(memoryview(data))
+        if self._is_connected:
+            self._write()
+
+    def server_ended(self) -> None:
+        """Note that nothing more comes from the server."""
+        self._server_ended = True
+        if self._is_connected and not self._out:
+            self._shut()
+
+    def credit(self, size: int) -> None:
+        """Allow so many bytes more towards the server."""
+        self._credit += size
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Read again, if that was put off."""
+        if self._is_connected and not self._port_ended and not self._is_reading and self._credit > 0:
+            self._set_reading(True)
+
+    def fail(self, code: str, message: str) -> None:
+        """Tell the server the tunnel's end, and close."""
+        self._connection.send({"stream": self.number, "error": {"code": code, "message": message}})
+        self.close()
+
+    def close(self) -> None:
+        """Close at once; the other end sees a reset where data got lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        self._out.clear()
+        self._is_connected = False
+        self._ended(self)
+
+    def _connect(self, port: int, address: str, try_next: Callable[[str], None]) -> None:
+        try:
+            self._socket = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        except OSError as error:  # no IPv6 here
+            try_next(error.strerror or str(error))
+            return
+        self._socket.setblocking(False)
+
+        def failed(reason: str) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._socket is not None:
+                self._loop.remove_writer(self._socket.fileno())
+                self._socket.close()
+                self._socket = None
+            try_next(reason)
+
+        def settled() -> None:
+            if self._socket is None:
+                return
+            problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if problem:
+                failed(os.strerror(problem))
+            elif _is_with_itself(self._socket):
+                failed("nothing listens there")
+            else:
+                self._connected()
+
+        problem = self._socket.connect_ex((address, port))
+        if problem not in (0, errno.EINPROGRESS):
+            failed(os.strerror(problem))
+            return
+        self._timer = self._loop.call_later(_CONNECT_SECONDS, lambda: failed("it does not answer"))
+        self._loop.add_writer(self._socket.fileno(), settled)
+
+    def _connected(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket is None:
+            return
+        self._loop.remove_writer(self._socket.fileno())
+        if self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._is_connected = True
+        self._connection.send({"stream": self.number, "opened": True})
+        self._set_reading(True)
+        if self._out or self._server_ended:
+            self._write()
+
+    def _set_reading(self, wanted: bool) -> None:
+        if self._socket is None:
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._loop.add_reader(self._socket.fileno(), self._read)
+        else:
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _read(self) -> None:
+        if self._socket is None:
+            return
+        if self._credit <= 0 or not self._connection.has_room:
+            self._set_reading(False)
+            return
+        try:
+            data = self._socket.recv(min(TUNNEL_CHUNK, self._credit))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._broke(error, is_reading=True)
+            return
+        if data:
+            self._credit -= len(data)
+            self._connection.send({"stream": self.number}, data)
+        else:
+            self._end()
+
+    def _end(self, **words: str) -> None:
+        """Nothing more comes from the other side."""
+        self._port_ended = True
+        self._set_reading(False)
+        self._connection.send({"stream": self.number, "end": True, **words})
+        self._close_if_over()
+
+    def _broke(self, error: OSError, *, is_reading: bool) -> None:
+        """The other side is gone, as reading from it or writing to it has shown."""
+        del is_reading
+        self.fail("reset", f"the connection to the port broke: {error.strerror}")
+
+    def _write(self) -> None:
+        while self._out and self._socket is not None:
+            view = self._out[0]
+            try:
+                sent = self._socket.send(view)
+            except BlockingIOError:
+                self._loop.add_writer(self._socket.fileno(), self._write)
+                return
+            except OSError as error:
+                self._broke(error, is_reading=False)
+                return
+            if sent == len(view):
+                self._out.popleft()
+            else:
+                self._out[0] = view[sent:]
+            self._grant(sent)
+        if self._socket is not None:
+            self._loop.remove_writer(self._socket.fileno())
+            if self._server_ended:
+                self._shut()
+
+    def _grant(self, size: int) -> None:
+        self._written += size
+        if self._written >= TUNNEL_WINDOW // 2 and not self._server_ended:
+            self._granted += self._written
+            self._connection.send({"stream": self.number, "credit": self._written})
+            self._written = 0
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # it is gone already, which reading tells
+                self._socket.shutdown(socket.SHUT_WR)
+            self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._port_ended and self._server_ended and not self._out:
+            self.close()
+
+
+def _is_with_itself(connection: socket.socket) -> bool:
+    """True for a connection whose two ends are one, which the kernel makes by chance where nobody listens."""
+    try:
+        return bool(connection.getsockname() == connection.getpeername())
+    except OSError:
+        return False
+
+
+class ProgramTunnel(Tunnel):
+    """One program: what comes from the server is its input, what it prints goes to the server.
+
+    It ends with its tunnel, and so with its server; whatever it has started in its session ends with it.
+    """
+
+    def __init__(
+        self, loop: Loop, connection: Connection, number: int, ended: Callable[[Tunnel], None], workspace: str
+    ) -> None:
+        """``workspace`` is where programs run that are given no other place."""
+        super().__init__(loop, connection, number, ended)
+        self._workspace = workspace
+        self._pid = 0
+        self._errors = -1
+        self._last_words = b""
+
+    def begin(self, given: Mapping[str, Any], ports: SandboxPorts) -> None:
+        """Start the program; what comes of it is told the server."""
+        del ports
+        order = given.get("program")
+        problem = _problem(order)
+        if problem or not isinstance(order, dict):
+            self.fail("bad_request", problem)
+            return
+        command: List[str] = order["command"]
+        environment = dict(os.environ, **(order.get("env") or {}))
+        found = shutil.which(command[0], path=environment.get("PATH", os.defpath))
+        if found is None:
+            self.fail("not_found", f"there is no program {command[0]!r} in the sandbox")
+            return
+        try:
+            self._socket = self._start([found, *command[1:]], environment, order.get("cwd") or self._workspace)
+        except (OSError, ValueError) as error:
+            self.fail("failed", f"the program {command[0]!r} cannot be started: {error}")
+            return
+        self._connected()
+
+    def close(self) -> None:
+        """Close, and end the program with all that it has started."""
+        super().close()
+        if self._errors >= 0:
+            self._loop.remove_reader(self._errors)
+            os.close(self._errors)
+            self._errors = -1
+        pid, self._pid = self._pid, 0
+        if pid:
+            processes.kill_family(pid)
+            processes.signal_group(pid, signal.SIGKILL)
+
+    def _broke(self, error: OSError, *, is_reading: bool) -> None:
+        """What was meant for a program that reads no more is nobody's; what it has printed still counts."""
+        del error
+        self._grant(sum(map(len, self._out)))
+        self._out.clear()
+        if is_reading:
+            self._end()
+
+    def _end(self, **words: str) -> None:
+        if self._errors >= 0:
+            self._listen()
+        super()._end(last_words=self._last_words.decode("utf-8", "replace"), **words)
+
+    def _start(self, command: List[str], environment: Dict[str, str], cwd: str) -> socket.socket:
+        import subprocess  # only here: the runner starts faster without it
+
+        ours, its = socket.socketpair()
+        errors, its_errors = os.pipe()
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=its.fileno(),
+                stdout=its.fileno(),
+                stderr=its_errors,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            os.close(errors)
+            raise
+        finally:
+            its.close()
+            os.close(its_errors)
+        process.returncode = 0  # the runner collects all its dead children itself
+        self._pid, self._errors = process.pid, errors
+        os.set_blocking(errors, False)
+        self._loop.add_reader(errors, self._listen)
+        ours.setblocking(False)
+        return ours
+
+    def _listen(self) -> None:
+        try:
+            data = os.read(self._errors, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._errors)
+        self._last_words = (self._last_words + data)[-_WORDS_LIMIT:]
+
+
+def _problem(order: Any) -> str:
+    """Return what is wrong with an order for a program; empty: nothing."""
+    if not isinstance(order, dict):
+        return "program must be an object"
+    command, cwd = order.get("command"), order.get("cwd")
+    environment: object = order.get("env")
+    if not isinstance(command, list) or not 0 < len(command) <= _ARGUMENTS_LIMIT or not all(map(_is_text, command)):
+        return f"command must be a list of 1 to {_ARGUMENTS_LIMIT} texts"
+    if environment is not None and not (
+        isinstance(environment, dict)
+        and all(_is_text(text) for pair in environment.items() for text in pair)
+        and all(name and "=" not in name for name in environment)
+    ):
+        return "env must be an object of texts"
+    if cwd is not None and not _is_text(cwd):
+        return "cwd must be a path"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value

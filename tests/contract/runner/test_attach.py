@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_images.runner.core.handover import SUFFIX
+from runtime_images.runner.attach import SUFFIX
 from runtime_images.runner.wire import Decoder, Frame, encode
 from tests.contract.runner.client import PACKAGE, PATIENCE_SECONDS, PYTHON, Client, Runner
 

@@ -12,7 +12,7 @@ import pytest
 from docker.api.client import APIClient
 from docker.errors import APIError
 
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 
 SOCKET = "/var/run/docker.sock"

@@ -19,7 +19,7 @@ import pytest
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.sandbox_kit import SandboxKit, output
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from server.cli.doctor import doctor
 from server.settings.settings import Settings

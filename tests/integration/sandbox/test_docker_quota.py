@@ -29,7 +29,7 @@ from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.objects import Quota
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from server.cli.doctor import doctor
 from server.settings.settings import Settings

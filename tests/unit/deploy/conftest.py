@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from tests.listening import listening_at
 from tests.unit.deploy.fake_engine import INSTANCE, FakeEngine

@@ -12,8 +12,7 @@ from agent_core.runtime.network_border import BRIDGES
 from agent_core.runtime.sandbox import bridge_name
 from agent_core.runtime.seccomp import seccomp_profile
 from deploy.engine_proxy import bodies
-from deploy.engine_proxy.errors import ForbiddenCallError
-from deploy.engine_proxy.rules import read_json
+from deploy.engine_proxy.rules import ForbiddenCallError, read_json
 
 
 def container(**host_config: Any) -> dict[str, Any]:

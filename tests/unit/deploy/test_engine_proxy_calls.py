@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.engine_proxy.calls import find_call
-from deploy.engine_proxy.errors import ForbiddenCallError
+from deploy.engine_proxy.rules import ForbiddenCallError
 
 EXEC = "0f" * 32
 CONTAINER = "ab" * 32

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import BODY_LIMIT, EngineProxy
 from tests.unit.deploy.fake_engine import OK, OURS, FakeEngine
 

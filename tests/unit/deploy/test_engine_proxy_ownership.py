@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from deploy.engine_proxy.__main__ import main
-from deploy.engine_proxy.errors import ForbiddenCallError
-from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
+from deploy.engine_proxy.rules import ForbiddenCallError
 from tests.listening import listening_at
 from tests.unit.deploy.fake_engine import INSTANCE, OK, OURS, FakeEngine
 

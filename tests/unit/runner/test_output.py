@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_images.runner.core.cut_text import cut_middle
 from runtime_images.runner.core.loop import Loop
+from runtime_images.runner.core.text import cut_middle
 from runtime_images.runner.terminal.output import BoundedText, LiveFeed
 
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_images.runner.files import globs, ripgrep, search
-from runtime_images.runner.files.ignores import IgnoreRules
-from runtime_images.runner.files.walk import Walk
+from runtime_images.runner.files import search
+from runtime_images.runner.files.patterns import IgnoreRules, compiled
+from runtime_images.runner.files.search import Walk
 
 pytestmark = pytest.mark.ripgrep
 
@@ -259,7 +259,7 @@ NAMES = st.text(alphabet="ab.-[]!*\\{},/", max_size=12)
 
 @given(NAMES, NAMES)
 def test_every_pattern_can_be_tried_on_every_path(pattern: str, path: str) -> None:
-    globs.compiled(pattern).fullmatch(path)
+    compiled(pattern).fullmatch(path)
     IgnoreRules([pattern]).ignores(path, is_directory=True)
 
 
@@ -394,4 +394,4 @@ def test_with_and_without_ripgrep_every_pattern_finds_the_same_in_every_text(
     ],
 )
 def test_ripgrep_is_asked_only_about_patterns_that_mean_the_same_to_it(pattern: str, alike: bool) -> None:
-    assert ripgrep.reads_alike(pattern) is alike
+    assert search.reads_alike(pattern) is alike

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_images.runner.files import encoding
 from runtime_images.runner.files.diff import unified
-from runtime_images.runner.files.text_file import TextFile
+from runtime_images.runner.files.text_file import TextFile, decode, encode, is_binary, readable
 
 texts = st.lists(st.sampled_from(["a", "b", " ", "é", "漢", "\n", "\r\n"]), max_size=30).map("".join)
 
 
 @given(st.binary(max_size=100))
 def test_any_bytes_come_back_as_they_were(data: bytes) -> None:
-    decoded = encoding.decode(data)
-    assert encoding.encode(decoded.mark + decoded.text, decoded.encoding) == data
+    decoded = decode(data)
+    assert encode(decoded.mark + decoded.text, decoded.encoding) == data
 
 
 @given(texts, texts, st.data())
@@ -38,7 +37,7 @@ def test_stray_bytes_in_utf_8_stay_and_cost_the_rest_nothing() -> None:
     raw = "é漢字ü\n".encode() + b"\xff\xe6\n" + "größer\n".encode() * 2
     file = TextFile(raw)
     assert file.lines()[0] == "é漢字ü"
-    assert encoding.readable(file.text).startswith("é漢字ü\n\ufffd")
+    assert readable(file.text).startswith("é漢字ü\n\ufffd")
     start = file.text.index("größer")
     assert file.replaced(start, start + 6, "更大") == raw.replace("größer".encode(), "更大".encode(), 1)
     assert TextFile("naïve café\n".encode("cp1252")).lines() == ["naïve café"]
@@ -73,7 +72,7 @@ def test_lines_are_counted_by_newlines_alone(text: str) -> None:
     ],
 )
 def test_binary_files_are_told_from_texts(data: bytes, binary: bool) -> None:
-    assert encoding.is_binary(data) is binary
+    assert is_binary(data) is binary
 
 
 @given(texts, texts)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_images.runner.files.snapshot_store import TreeStore
-from runtime_images.runner.files.snapshot_tree import Tree
+from runtime_images.runner.files.snapshot_tree import Tree, TreeStore
 
 LIMIT = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime_images.runner.core.cut_text import Kept
+from runtime_images.runner.core.text import Kept
 from runtime_images.runner.terminal.output import BoundedText, WholeOutputs
 
 

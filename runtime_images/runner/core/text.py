@@ -1,7 +1,8 @@
-"""Text within a limit: the middle is left out, and its place says so."""
+"""Text for people and models: cut to a limit, and names of files with escapes for what cannot be seen."""
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple, Optional
 
 
@@ -53,3 +54,11 @@ def cut_ends(head: str, tail: str, total: int, limit: int, hint: str = "", kept:
 
 def _notice(missing: int, hint: str) -> str:
     return f"\n[… {missing} characters left out here{hint} …]\n"
+
+
+def printable(path: str) -> str:
+    """Return a path as text: bytes that are no characters, and characters that cannot be seen, as escapes."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)

@@ -1,0 +1,239 @@
+"""Patterns for paths (``*``, ``?``, ``[a-z]``, ``**``, ``{a,b}``) as regular expressions, and rules of ignore files."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Tuple
+
+_SIZE_LIMIT = 1024 * 1024
+_EXCLUDE = "exclude"
+_KINDS = (".rgignore", ".ignore", ".gitignore")
+"""Names of ignore files; what an earlier kind says counts more than what a later one does."""
+
+
+def compiled(pattern: str) -> Pattern[str]:
+    """Return what matches whole paths, whose parts are separated by slashes; a pattern without slashes matches names.
+
+    Never fails: what is not closed, or makes no sense, stands for itself.
+    """
+    return re.compile(_translated(pattern, braces=True), re.DOTALL)
+
+
+def split_base(pattern: str) -> Tuple[str, str]:
+    """Return the plain folders that a pattern begins with, and what is left: ``/a/b/*.py`` is ``/a/b`` and ``*.py``."""
+    parts = pattern.split("/")
+    count = 0
+    while count < len(parts) - 1 and not any(character in parts[count] for character in "*?[{\\"):
+        count += 1
+    base = "/".join(parts[:count])
+    return (base or "/") if pattern.startswith("/") else base, "/".join(parts[count:])
+
+
+def _translated(pattern: str, *, braces: bool) -> str:
+    out: List[str] = []
+    groups = _groups(pattern) if braces else {}
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character in "*[":
+            text, position = (_stars if character == "*" else _class)(pattern, position)
+            out.append(text)
+            continue
+        if character == "\\" and position + 1 < len(pattern):
+            position += 1
+            out.append(re.escape(pattern[position]))
+        elif character == "?":
+            out.append("[^/]")
+        else:
+            out.append(groups.get(position) or re.escape(character))
+        position += 1
+    return "".join(out)
+
+
+def _stars(pattern: str, start: int) -> Tuple[str, int]:
+    """Return what the run of stars stands for, and where the pattern goes on."""
+    end = start
+    while end < len(pattern) and pattern[end] == "*":
+        end += 1
+    begins = start == 0 or pattern[start - 1] == "/"
+    if end - start < 2 or not begins:
+        return "[^/]*", end
+    if end == len(pattern):
+        return ".+", end
+    if pattern[end] != "/":
+        return "[^/]*", end
+    while pattern.startswith("/**/", end):  # several in a row are one
+        end += 3
+    return "(?:[^/]+/)*", end + 1
+
+
+def _class(pattern: str, start: int) -> Tuple[str, int]:
+    position = start + 1
+    negated = position < len(pattern) and pattern[position] in "!^"
+    position += negated
+    first = position
+    while position < len(pattern) and (pattern[position] != "]" or position == first):
+        position += 2 if pattern[position] == "\\" else 1
+    if position >= len(pattern):
+        return re.escape("["), start + 1
+    body = ""
+    for low, high in _class_items(pattern[first:position]):
+        if low <= high:  # else nothing is between them
+            body += re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
+    if not body:
+        return "(?!)" if not negated else "[^/]", position + 1
+    return f"(?!/)[{'^' if negated else ''}{body}]", position + 1
+
+
+def _class_items(body: str) -> List[Tuple[str, str]]:
+    """Return the characters and ranges of a class, each as its two ends."""
+    characters: List[Tuple[str, bool]] = []  # each with whether it means a range
+    position = 0
+    while position < len(body):
+        escaped = body[position] == "\\" and position + 1 < len(body)
+        position += escaped
+        characters.append((body[position], body[position] == "-" and not escaped))
+        position += 1
+    items: List[Tuple[str, str]] = []
+    index = 0
+    while index < len(characters):
+        is_range = index + 2 < len(characters) and characters[index + 1][1]
+        last = index + 2 if is_range else index
+        items.append((characters[index][0], characters[last][0]))
+        index = last + 1
+    return items
+
+
+def _groups(pattern: str) -> Dict[int, str]:
+    """Return what stands for an opening brace, a comma or a closing one of a choice, by its position.
+
+    A pair of braces without a comma of its own is no choice and stands for itself, as in a shell.
+    """
+    found: Dict[int, str] = {}
+    begun: List[List[int]] = []
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == "[":
+            position = _class(pattern, position)[1]
+            continue
+        if character == "\\":
+            position += 1
+        elif character == "{":
+            begun.append([position])
+        elif character == "," and begun:
+            begun[-1].append(position)
+        elif character == "}" and begun:
+            first, *commas = begun.pop()
+            if commas:
+                found.update({first: "(?:", position: ")", **dict.fromkeys(commas, "|")})
+        position += 1
+    return found
+
+
+class _Rule(NamedTuple):
+    pattern: Pattern[str]
+    keeps: bool
+    for_directories: bool
+
+
+class IgnoreRules:
+    """The rules of one ignore file, by those of git. Paths are relative to its folder, with slashes."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rules = [rule for rule in map(_rule, lines) if rule is not None]
+        sources = [f"(?:{rule.pattern.pattern})" for rule in self._rules]
+        self._any = re.compile("|".join(sources), re.DOTALL) if sources else None
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def ignores(self, path: str, is_directory: bool) -> Optional[bool]:
+        """Return whether the path is passed over; None when no rule speaks of it. The last rule that does counts."""
+        if self._any is None or self._any.fullmatch(path) is None:
+            return None
+        for rule in reversed(self._rules):
+            if (is_directory or not rule.for_directories) and rule.pattern.fullmatch(path) is not None:
+                return not rule.keeps
+        return None
+
+
+def _rule(line: str) -> Optional[_Rule]:
+    line = line.rstrip("\r\n")
+    text = line.rstrip(" ")
+    if (len(text) - len(text.rstrip("\\"))) % 2 and len(text) < len(line):
+        text += " "  # an escaped blank
+    if not text or text.startswith("#"):
+        return None
+    keeps = text.startswith("!")
+    text = text[1:] if keeps else text
+    for_directories = text.endswith("/")
+    text = text[:-1] if for_directories else text
+    if not text:
+        return None
+    anchored = "/" in text
+    source = _translated(text[1:] if text.startswith("/") else text, braces=False)
+    return _Rule(re.compile(source if anchored else f"(?:.*/)?{source}", re.DOTALL), keeps, for_directories)
+
+
+class IgnoreLevel:
+    """What counts below a folder that has rules: they, and those of the folders above."""
+
+    def __init__(
+        self, folder: str, above: "Optional[IgnoreLevel]", rules: Dict[str, IgnoreRules], begins_repository: bool
+    ) -> None:
+        self._start = len(folder.rstrip("/")) + 1
+        self._above = above
+        self._rules = rules
+        self._begins_repository = begins_repository
+        self.is_in_repository: bool = begins_repository or (above is not None and above.is_in_repository)
+
+    def ignores(self, path: str, is_directory: bool) -> bool:
+        """Return whether an entry below the folder, given by its whole path, is passed over."""
+        for kind in (*_KINDS, _EXCLUDE):
+            level: Optional[IgnoreLevel] = self
+            while level is not None:
+                rules = level._rules.get(kind)
+                said = rules.ignores(path[level._start :], is_directory) if rules is not None else None
+                if said is not None:
+                    return said
+                ends = level._begins_repository and kind in (".gitignore", _EXCLUDE)
+                level = None if ends else level._above
+        return False
+
+
+def level_of(folder: str, above: Optional[IgnoreLevel], names: Iterable[str]) -> Optional[IgnoreLevel]:
+    """Return what counts below a folder that has entries of these names; None when nothing does."""
+    present = set(names)
+    begins = ".git" in present
+    in_repository = begins or (above is not None and above.is_in_repository)
+    rules: Dict[str, IgnoreRules] = {}
+    for kind in _KINDS:
+        if kind in present and (in_repository or kind != ".gitignore"):
+            rules[kind] = _read(os.path.join(folder, kind))
+    if begins:
+        rules[_EXCLUDE] = _read(os.path.join(folder, ".git/info/exclude"))
+    return IgnoreLevel(folder, above, rules, begins) if rules else above
+
+
+def level_above(folder: str) -> Optional[IgnoreLevel]:
+    """Return what the folders above say; the rules of git only as far up as the repository goes."""
+    folders: List[str] = []
+    while os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+        folders.append(folder)
+    level: Optional[IgnoreLevel] = None
+    for each in reversed(folders):
+        present = [name for name in (".git", *_KINDS) if os.path.lexists(os.path.join(each, name))]
+        level = level_of(each, level, present)
+    return level
+
+
+def _read(path: str) -> IgnoreRules:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
+            return IgnoreRules(file.read(_SIZE_LIMIT).splitlines())
+    except OSError:
+        return IgnoreRules(())
