@@ -19,7 +19,7 @@ from agent_core.events.llm_events import (
     MessageEvent,
     MetricsSnapshot,
     ObservationEvent,
-    UsageFigures,
+    UsageTotals,
     UserRejectObservation,
 )
 from agent_core.events.messages import Message
@@ -176,7 +176,7 @@ class ChildRun:
         open_session: Callable[[], Awaitable[ChildSession]],
         *,
         confirm: Confirm,
-        on_spending: Callable[[UsageFigures, int], Awaitable[None]],
+        on_spending: Callable[[UsageTotals, int], Awaitable[None]],
         show: Callable[[str], None],
     ) -> None:
         self.order = order

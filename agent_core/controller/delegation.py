@@ -22,7 +22,7 @@ from agent_core.controller.usage import UsageTracker
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
-from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageFigures
+from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageTotals
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
@@ -141,7 +141,7 @@ class Roster:
     def __init__(self) -> None:
         self.position = -1
         self.task_ids: dict[int, str] = {}
-        self.spent: dict[str, UsageFigures] = {}
+        self.spent: dict[str, UsageTotals] = {}
         self._branches = Branches()
         self._spawns: list[tuple[int, dict[str, SpawnedAgent]]] = []
         self._kinds: dict[int, str] = {}
@@ -275,7 +275,7 @@ class Delegation:
         self._above = above
         self._roster = Roster()
         self._runs: dict[str, ChildRun] = {}
-        self._counted: dict[str, UsageFigures] = {}
+        self._counted: dict[str, UsageTotals] = {}
         self._stopped: dict[int, str] = {}
         # Protects the sub-agents with ids: calls about them take effect one after the other, in their order.
         self._turn = asyncio.Lock()
@@ -429,25 +429,22 @@ class Delegation:
             logger.warning("sub-agents of %s did not stop in time", self._stream.conversation_id)
 
     async def _note(
-        self, call: ToolContext, order: DelegatedTask, budget: SubAgentBudget, spent: UsageFigures, answers: int
+        self, call: ToolContext, order: DelegatedTask, budget: SubAgentBudget, spent: UsageTotals, answers: int
     ) -> None:
         """Write what a sub-agent has cost into the log of the asking conversation."""
         known = self._counted.get(order.name)
         if known is None:
             # Before the first call of this process: what an earlier one has spent, and did not get to write down.
-            known = self._roster.spent.get(order.name, UsageFigures())
-            budget.add(_metrics(spent).diff(_metrics(known)))
-        spent = UsageFigures(accumulated_cost=spent.accumulated_cost, usage=spent.usage)
+            known = self._roster.spent.get(order.name, UsageTotals())
+            total = Metrics(spent.accumulated_cost, spent.usage)
+            budget.add(total.diff(Metrics(known.accumulated_cost, known.usage)))
+        spent = UsageTotals(accumulated_cost=spent.accumulated_cost, usage=spent.usage)
         self._counted[order.name] = spent
         if spent == known:
             return
         spending = SubAgentSpending(name=order.name, spent=spent, iterations=answers if order.is_class else 0)
         updated: AnyEvent = MetricsUpdated(cause=call.action_id, metrics=self._usage.note(), sub_agent=spending)
         await _stored(self._stream.add_event(updated), order.name)
-
-
-def _metrics(figures: UsageFigures) -> Metrics:
-    return Metrics(figures.accumulated_cost, figures.usage)
 
 
 async def _stored(writing: Awaitable[object], name: str) -> None:

@@ -1,7 +1,7 @@
-"""Branches of a log: taking a conversation back is an event too, and what it undid stays in the log.
+"""Branches of a log: going back is an event too (`Rewind`), and what it undid stays in the log.
 
-A log is a tree that is written down in one line: each event follows the one before it, but the first after a `Rewind`,
-which follows the event that the rewind names. What counts is the path from the root to the newest event.
+Each event follows the one before it, except the first after a `Rewind`, which follows the event that it names. What
+counts is the path from the root to the newest event.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 class Rewind(Event):
     """From here on the conversation goes on behind event `to` (-1: before its first), as if nothing had come after it.
 
-    Any event may be named, one that another rewind has undone as well: so a rewind can be taken back. What was spent
-    stays spent.
+    Any event may be named, also one that is undone: so a rewind can be taken back. What was spent stays spent.
 
     Attributes:
         to: id of the last event that counts.
-        restores: whether the files of the workspace are brought back next; a `FilesRestored` then says so.
-        files_of: id of the event as of which the files are, where that is known already; None: as they were.
-        note: why they are left as they are, for people; empty where there is nothing to say.
+        restores: whether the files are brought back next, which a `FilesRestored` then says.
+        files_of: id of the event as of which the files are, where that is known already.
+        note: why they are left as they are, for people.
         forked_from: id of the conversation that this one is a fork of, in the rewind that begins the fork.
     """
 
@@ -49,14 +48,11 @@ class Rewind(Event):
 
 
 class FilesRestored(Event):
-    """What became of the files of the workspace after the rewind `cause`.
-
-    A log that ends without it behind such a rewind is one whose process was killed: whoever opens it next brings them
-    back.
+    """What became of the files after the rewind `cause`; where a log lacks it, whoever opens it next brings them back.
 
     Attributes:
         files_of: id of the event as of which the files are now; None: they were left as they were.
-        note: what there is to say of that, for people; empty where there is nothing.
+        note: what there is to say of that, for people.
     """
 
     kind: Literal["FilesRestored"] = "FilesRestored"
@@ -71,7 +67,6 @@ class Branches:
 
     Attributes:
         last_id: the newest event, at which the active branch ends.
-        rewinds: how many rewinds there were.
         unrestored: the newest rewind, while the files are yet to be brought back.
     """
 
@@ -87,7 +82,7 @@ class Branches:
         return len(self._starts) - 1
 
     def fold(self, event: Event) -> bool:
-        """Take the next event into account; whether it belongs to the active branch: late answers to undone do not."""
+        """Take the next event; whether it belongs to the active branch: late answers to what is undone do not."""
         if isinstance(event, Rewind) and event.to < event.id:
             self._trunk = self.path(event.to)
             self._starts.append(event.id)
@@ -109,7 +104,6 @@ class Branches:
         return stretches[::-1]
 
     def has(self, event_id: int) -> bool:
-        """Whether an event of this id is on the active branch."""
         if event_id >= self._starts[-1]:
             return event_id <= self.last_id
         return _lies_on(self._trunk, event_id)
@@ -130,17 +124,11 @@ def active_branch(log: Iterable[AnyEvent], leaf: int | None = None) -> list[AnyE
 class Pages(Protocol):
     """A log that can be read page by page (an `EventStream` is one)."""
 
-    async def page(self, *, after: int = -1) -> list[AnyEvent]:
-        """Some events with id > `after`, ascending; an empty list at the end."""
-        ...
+    async def page(self, *, after: int = -1) -> list[AnyEvent]: ...
 
 
 async def read_branch(log: Pages, branches: Branches, leaf: int | None = None) -> AsyncIterator[AnyEvent]:
-    """The events of the active branch of a log, or of the one that led to `leaf`, page by page.
-
-    Raises:
-        EventStoreError: the log cannot be read.
-    """
+    """The events of the active branch, or of the one that led to `leaf`, page by page; raises `EventStoreError`."""
     path = branches.path(leaf)
     for stretch in path:
         after = stretch.start - 1
@@ -160,7 +148,7 @@ def _lies_on(path: list[range], event_id: int) -> bool:
 
 
 def get_unmatched_actions(events: Iterable[Event]) -> list[ActionEvent]:
-    """Of the `events` of a branch, in their order, the calls that can be carried out and were not answered."""
+    """Of the `events` of a branch the calls that can be carried out and have no answer."""
     waiting: dict[int, ActionEvent] = {}
     for event in events:
         if isinstance(event, ActionEvent) and event.action is not None:
@@ -171,7 +159,7 @@ def get_unmatched_actions(events: Iterable[Event]) -> list[ActionEvent]:
 
 
 def _answered(event: AnswerEvent, waiting: dict[int, ActionEvent]) -> int:
-    """The id of the call; an error may name only the id that the model gave it."""
+    """The id of the call; an error may name only the model's own id of it."""
     if event.cause is not None:
         return event.cause
     return next((call.id for call in waiting.values() if call.tool_call_id == event.tool_call_id), UNSTORED)

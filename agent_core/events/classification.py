@@ -1,4 +1,4 @@
-"""What kind of failure an error is, and what may be done about it."""
+"""Classification of failures: what kind an error is, and what may be done about it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ErrorClassification(StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether another try may succeed with nothing else changed but what the agent itself does."""
+        """Whether another try may succeed with nothing changed but what the agent itself does."""
         return self in _RETRYABLE
 
     @property
     def user_action(self) -> Literal["none", "retry", "settings"]:
-        """What its user can do: wait and try again, or change the settings."""
+        """What its user can do."""
         if self in (ErrorClassification.RATE_LIMIT, ErrorClassification.TRANSIENT):
             return "retry"
         return "settings" if self in _OF_SETTINGS else "none"
@@ -73,11 +73,11 @@ _BY_TEXT: Final = (
     (ErrorClassification.CONFIG, ("model not found", "does not exist", "not supported", "choose another model")),
     (ErrorClassification.INTERNAL, ("unexpected error",)),
 )
-"""Words by which the text of an error that has no code of ours is told; the first that fits counts."""
+"""For errors without a code of ours; the first that fits counts."""
 
 
 def classified(code: str, detail: str) -> ErrorClassification:
-    """The kind of a conversation's failure: by its code, or else by what its text says."""
+    """The kind of a conversation's failure: by its code, or else by its text."""
     if (known := _BY_CODE.get(code)) is not None:
         return known
     text = detail.lower()
@@ -86,5 +86,5 @@ def classified(code: str, detail: str) -> ErrorClassification:
 
 
 def classification_of(given: Any) -> Any:
-    """What stands for a classification in an event: None is unknown; for a validator."""
+    """For a validator: None is unknown."""
     return ErrorClassification.UNKNOWN if given is None else given

@@ -1,4 +1,4 @@
-"""Events that steer a conversation and are never sent to a model as they are."""
+"""Control events: they steer a conversation and are never sent to a model as they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agent_core.events.classification import ErrorClassification, classified
 from agent_core.events.event import Event, Source
-from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot, ObservationEvent, UsageFigures
+from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot, ObservationEvent, UsageTotals
 from agent_core.events.messages import Frozen, ImageContent, Message, TextContent
 from agent_core.events.schema import Observation
 
@@ -34,8 +34,7 @@ class AgentState(StrEnum):
 class AgentStateChanged(Event):
     """The agent is in this state now.
 
-    `reason` says why, where that is not obvious: a public id or a short text; `detail` is the same for people, with
-    what to do about it.
+    `reason` is a public id or a short text, where it is not obvious; `detail` the same for people, with what to do.
     """
 
     kind: Literal["AgentStateChanged"] = "AgentStateChanged"
@@ -45,10 +44,9 @@ class AgentStateChanged(Event):
 
 
 class ChangeAgentState(Event):
-    """A request (of the user, or of the session) to bring the agent into this state.
+    """A request to bring the agent into this state.
 
-    `remember`, with the state `user_confirmed`, approves not only of what waits but of all that comes in this
-    conversation; it means nothing with any other state.
+    `remember`, with the state `user_confirmed`, approves of all that comes in this conversation too.
     """
 
     kind: Literal["ChangeAgentState"] = "ChangeAgentState"
@@ -57,7 +55,7 @@ class ChangeAgentState(Event):
 
 
 class PauseEvent(ChangeAgentState):
-    """A program's request to pause, which is the marker of it in the log as well."""
+    """A program's request to pause, and the marker of it in the log."""
 
     kind: Literal["PauseEvent"] = "PauseEvent"  # type: ignore[assignment] # another event of the same meaning
     source: Source = "user"
@@ -65,7 +63,7 @@ class PauseEvent(ChangeAgentState):
 
 
 class InterruptEvent(ChangeAgentState):
-    """A program's request to end what is going on at once, its run included; the agent is paused then."""
+    """A program's request to end what is going on at once; the agent is paused then."""
 
     kind: Literal["InterruptEvent"] = "InterruptEvent"  # type: ignore[assignment] # as above
     source: Source = "user"
@@ -73,7 +71,7 @@ class InterruptEvent(ChangeAgentState):
 
 
 class ConfirmationPolicyChanged(Event):
-    """From here on this policy decides which actions wait for the user; `policy` is its data, with its `kind`."""
+    """From here on this policy (its data, with its `kind`) decides which actions wait for the user."""
 
     kind: Literal["ConfirmationPolicyChanged"] = "ConfirmationPolicyChanged"
     source: Source = "user"
@@ -100,8 +98,7 @@ class RecalledKnowledge(Frozen):
 class RecallObservation(Event):
     """What the memory knows: facts of the workspace, or knowledge triggered by the message.
 
-    An empty answer (nothing known) is an event as well: it lets the agent go on. With the workspace all secrets are
-    named, and later those that the agent has not heard of.
+    Also an empty answer is stored: it lets the agent go on. With the workspace all secrets are named, later new ones.
     """
 
     kind: Literal["RecallObservation"] = "RecallObservation"
@@ -121,7 +118,7 @@ class RecallObservation(Event):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it that a model should be told."""
+        """Whether it has nothing to tell a model."""
         is_knowledge = self.recall_type == "knowledge"
         return is_knowledge and not self.microagent_knowledge and not self.custom_secrets_descriptions
 
@@ -129,7 +126,7 @@ class RecallObservation(Event):
 class Condensation(Event):
     """These events are forgotten by the view; `summary` stands at `summary_offset` in their place.
 
-    `metrics` is what the conversation has cost with the summary; `metadata` says which condenser made it, and how.
+    `metrics` is the conversation's cost including the summary; `metadata` says which condenser made it, and how.
     """
 
     kind: Literal["Condensation"] = "Condensation"
@@ -145,8 +142,7 @@ class Condensation(Event):
 class CondensationRequest(Event):
     """The view shall be condensed before the next step.
 
-    The user asks for it, or the agent, by a tool (`cause` is the action then), or because its model did not take the
-    view as it is.
+    By the user, by a tool of the agent (`cause` is the action), or because the model did not take the view.
     """
 
     kind: Literal["CondensationRequest"] = "CondensationRequest"
@@ -162,20 +158,20 @@ class SubAgentSpending(Frozen):
     """What a sub-agent has cost so far, all its tasks together.
 
     Attributes:
-        name: of its conversation, see `agent_core.events.store`.
+        name: of its conversation, see `agent_core.events.store.child_id`.
         spent: by all its models.
         iterations: answers of its model since the last such event that count as the asking conversation's own.
     """
 
     name: str
-    spent: UsageFigures
+    spent: UsageTotals
     iterations: int = 0
 
 
 class MetricsUpdated(Event):
-    """What the conversation has cost by now, where calls were made that no other event tells of (a title, say).
+    """What the conversation has cost by now, where no other event tells of the calls (a title, say).
 
-    `sub_agent` is the one whose calls they were, if they were one's; `cause` is then the action that it works for.
+    `sub_agent` is whose calls they were, if one's; `cause` is then the action that it works for.
     """
 
     kind: Literal["MetricsUpdated"] = "MetricsUpdated"
@@ -184,15 +180,14 @@ class MetricsUpdated(Event):
 
 
 class HookExecutionEvent(Event):
-    """A hook was run; what it was told, what it said, and what came of it.
+    """A hook was run.
 
     Attributes:
         hook_event_type: when it is run, as hooks are configured (``PreToolUse`` …).
         hook_command: the command, or the question to a model.
         success: whether the hook itself did not fail.
-        blocked: whether it stopped what was about to happen: the action `action_id`, the user's message `message_id`,
-            or the agent's coming to rest.
-        exit_code: of a command; None where there is none.
+        blocked: whether it stopped the action `action_id`, the message `message_id`, or the agent's coming to rest.
+        exit_code: of a command.
         hook_input: what it was told, as JSON text.
     """
 
@@ -215,11 +210,11 @@ class HookExecutionEvent(Event):
 
 
 class LoopDetected(Event):
-    """The agent was found to go round in circles, and was stopped.
+    """The agent went round in circles, and was stopped.
 
     Attributes:
         start: id of the first event of the loop.
-        pattern: in what way it repeats itself, in words.
+        pattern: how it repeats itself, in words.
     """
 
     kind: Literal["LoopDetected"] = "LoopDetected"
@@ -230,8 +225,7 @@ class LoopDetected(Event):
 class LoopRecovery(Event):
     """What a user wants of an agent that was found in a loop.
 
-    Option 1: go back to before the loop, and wait for the user; 2: go back, and say the user's last message again;
-    3: stop.
+    1: go back to before the loop, and wait; 2: go back, and say the user's last message again; 3: stop.
     """
 
     kind: Literal["LoopRecovery"] = "LoopRecovery"
@@ -240,7 +234,7 @@ class LoopRecovery(Event):
 
 
 class Trajectory(Event):
-    """What an agent did in another conversation, to be done here again before its model is asked.
+    """What an agent did in another conversation, to be done again here before its model is asked.
 
     `turns` are the answers of that agent's model, and what its user said in between.
     """
@@ -264,7 +258,6 @@ class ConversationError(Event):
 
     @property
     def classification(self) -> ErrorClassification:
-        """What kind of failure it is."""
         return classified(self.code, self.detail)
 
 
@@ -275,9 +268,7 @@ ConversationErrorEvent = ConversationError
 class ToolServerFailed(Event):
     """A server of tools, or one of its tools, cannot be used in this conversation; all others can.
 
-    Attributes:
-        server: its name in the configuration.
-        detail: which server, why, and what to do, for people.
+    `detail` says why, and what to do, for people.
     """
 
     kind: Literal["ToolServerFailed"] = "ToolServerFailed"
@@ -286,10 +277,7 @@ class ToolServerFailed(Event):
 
 
 class ClientToolResult(Event):
-    """What a client answers to the call of a tool that it carries out; `cause` is the action's id.
-
-    The agent is told by the observation that follows.
-    """
+    """What a client answers to the call `cause` of its tool; the agent is told by the observation that follows."""
 
     kind: Literal["ClientToolResult"] = "ClientToolResult"
     source: Source = "user"
@@ -300,8 +288,7 @@ class ClientToolResult(Event):
 class ForeignEvent(Event):
     """An event of the public protocol that has no meaning inside yet, kept so that nothing sent is lost.
 
-    `name` is its public type, `is_action` says which of the two families, `payload` holds ``args``, or ``content``
-    and ``extras``.
+    `name` is its public type, `payload` holds ``args`` of an action, or ``content`` and ``extras``.
     """
 
     kind: Literal["ForeignEvent"] = "ForeignEvent"
@@ -311,17 +298,17 @@ class ForeignEvent(Event):
 
 
 class RecordedResult(Observation):
-    """What came of a call, as it was recorded."""
+    """The result of a call, as it was recorded."""
 
 
 class Recorded(Event):
-    """One event of an imported conversation: it is shown, and told to a model, but nothing is done because of it.
+    """One event of an imported conversation: shown, and told to a model, but nothing is done because of it.
 
     Such events stand at the beginning of a log, before any of its own.
 
     Attributes:
         record: its public form, without what the event itself has; opaque in here.
-        told: what a model is told of it, under the ids of the log: a message, or a call together with its result.
+        told: what a model is told of it: a message, or a call together with its result.
     """
 
     kind: Literal["Recorded"] = "Recorded"

@@ -23,26 +23,22 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class Event(Lean, Kindred):
     """One entry of a conversation's log; never changed once it is stored.
 
     Attributes:
-        id: position in the log, 0, 1, 2, … without gaps; `UNSTORED` before `EventStream.add_event` returns.
-        timestamp: aware UTC time at which the event was handed to the stream.
+        id: position in the log, 0, 1, 2, … without gaps; `UNSTORED` before it is added.
+        timestamp: aware UTC time at which it was handed to the stream.
         source: who caused it.
-        cause: id of the event that this one answers, if it answers one.
-        client_key: the name that a client gave what it sent, so that it can tell whether it is here; None: none.
+        cause: id of the event that it answers, if any.
+        client_key: the name that a client gave what it sent, so that it can tell whether it is here.
     """
 
     id: int = UNSTORED
     timestamp: AwareDatetime = Field(default_factory=utc_now)
     source: Source = "environment"
     cause: int | None = None
-    client_key: str | None = Field(default=None, exclude_if=_is_none)
+    client_key: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
 
@@ -58,13 +54,12 @@ class Event(Lean, Kindred):
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """`model_validate` of what the JSON text says."""
         if "kind" in cls.model_fields:
             return super(Kindred, cls).model_validate_json(json_data, **options)
         return super().model_validate_json(json_data, **options)
 
     def __str__(self) -> str:
-        """A short form for people: its fields, cut at 500 characters."""
+        """A short form for people."""
         text = super().__str__()
         return text if len(text) <= MAX_PREVIEW_CHARS else f"{text[: MAX_PREVIEW_CHARS - 1]}…"
 
@@ -74,11 +69,8 @@ class Event(Lean, Kindred):
 
 
 class LLMConvertibleEvent(Event):
-    """Base of the events that a model sees, each of which can be put as a message by itself.
-
-    What is sent to a model is made from a view, which joins what belongs together (the calls of one answer).
-    """
+    """Base of the events that a model sees; a view joins what belongs together (the calls of one answer)."""
 
     @abstractmethod
     def to_llm_message(self) -> Message:
-        """The event as the model sees it."""
+        """The event as the model sees it, by itself."""

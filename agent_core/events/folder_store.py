@@ -1,4 +1,4 @@
-"""A store of logs in a folder of plain files, for programs that use the library."""
+"""Event store in a folder of plain files, for programs that use the library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 @dataclass(slots=True)
 class _Log:
-    """What this process knows of a log: where each payload stands, and how far it has looked."""
+    """What this process knows of a log: places and lengths of its payloads, and how far it has looked."""
 
     places: list[tuple[int, int]] = field(default_factory=list)
     end: int = 0
@@ -38,9 +38,8 @@ class _Log:
 class FolderEventStore:
     """An `EventStore` with a folder for each conversation: ``events.log``, and ``epoch``, its owner's number.
 
-    ``events.log`` can be read by people: before each append stands a line with its check sum and the lengths of its
-    payloads; an append that a crash cut short is left out and overwritten. An append is on the disk when it returns.
-    Processes may share the folder.
+    Before each append in ``events.log`` stands a line with its check sum and the lengths of its payloads; an append
+    that a crash cut short is overwritten. An append is on the disk when it returns. Processes may share the folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -49,7 +48,7 @@ class FolderEventStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-store")
 
     def folder_of(self, conversation_id: str) -> Path:
-        """Where the conversation's files are; those of a sub-conversation are in ``subagents`` below its parent's."""
+        """The conversation's folder; that of a sub-conversation is in ``subagents`` below its parent's."""
         if (parent := parent_of(conversation_id)) is not None:
             return self.folder_of(parent) / SUBAGENTS / name_in_parent(conversation_id)
         digest = hashlib.sha256(conversation_id.encode()).hexdigest()[:40]
@@ -80,7 +79,7 @@ class FolderEventStore:
         await self._do(lambda: self._delete(conversation_id))
 
     def remove(self, conversation_id: str) -> None:
-        """Remove the conversation's folder with all that is in it; nobody may use it any more."""
+        """Remove the conversation's folder; nobody may use it any more."""
         shutil.rmtree(self.folder_of(conversation_id), ignore_errors=True)
 
     async def _do(self, work: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""The events that a model sees: prompts, messages, tool calls and their results."""
+"""Events that a model sees: prompts, messages, tool calls and their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
 
 _CAUSE = AliasChoices("cause", "action_id")
-"""What an answer answers, also by the name that other programs know."""
+"""Also by the name that other programs know."""
 
 
 class TokenUsage(Lean):
@@ -53,32 +53,28 @@ class CriticResult(Frozen):
 
     @property
     def success(self) -> bool:
-        """Whether it is good on the whole."""
         return self.score >= 0.5
 
 
-class UsageFigures(Lean):
-    """What calls have cost: US dollars (0 where no price is known), and tokens."""
+class UsageTotals(Lean):
+    """Accumulated cost in US dollars (0 where no price is known), and tokens."""
 
     accumulated_cost: float = 0.0
     usage: TokenUsage = Field(default_factory=TokenUsage)
 
 
-class MetricsSnapshot(UsageFigures):
-    """What the conversation has cost up to and including the call that produced the event.
-
-    The figures are those of all its models together, and in `by_usage_id` of each.
-    """
+class MetricsSnapshot(UsageTotals):
+    """What the conversation has cost with the call that produced the event: in all, and by model (`by_usage_id`)."""
 
     max_budget: float | None = None
-    by_usage_id: dict[str, UsageFigures] = Field(default_factory=dict)
+    by_usage_id: dict[str, UsageTotals] = Field(default_factory=dict)
 
 
 class SystemPromptEvent(LLMConvertibleEvent):
     """The first event of an agent's conversation: what it is told and which tools it has.
 
-    `system_prompt` is the same for every conversation with the same agent configuration (cacheable);
-    `dynamic_context` is this conversation's own. `tools` are the function-tool schemas as given to the model.
+    `system_prompt` is the same for all conversations with the same configuration (cacheable), `dynamic_context` this
+    one's own. `tools` are the schemas as given to the model.
     """
 
     kind: Literal["SystemPromptEvent"] = "SystemPromptEvent"
@@ -90,7 +86,6 @@ class SystemPromptEvent(LLMConvertibleEvent):
     version: str | None = None
 
     def to_llm_message(self) -> Message:
-        """The system message: the prompt, marked as worth caching, and this conversation's own part."""
         static = self.system_prompt.model_copy(update={"cache_prompt": True})
         return Message(role="system", content=[static, self.dynamic_context] if self.dynamic_context else [static])
 
@@ -98,9 +93,10 @@ class SystemPromptEvent(LLMConvertibleEvent):
 class MessageEvent(LLMConvertibleEvent):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
-    `wait_for_response` on an agent's message means that the agent is done until the user answers. `file_urls` are
-    paths of uploaded files that the message mentions. `seen`, on what came from the model, is the id of the newest
-    event that the model had been shown.
+    Attributes:
+        wait_for_response: of an agent: it is done until the user answers.
+        file_urls: paths of uploaded files that the message mentions.
+        seen: of what came from the model: id of the newest event that it had been shown.
     """
 
     kind: Literal["MessageEvent"] = "MessageEvent"
@@ -117,12 +113,11 @@ class MessageEvent(LLMConvertibleEvent):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing: a model that only thought, or did not even that."""
+        """Whether it says nothing: the model only thought, or not even that."""
         only_text = all(isinstance(part, TextContent) for part in self.llm_message.content)
         return only_text and not self.llm_message.text.strip()
 
     def to_llm_message(self) -> Message:
-        """The message as the model sees it: with the extended content at its end."""
         if not self.extended_content:
             return self.llm_message
         content = [*self.llm_message.content, *self.extended_content]
@@ -130,14 +125,16 @@ class MessageEvent(LLMConvertibleEvent):
 
 
 class ActionEvent(LLMConvertibleEvent):
-    """One tool call: proposed by the model (`tool_call` set), or given by the user directly (`tool_call` None).
+    """One tool call, of the model (`tool_call` set) or of the user directly (`tool_call` None).
 
-    `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
-    and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one
-    `llm_response_id` only the first event carries thought, reasoning and thinking blocks.
-    `calls_in_response` says of how many calls it is one, so that a batch is known to be whole; 0: nobody has counted.
-    `hard_timeout` (seconds) limits the execution and makes it blocking. `seen` is the id of the newest event that the
-    model had been shown.
+    Of the calls of one `llm_response_id` only the first carries thought, reasoning and thinking blocks.
+
+    Attributes:
+        action: None when the call could not be validated: it is answered by an `AgentErrorEvent` and never executed.
+        awaits_confirmation: it is executed only after an `ActionDecision`.
+        calls_in_response: of how many calls it is one, so that a batch is known to be whole; 0: nobody has counted.
+        hard_timeout: limits the execution, in seconds, and makes it blocking.
+        seen: id of the newest event that the model had been shown.
     """
 
     kind: Literal["ActionEvent"] = "ActionEvent"
@@ -162,11 +159,10 @@ class ActionEvent(LLMConvertibleEvent):
 
     @property
     def thought_text(self) -> str:
-        """The thought as one text."""
         return "\n".join(part.text for part in self.thought)
 
     def to_llm_message(self) -> Message:
-        """The assistant's message with this one call (a view joins the calls of one answer)."""
+        """The assistant's message with this one call."""
         return Message(
             role="assistant",
             content=list(self.thought) if self.thought_text.strip() else [],
@@ -177,10 +173,9 @@ class ActionEvent(LLMConvertibleEvent):
 
 
 class ObservationEvent(LLMConvertibleEvent):
-    """The result of the action whose id is `cause`.
+    """The result of the action `cause`.
 
-    `extended_content` is what the model is told with it: the rules for the file that was touched, whose names are
-    `activated_skills`.
+    `extended_content` is told the model with it: the rules for a touched file, whose names are `activated_skills`.
     """
 
     kind: Literal["ObservationEvent"] = "ObservationEvent"
@@ -195,11 +190,10 @@ class ObservationEvent(LLMConvertibleEvent):
 
     @property
     def action_id(self) -> int:
-        """The same as `cause`, by the name that other programs know."""
+        """`cause` by the name that other programs know."""
         return self.cause
 
     def to_llm_message(self) -> Message:
-        """The tool result as the model sees it."""
         return Message(
             role="tool",
             content=[*self.observation.to_llm_content, *self.extended_content],
@@ -221,11 +215,10 @@ class UserRejectObservation(LLMConvertibleEvent):
 
     @property
     def action_id(self) -> int:
-        """The same as `cause`, by the name that other programs know."""
+        """`cause` by the name that other programs know."""
         return self.cause
 
     def to_llm_message(self) -> Message:
-        """The refusal as the model sees it."""
         text = f"Action rejected: {self.rejection_reason}"
         return Message(
             role="tool",
@@ -240,7 +233,7 @@ class AgentErrorEvent(LLMConvertibleEvent):
 
     Attributes:
         error: what happened and what to do about it, for model and user alike.
-        classification: what kind of failure; ``agent_action`` when the model can mend its call. None means unknown.
+        classification: ``agent_action`` when the model can mend its call; None means unknown.
         error_id: public id, empty when there is none.
     """
 
@@ -254,7 +247,6 @@ class AgentErrorEvent(LLMConvertibleEvent):
     reissued_as: int | None = None
 
     def to_llm_message(self) -> Message:
-        """The error as the model sees it."""
         return Message(
             role="tool",
             content=[TextContent(text=self.error)],
@@ -264,28 +256,24 @@ class AgentErrorEvent(LLMConvertibleEvent):
 
 
 class CondensationSummaryEvent(LLMConvertibleEvent):
-    """What stands in a view for the events that were condensed; made from a `Condensation`, whose id it has.
-
-    It is never stored: the log has the `Condensation`.
-    """
+    """What stands in a view for condensed events; never stored: it is made from a `Condensation`, whose id it has."""
 
     kind: Literal["CondensationSummaryEvent"] = "CondensationSummaryEvent"
     summary: str
 
     def to_llm_message(self) -> Message:
-        """The summary as the model sees it."""
         return Message.user(f"[What came before, in short]\n{self.summary}")
 
 
 AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
 """The events that answer an action: every action gets exactly one, found by its `cause`.
 
-`reissued_as` is the id of the `ActionDecision` that let the action run (or refused it), where there was one.
+`reissued_as` is the id of the `ActionDecision` that let it run (or refused it), where there was one.
 """
 
 
 class ActionDecision(Event):
-    """The user's answer to an action that awaited confirmation; `cause` is the action, `action` a copy of it.
+    """The user's answer to the action `cause`, which awaited confirmation; `action` is a copy of it.
 
     `reason` is what the user said instead of agreeing.
     """

@@ -1,13 +1,12 @@
-r"""Secrets never reach the log: every string of an event is masked before it is stored.
+"""Secrets never reach the log: every string of an event is masked before it is stored.
 
-A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
-URL-safe), hexadecimal (as dumps, programs and escapes write bytes), and escaped as JSON, HTML, Python and shells do it;
-all of these also torn apart by line ends and other white space, which may be escaped themselves (``\n``, as where
-Python or JSON shows a wrapped text), and with any of their characters percent-encoded. Of one
-that has several lines, such as a private key, each longer line is a secret as well.
+A secret is hidden as it is, in base64 (at any alignment, standard and URL-safe), in hexadecimal (as dumps, programs
+and escapes write bytes), and escaped as JSON, HTML, Python and shells do it; all of these also torn apart by line ends
+and other white space, which may be escaped themselves, and with any of their characters percent-encoded. Of one with
+several lines, such as a private key, each longer line is a secret as well.
 
-To look for plain strings in a text that has been made plain first (no white space, nothing percent-encoded, hexadecimal
-digits only) is quick, and most texts hold none of them. Only where one was found a pattern tells where it stands.
+Plain strings are looked for in a text made plain first (no white space, nothing percent-encoded, hexadecimal digits
+only), which is quick. Only where one was found a pattern tells where it stands.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
@@ -33,7 +32,7 @@ SENSITIVE_NAME = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session
 _MIN_BASE64_CORE = 8
 
 _MIN_TORN = 8
-"""Shorter forms are hidden in one piece only: their characters stand among others by chance."""
+"""Shorter forms are hidden in one piece only: torn apart they would match by chance."""
 
 _MAX_WHITE = 100
 _MAX_BETWEEN_BYTES = 8
@@ -94,8 +93,8 @@ class _Hex(NamedTuple):
 class SecretMasker:
     """Replaces the registered secret values in strings and in JSON data.
 
-    Values can be added at any time and are never forgotten: a rotated secret stays hidden. Longer values are
-    replaced first, so that a secret inside another one leaves no rest.
+    Values are never forgotten: a rotated secret stays hidden. Longer ones are replaced first, so that a secret inside
+    another one leaves no rest.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -113,11 +112,11 @@ class SecretMasker:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """All values that were ever registered, for another masker that is to hide them too."""
+        """All values that were ever registered."""
         return tuple(self._values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Mask these values from now on; values shorter than `MIN_SECRET_LENGTH` are left out."""
+        """Mask these values from now on, those of at least `MIN_SECRET_LENGTH`."""
         given = dict.fromkeys(values)
         self._values.update(given)
         shown = dict.fromkeys(part for value in given for part in _parts_of(value) if len(part) >= MIN_SECRET_LENGTH)
@@ -134,7 +133,6 @@ class SecretMasker:
         self._hex_beginnings = _Beginnings(self._in_digits)
 
     def text(self, text: str) -> str:
-        """`text` with every registered value replaced by `MASK`."""
         pattern = self._pattern_for(text) if self else None
         return pattern.sub(MASK, text) if pattern else text
 
@@ -143,7 +141,11 @@ class SecretMasker:
         plain = _joined(unquote(text, errors="replace")) if _ENCODED.search(text) else joined
         bare = _joined(_ESCAPED_WHITES.sub("", text)) if "\\" in text else joined
         found = tuple(
-            (form, plain is not joined and _is_more_often_in(plain, form.core, joined))
+            # For short forms it is always worth the making of a pattern to look for encoded ones as well.
+            (
+                form,
+                plain is not joined and (len(form.core) < _MANY or plain.count(form.core) > joined.count(form.core)),
+            )
             for form in self._forms
             if form.core in joined or form.core in plain or (form.core in bare and "\\" not in form.core)
         )
@@ -155,10 +157,7 @@ class SecretMasker:
         return _pattern(found, found_hex, between if len(bare) == len(joined) else _ESCAPED_WHITE_RUN)
 
     def may_be_in(self, document: bytes) -> bool:
-        """Whether a registered value may stand in a JSON document (UTF-8, only escaped where it must be).
-
-        No is certain. Yes may be wrong, where a value looks like a part of JSON itself.
-        """
+        """Whether a value may stand in a JSON document (UTF-8, minimally escaped). No is certain, yes is not."""
         if not self:
             return False
         digits = document.translate(_TO_DIGITS, _NO_DIGITS)
@@ -180,10 +179,7 @@ class SecretMasker:
         return any(piece in plain for piece in self._in_json)
 
     def end_of_settled(self, text: str) -> int:
-        """Up to where it is certain what `text` shows when it is masked, whatever may follow it.
-
-        What comes after may be the beginning of a secret, also one that begins with another secret that is whole.
-        """
+        """Up to where it is certain what `text` shows when it is masked, whatever may follow it."""
         pattern = self._pattern_for(text)
         hidden = [match.span() for match in pattern.finditer(text)] if pattern else []
         # What a secret to the left of it has taken away begins no other one.
@@ -195,10 +191,10 @@ class SecretMasker:
     def _possible_starts(self, text: str) -> Iterator[int]:
         """Where the beginning of a secret may stand that `text` breaks off."""
         longest = self._beginnings.longest
-        tail = _tail(text, longest, _is_black, _MAX_WHITE)
+        tail = _tail(text, longest, _MAX_WHITE)
         yield from self._beginnings.in_units([(text[place].encode("utf-8", "replace"), place) for place in tail])
         if "\\" in text:
-            tail = _tail(text, longest * 3, _is_black, _MAX_WHITE)
+            tail = _tail(text, longest * 3, _MAX_WHITE)
             first = tail[0] if tail else len(text)
             first = max((one.end() for one in _TOO_MUCH_WHITE.finditer(text, first)), default=first)
             escaped = {place for one in _ESCAPED_WHITES.finditer(text, first) for place in range(*one.span())}
@@ -214,18 +210,18 @@ class SecretMasker:
         if begun:  # an encoded character that breaks off may be any
             yield begun.start()
         if begun or _ENCODED.search(text, tail[0] if tail else 0):
-            tail = _tail(text, longest * 3 * (1 + _MAX_ENCODED_WHITE), _is_black, _MAX_WHITE)
+            tail = _tail(text, longest * 3 * (1 + _MAX_ENCODED_WHITE), _MAX_WHITE)
             found = _PERCENT_ENCODED.finditer(text, tail[0] if tail else 0, begun.start() if begun else len(text))
             decoded = (
                 (bytes.fromhex(one[1]) if one[1] else one[2].encode("utf-8", "replace"), one.start()) for one in found
             )
             white = _WHITE.encode("ascii")
             yield from self._beginnings.in_units([unit for unit in decoded if unit[0] not in white])
-        digits = _tail(text, self._hex_beginnings.longest, _is_digit, _MAX_BETWEEN_BYTES)
+        digits = _tail(text, self._hex_beginnings.longest, _MAX_BETWEEN_BYTES, in_hex=True)
         yield from self._hex_beginnings.in_units([(text[place].lower().encode("ascii"), place) for place in digits])
 
     def data(self, value: Any) -> Any:
-        """JSON data with every string in it masked, at any depth, keys of objects included."""
+        """JSON data with every string masked, keys of objects included."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -248,7 +244,6 @@ class _Beginnings:
             self._short.update(form[:length] for length in range(1, _HEAD))
 
     def in_units(self, units: list[tuple[bytes, int]]) -> Iterator[int]:
-        """The places of those units from which on all are the beginning of a form."""
         view = b"".join(unit for unit, _ in units)
         at = 0
         for unit, place in units:
@@ -286,10 +281,7 @@ class StreamingMask:
 
 
 def _parts_of(value: str) -> list[str]:
-    """What of the value shows by itself: it without the space around it, and the longer lines of one that has several.
-
-    Of a key in PEM it is all lines but the marks around it.
-    """
+    """The value without the space around it, and its longer lines; of a key in PEM all but the marks around it."""
     lines = [line.strip() for line in value.strip().splitlines()[:_MAX_LINES]]
     least = MIN_SECRET_LENGTH if any(line.startswith(_MARK) for line in lines) else _MIN_LINE
     long = [line for line in lines if len(line) >= least and not line.startswith(_MARK)]
@@ -297,7 +289,7 @@ def _parts_of(value: str) -> list[str]:
 
 
 def _forms_of(value: str) -> Iterator[_Form]:
-    """The forms in which the value shows, but for what is percent-encoded or hexadecimal in them."""
+    """The forms in which the value shows, but for percent-encoding and hexadecimal."""
     raw = value.encode("utf-8", "replace")
     plain = {value, value.replace(" ", "+"), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     # As Python shows a text, and as shells quote one.
@@ -321,11 +313,10 @@ def _forms_of(value: str) -> Iterator[_Form]:
         yield _Form(core) if len(core) >= _MIN_TORN else _Form(core, form)
 
 
-def _hex_of(value: str) -> Iterator[_Hex]:
+def _hex_of(value: str) -> list[_Hex]:
     raw = value.encode("utf-8", "replace")
-    if len(raw) <= _MAX_HEX_BYTES:
-        for mark in _HEX_MARKS if len(raw) >= _MIN_TORN else _HEX_MARKS[:1]:
-            yield _Hex(mark.join(f"{byte:02x}" for byte in raw), mark)
+    marks = () if len(raw) > _MAX_HEX_BYTES else _HEX_MARKS if len(raw) >= _MIN_TORN else _HEX_MARKS[:1]
+    return [_Hex(mark.join(f"{byte:02x}" for byte in raw), mark) for mark in marks]
 
 
 def _joined(text: str) -> str:
@@ -336,12 +327,15 @@ def _joined(text: str) -> str:
     return text
 
 
-def _tail(text: str, most: int, counts: Callable[[str], bool], most_between: int) -> list[int]:
-    """The places of the last characters that count, up to so many, with not more than so many others in between."""
+def _tail(text: str, most: int, most_between: int, *, in_hex: bool = False) -> list[int]:
+    """The places of the last characters that count, at most `most`, with at most `most_between` others in between.
+
+    Those are hexadecimal digits, or else all but white space.
+    """
     found: list[int] = []
     others = 0
     for place in range(len(text) - 1, -1, -1):
-        if counts(text[place]):
+        if text[place] in _HEX_DIGITS if in_hex else text[place] not in _WHITE:
             found.append(place)
             others = 0
             if len(found) >= most:
@@ -351,14 +345,6 @@ def _tail(text: str, most: int, counts: Callable[[str], bool], most_between: int
             if others > most_between:
                 break
     return found[::-1]
-
-
-def _is_black(char: str) -> bool:
-    return char not in _WHITE
-
-
-def _is_digit(char: str) -> bool:
-    return char in _HEX_DIGITS
 
 
 def _always_in_json(core: str) -> bytes:
@@ -379,11 +365,6 @@ def _pattern(forms: tuple[tuple[_Form, bool], ...], in_hex: tuple[_Hex, ...], be
     }
     initials = "".join(map(re.escape, sorted(first | {"%"})))
     return re.compile(f"(?=[{initials}])(?:{'|'.join(pattern for _, pattern in found)})")
-
-
-def _is_more_often_in(text: str, core: str, other: str) -> bool:
-    """Whether it is worth the making of a pattern to look for a form in `text` as well; for short ones it always is."""
-    return len(core) < _MANY or text.count(core) > other.count(core)
 
 
 def _of_form(form: _Form, between: str, encoded: bool) -> str:

@@ -1,4 +1,4 @@
-"""What is said to and by a model: messages, their content, and the calls in them."""
+"""Messages to and from a model, and the bases of all values that go into the log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from pydantic_core import from_json
 
 
 class Frozen(BaseModel):
-    """Base of every value that goes into the log: immutable, unknown fields refused.
-
-    What is refused is not quoted in errors: it may hold a secret.
-    """
+    """Base of every value that goes into the log: immutable, unknown fields refused, values not quoted in errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with these fields changed, which are not checked; it shares everything else unless it is `deep`.
+        """A copy with these fields changed, unchecked; it shares everything else unless it is `deep`.
 
-        What pydantic's own does, in a third of the time: several copies are made in each step of an agent.
+        Does what pydantic's does in a third of the time: each step of an agent makes several copies.
         """
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
@@ -43,10 +40,9 @@ _set = object.__setattr__
 
 
 class Lean(Frozen):
-    """Base of the values of which very many are kept: it is not remembered which of their fields were given.
+    """Base of values of which very many are kept: all objects of a class share one set of the names of given fields.
 
-    Pydantic keeps a set of their names with every object, which is often larger than the object itself. Here all
-    objects of a class share one; ``exclude_unset`` leaves nothing out.
+    Pydantic's own is often larger than the object itself. ``exclude_unset`` leaves nothing out.
     """
 
     _names: ClassVar[set[str]] = set()
@@ -57,7 +53,6 @@ class Lean(Frozen):
         cls._names = set(cls.__pydantic_fields__)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Called by pydantic when the fields are set."""
         _set(self, "__pydantic_fields_set__", self._names)
 
 
@@ -100,7 +95,7 @@ class Message(Lean):
     """One message of a model conversation.
 
     A ``tool`` message answers exactly one call (`tool_call_id`, `name`). An ``assistant`` message may carry
-    several `tool_calls`; its content may then be empty. A text given as `content` is one part, None is none.
+    `tool_calls`; its content may then be empty. A text given as `content` is one part, None is none.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -126,7 +121,6 @@ class Message(Lean):
 
     @classmethod
     def assistant(cls, text: str) -> Message:
-        """An assistant message of one text and no calls."""
         return cls(role="assistant", content=[TextContent(text=text)])
 
 
@@ -138,7 +132,7 @@ def content_to_str(contents: Sequence[TextContent | ImageContent]) -> list[str]:
 
 
 class Kindred(Frozen):
-    """Base of a family. A member reads data of its own members only; what it does not know it reads as itself."""
+    """Base of a family of models told apart by `kind`: data are read as the member that they name."""
 
     @classmethod
     @abstractmethod
@@ -147,11 +141,7 @@ class Kindred(Frozen):
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """The object that plain data describe; those of a member become one of that member's class.
-
-        Raises:
-            pydantic.ValidationError: naming the field and the problem.
-        """
+        """The object that plain data describe, of the class that their `kind` names; raises `ValidationError`."""
         found = cls.member(str(obj.get("kind"))) if isinstance(obj, dict) else None
         if found is None or found is cls or not issubclass(found, cls):
             return super().model_validate(obj, **options)
@@ -159,5 +149,4 @@ class Kindred(Frozen):
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """`model_validate` of what the JSON text says."""
         return cls.model_validate(from_json(json_data), **options)

@@ -6,11 +6,10 @@ from enum import StrEnum
 
 
 class SecurityRisk(StrEnum):
-    """The risk of one action: LOW < MEDIUM < HIGH, and UNKNOWN where nobody can tell.
+    """The risk of one action, as the string of its name: LOW < MEDIUM < HIGH, and UNKNOWN where nobody can tell.
 
-    It is the string of its name, in JSON and in the log too. Whether two risks are equal can always be asked; which is
-    the greater one only of known risks: any such comparison with UNKNOWN raises `ValueError`, so that nobody takes it
-    for harmless (or for the worst) without saying so.
+    To compare the order with UNKNOWN raises `ValueError`, so that nobody takes it for harmless (or for the worst) by
+    chance.
     """
 
     UNKNOWN = "UNKNOWN"
@@ -19,11 +18,7 @@ class SecurityRisk(StrEnum):
     HIGH = "HIGH"
 
     def is_riskier(self, other: SecurityRisk, reflexive: bool = True) -> bool:
-        """Whether this risk is greater than `other`; an equal one counts unless `reflexive` is False.
-
-        Raises:
-            ValueError: one of the two is UNKNOWN.
-        """
+        """Whether this risk is greater than `other`, or (`reflexive`) equal to it; raises `ValueError` for UNKNOWN."""
         return self >= other if reflexive else self > other
 
     def __lt__(self, other: str) -> bool:

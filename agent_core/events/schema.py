@@ -1,8 +1,7 @@
-"""Actions and observations: the open, typed vocabulary of the tools.
+"""Actions and observations: the open, typed vocabulary of the tools, and their JSON schemas.
 
-Any library user may add a subclass, so these are not a closed union: each carries its class name as `kind`, and a
-registry finds the class again when an event is read back. A stored value whose class is gone becomes an
-`UnknownAction` or `UnknownObservation`, so an old log can always be read.
+Any library user may add a subclass: each carries its class name as `kind`, and a registry finds it again when an event
+is read back. A stored value whose class is gone becomes an `UnknownAction` or `UnknownObservation`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 
 from agent_core.events.messages import Content, ImageContent, Kindred, Lean, TextContent
 
@@ -34,8 +32,8 @@ _OURS = "agent_core."
 class Tagged(Kindred):
     """A frozen model whose `kind` is its class name; subclasses register themselves.
 
-    A program may have classes of its own that are called like ours, or like some of before: those of the program count
-    first, the newest of them before the others, and then whichever the data fit.
+    A program may have classes that are called like ours, or like some of before: its own count first, the newest of
+    them before the others, and then whichever the data fit.
     """
 
     model_config = ConfigDict(defer_build=True)  # until `kind` has its default, just below: to build twice takes long
@@ -61,11 +59,7 @@ class Tagged(Kindred):
 
     @classmethod
     def revive(cls, value: Any) -> Any:
-        """`value`, or, if it is the data of a subclass, that subclass made from it; for a field's validator.
-
-        Raises:
-            ValueError: its `kind` names no known subclass.
-        """
+        """For a validator: `value`, or one of the subclass that its data name; raises `ValueError` for others."""
         if not isinstance(value, dict):
             return value
         found = Tagged.classes.get(value.get("kind", ""))
@@ -76,7 +70,7 @@ class Tagged(Kindred):
 
 
 class Family(Tagged):
-    """Configuration of which an abstract class reads the data of its subclasses, also where it is a field's type."""
+    """Configuration whose abstract classes read the data of their subclasses, also where they are a field's type."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -88,7 +82,7 @@ class Family(Tagged):
 
 
 class Action(Tagged):
-    """The typed arguments of one tool call. Field descriptions become the parameter descriptions of the tool."""
+    """The typed arguments of one tool call. Field descriptions become those of the tool's parameters."""
 
 
 ERROR_NOTE = TextContent(text="[An error occurred during execution.]")
@@ -113,7 +107,6 @@ class Observation(Lean, Tagged):
 
     @classmethod
     def from_text(cls, text: str, *, is_error: bool = False, **fields: Any) -> Self:
-        """An observation whose content is one text."""
         return cls(content=[TextContent(text=text)], is_error=is_error, **fields)
 
     @property
@@ -132,7 +125,7 @@ class UnknownAction(Action):
 
 
 class UnknownObservation(Observation):
-    """An observation read from a log whose class this process does not have; its content is kept."""
+    """An observation read from a log whose class this process does not have."""
 
     original_kind: str
     data: dict[str, Any] = Field(default_factory=dict)
@@ -159,19 +152,18 @@ def _revive(value: Any, base: type[Tagged]) -> Any:
 
 
 AnyAction = Annotated[SerializeAsAny[Action], BeforeValidator(lambda value: _revive(value, Action))]
-"""A field holding any registered `Action`, restored to its own class when read back."""
+"""A field holding any `Action`, restored to its own class when read back."""
 
 AnyObservation = Annotated[SerializeAsAny[Observation], BeforeValidator(lambda value: _revive(value, Observation))]
-"""A field holding any registered `Observation`, restored to its own class when read back."""
+"""A field holding any `Observation`, restored to its own class when read back."""
 
 
 @cache
 def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a model's fields, reduced to what models understand.
+    """The JSON schema of a model's fields, reduced to what models understand. Shared: copy it before changing it.
 
-    ``$ref`` is resolved (a cycle becomes a plain object), ``anyOf`` is reduced to its first alternative that is not
-    null, only ``type, description, properties, required, items, enum`` are kept, and ``kind`` is left out.
-    The result is shared: copy it before changing it.
+    ``$ref`` is resolved (a cycle becomes a plain object), ``anyOf`` reduced to its first alternative that is not null,
+    and only ``type, description, properties, required, items, enum`` are kept, without ``kind``.
     """
     found = reduced(model.model_json_schema())
     found["properties"].pop("kind", None)
@@ -179,7 +171,7 @@ def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object, reduced as `parameters_of` says; for a schema of others, which may be any JSON."""
+    """The JSON schema of an object, which may be any JSON, reduced as `parameters_of` says."""
     definitions: dict[str, Any] = {}
     for key in ("definitions", "$defs"):
         definitions |= schema[key] if isinstance(schema.get(key), Mapping) else {}
@@ -191,7 +183,7 @@ MAX_TYPE_DEPTH = 20
 
 
 def types_of(schema: Any, root: Mapping[str, Any], depth: int = MAX_TYPE_DEPTH) -> frozenset[str]:
-    """The types that a value may have by its JSON schema, which is a part of `root`; none where it does not say."""
+    """The types that a value may have by its JSON schema, a part of `root`; none where it does not say."""
     if not isinstance(schema, Mapping) or not depth:
         return frozenset()
     place = schema.get("$ref")
@@ -235,7 +227,10 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
     if "const" in node:
         out["enum"] = [node["const"]]
     if isinstance(node.get("properties"), Mapping):
-        shown = {k: v for k, v in node["properties"].items() if not (k == "kind" and _is_own_kind(v, node))}
+        shown = dict(node["properties"])
+        own = shown.get("kind")
+        if isinstance(own, Mapping) and "default" in own and own["default"] == node.get("title"):
+            del shown["kind"]  # it says only which class of ours the object is
         out["properties"] = {k: _reduce(v, definitions, seen, left) for k, v in shown.items()}
         required = node.get("required", [])
         out["required"] = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
@@ -246,21 +241,12 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
     return out
 
 
-def _is_own_kind(field: Any, node: Mapping[str, Any]) -> bool:
-    """Whether the field ``kind`` of an object says only which class of ours it is."""
-    return isinstance(field, Mapping) and "default" in field and field["default"] == node.get("title")
-
-
 def problems_in(error: ValidationError, most: int | None = None) -> str:
-    """The problems, each with its place. Values are not repeated: they may be long, or secret.
-
-    At most the first `most` of them.
-    """
+    """The problems (at most `most`), each with its place. Values, which may be long or secret, are not repeated."""
     found = error.errors(include_url=False, include_input=False)[:most]
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {_reason(one)}" for one in found)
-
-
-def _reason(problem: ErrorDetails) -> str:
-    if problem["type"] == "union_tag_invalid":  # the usual text repeats what was given
-        return f"Input should be one of {problem['ctx']['expected_tags']}"
-    return problem["msg"]
+    reasons = (  # the usual text for a wrong tag repeats what was given
+        f"Input should be one of {one['ctx']['expected_tags']}" if one["type"] == "union_tag_invalid" else one["msg"]
+        for one in found
+    )
+    places = (".".join(map(str, one["loc"])) or "arguments" for one in found)
+    return "; ".join(f"{place}: {reason}" for place, reason in zip(places, reasons, strict=True))

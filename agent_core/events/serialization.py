@@ -1,4 +1,4 @@
-"""The one union of all events, and the bytes they are stored as."""
+"""The union of all events, and the bytes they are stored as."""
 
 from __future__ import annotations
 
@@ -72,14 +72,13 @@ AnyEvent = (
 )
 
 UNREADABLE = "null"
-"""The public name of nothing."""
 
 _log = logging.getLogger(__name__)
 _adapter: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="kind")])
 
 
 CERTAIN_DEPTH = 150
-"""Lists and objects that lie in one another so deeply can be read again; not much deeper than that they cannot."""
+"""Data nested so deeply can be read again; not much deeper they cannot."""
 
 
 def to_payload(event: AnyEvent) -> bytes:
@@ -120,8 +119,8 @@ def _whole_characters(value: Any) -> Any:
 def from_payload(payload: bytes, event_id: int) -> AnyEvent:
     """The event that `payload` holds, under its id.
 
-    What is no event of a kind that this version knows (a newer one may have written it) becomes a `ForeignEvent`
-    called ``null``, which nobody is shown: one such event must not make its whole log unreadable.
+    One of a kind that this version does not know becomes a `ForeignEvent` called ``null``, which nobody is shown: it
+    must not make its whole log unreadable.
     """
     try:
         return _adapter.validate_json(b'{"id":%d,' % event_id + payload.lstrip()[1:])
@@ -133,9 +132,5 @@ def from_payload(payload: bytes, event_id: int) -> AnyEvent:
 
 
 def from_data(data: object) -> AnyEvent:
-    """The event that plain JSON data describes (with or without an id).
-
-    Raises:
-        pydantic.ValidationError: naming the field and the problem.
-    """
+    """The event that plain JSON data describe (with or without an id); raises `pydantic.ValidationError`."""
     return _adapter.validate_python(data)

@@ -1,4 +1,4 @@
-"""Where logs are kept: the protocol that every store fulfils, and the store that lives in memory.
+"""Event stores: the protocol that every store fulfils, the store in memory, and the ids of sub-conversations.
 
 Every implementation passes ``agent_core.testing.store_contract``.
 """
@@ -19,11 +19,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def child_id(parent_id: str, name: str) -> str:
-    """The id of the sub-conversation `name` of a conversation.
-
-    Raises:
-        ValueError: that is no such name.
-    """
+    """The id of the sub-conversation `name` of a conversation; raises `ValueError` where that is no such name."""
     if not _NAME.fullmatch(name):
         allowed = "small letters, digits, hyphens and underscores, up to 64"
         raise ValueError(f"{name!r} is no name of a sub-conversation; these are {allowed}")
@@ -31,7 +27,7 @@ def child_id(parent_id: str, name: str) -> str:
 
 
 def parent_of(conversation_id: str) -> str | None:
-    """The id of the conversation that this one is a sub-conversation of; None for one of its own."""
+    """The id of the conversation that this one is a sub-conversation of, if it is one."""
     parent, separator, name = conversation_id.rpartition(SEPARATOR)
     return parent if separator and parent and _NAME.fullmatch(name) else None
 
@@ -47,7 +43,7 @@ def belongs_to(conversation_id: str, other: str) -> bool:
 
 
 class NewEvent(NamedTuple):
-    """An event on its way into a store: its indexed facts and its payload (`serialization.to_payload`)."""
+    """An event on its way into a store: its indexed fields and its payload (`serialization.to_payload`)."""
 
     kind: str
     source: str
@@ -69,19 +65,17 @@ class EventStore(Protocol):
     async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
         """Store `events` together, or none of them, and return the id of the first.
 
-        Durable when it returns. Appends to one conversation get their ids in the order of the calls. A cancelled
-        caller leaves the log whole: the events are then either all stored or none.
+        Durable when it returns. Appends to one conversation get their ids in the order of the calls. A cancelled caller
+        leaves the log whole.
 
         Raises:
-            StaleOwnerError: somebody with a later `epoch` than the given one has taken the conversation over.
+            StaleOwnerError: somebody with a later `epoch` has taken the conversation over.
             EventStoreError: they could not be stored (full disk, closed store); the message says why.
         """
         ...
 
     async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
-        """At most `limit` events with id > `after`, ascending; empty when there are none (or no such log).
-
-        Fewer than `limit` where they are large together: only an empty answer means that there are no more.
+        """At most `limit` events with id > `after`, ascending; fewer where they are large, none only at the end.
 
         Raises:
             EventStoreError: the log cannot be read; the message says why.
@@ -89,7 +83,7 @@ class EventStore(Protocol):
         ...
 
     async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
-        """At most `limit` events with id < `before`, descending; fewer where they are large together, see `read`."""
+        """At most `limit` events with id < `before`, descending; otherwise as `read`."""
         ...
 
     async def last_id(self, conversation_id: str) -> int:
@@ -101,10 +95,7 @@ class EventStore(Protocol):
         ...
 
     async def delete(self, conversation_id: str) -> None:
-        """Forget the log and those of its sub-conversations (`agent_core.events.store`); unknown ids are fine.
-
-        Who owned them is fenced off: nothing of theirs is stored afterwards.
-        """
+        """Forget the log and those of its sub-conversations, and fence off their owners; unknown ids are fine."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The event stream of one conversation: number, mask, store, then wake the readers."""
+"""The event stream of one conversation: number, mask, store, then wake the readers, which are cursors over it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
@@ -16,29 +16,10 @@ from agent_core.events.event import Source, utc_now
 from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
 from agent_core.events.store import EventStore, NewEvent
-from agent_core.events.transient import OutputDelta, TextDelta, Transient, Underway
+from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient
 
 MAX_PENDING_NOTICES = 64
 MAX_DELTA_CHARS = 32 * 1024
-
-
-class Subscribed(Protocol):
-    """What a subscription needs of its stream; see `agent_core.events.stream.EventStream`."""
-
-    last_id: int
-    closed: bool
-
-    async def page(self, *, after: int) -> list[AnyEvent]:
-        """The next stored events after this one; empty at the end of the log."""
-        ...
-
-    def attach(self, subscription: Subscription) -> None:
-        """From now on wake the subscription, and offer it transient notices."""
-        ...
-
-    def detach(self, subscription: Subscription) -> None:
-        """No longer."""
-        ...
 
 
 class _Pending(NamedTuple):
@@ -47,18 +28,18 @@ class _Pending(NamedTuple):
 
 
 class Subscription:
-    """Yields a stream's events after a position, each once, in order, then waits for more.
+    """A cursor that yields a stream's events after a position, each once, in order, then waits for more.
 
-    With transient notices the order is kept too: a notice comes after the events that were stored before it was
-    published, and before those stored later. Notices of a reader that lags are joined, then the oldest are dropped:
-    what they announce is in the log anyway.
+    It is no queue: a slow reader costs no memory. Transient notices keep the order too: one comes after the events that
+    were stored before it was published. Notices of a reader that lags are joined, then the oldest are dropped: what
+    they announce is in the log anyway.
 
     Attributes:
         position: the last event that was delivered.
         acts: whether others wait for what its reader does; then it is woken before the others.
     """
 
-    def __init__(self, stream: Subscribed, *, after: int, transients: bool, acts: bool = False) -> None:
+    def __init__(self, stream: EventStream, *, after: int, transients: bool, acts: bool = False) -> None:
         self.position = after
         self.acts = acts
         self._stream = stream
@@ -90,7 +71,7 @@ class Subscription:
         """The next event or notice.
 
         Raises:
-            StopAsyncIteration: the stream is closed and everything in it was read.
+            StopAsyncIteration: the stream is closed and everything was read.
             EventStoreError: the log cannot be read; the position is kept, so trying again is sound.
         """
         while True:
@@ -119,7 +100,7 @@ class Subscription:
 
     @property
     def waits(self) -> bool:
-        """Whether its reader sleeps; who does not will look before it does."""
+        """Whether its reader sleeps."""
         return self._waiting is not None
 
     def wake(self) -> None:
@@ -128,7 +109,7 @@ class Subscription:
             self._waiting.set_result(None)
 
     def offer(self, notice: Transient) -> None:
-        """Take a transient notice (called by the stream); joined with the last one where that is the same text."""
+        """Take a notice (called by the stream); joined with the last one where that is the same text."""
         if not self._wants_notices:
             return
         after = self._stream.last_id
@@ -163,15 +144,14 @@ _UNMASKED_FIELDS = frozenset({"kind", "source", "timestamp", "id", "cause"})
 
 
 class EventStream:
-    """One conversation's log, as its writers and readers see it.
+    """One conversation's log, as its writers and readers see it; `open` makes one.
 
-    Use `open` to get one. `add_event` returns once the event is durable; only then does any reader see it. Readers
-    are cursors (`read`, `subscribe`): each event once, in order, history and live events through one loop.
+    `add_event` returns once the event is durable; only then does any reader see it.
 
     Attributes:
         last_id: id of the newest event that readers can see, -1 in an empty log.
-        newest_id: id of the newest event that is known to be stored. It is ahead of `last_id` while the store has not
-            said yet that those in between are stored: who decides by the whole log waits for them.
+        newest_id: id of the newest event that is stored; ahead of `last_id` while the store has not answered for those
+            in between: who decides by the whole log waits for them.
     """
 
     def __init__(self, conversation_id: str, store: EventStore, *, epoch: int, last_id: int) -> None:
@@ -184,32 +164,24 @@ class EventStream:
         self._recent_bytes = 0
         self._arrived: dict[int, tuple[AnyEvent, int]] = {}
         self._subscriptions: dict[Subscription, None] = {}
-        self._underway = Underway()
+        self._current = CurrentNotices()
         self.closed = False
 
     @classmethod
     async def open(cls, conversation_id: str, store: EventStore) -> EventStream:
-        """Become the owner of the log and open it at its end.
-
-        Raises:
-            EventStoreError: the store cannot be read.
-        """
+        """Become the owner of the log and open it at its end; raises `EventStoreError`."""
         epoch = await store.claim(conversation_id)
         return cls(conversation_id, store, epoch=epoch, last_id=await store.last_id(conversation_id))
 
     async def add_event(self, event: AnyEvent, source: Source | None = None, *, cause: int | None = None) -> AnyEvent:
-        """Store one event; see `add_events`. `source` and `cause`, when given, replace the event's own."""
-        changes: dict[str, Any] = {"timestamp": utc_now()}
-        if source is not None:
-            changes["source"] = source
-        if cause is not None:
-            changes["cause"] = cause
-        return (await self.add_events([event.model_copy(update=changes)]))[0]
+        """Store one event; see `add_events`. `source` and `cause` replace the event's own."""
+        given = {"source": event.source if source is None else source, "cause": event.cause if cause is None else cause}
+        return (await self.add_events([event.model_copy(update={"timestamp": utc_now(), **given})]))[0]
 
     async def add_events(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Store `events` together (all or none) and return them as stored: masked, with their ids.
 
-        When it returns they are durable and the readers are awake. Being cancelled while it waits does not undo it.
+        When it returns they are durable and the readers are awake. Being cancelled meanwhile does not undo it.
 
         Raises:
             ValueError: an event already has an id.
@@ -240,12 +212,12 @@ class EventStream:
         while (entry := self._arrived.pop(self.last_id + 1, None)) is not None:
             self.last_id = entry[0].id
             self._remember(*entry)
-            self._underway.settle(entry[0])
+            self._current.settle(entry[0])
         self._wake()
         return stored
 
     def _wake(self) -> None:
-        """Wake the readers: first those that act, so that what they begin is under way while the others look on."""
+        """First those that act, so that what they begin is running while the others look on."""
         looking_on = []
         for subscription in self._subscriptions:
             if subscription.acts:
@@ -324,32 +296,31 @@ class EventStream:
                 yield event
 
     def subscribe(self, *, after: int = -1, transients: bool = False, acts: bool = False) -> Subscription:
-        """A cursor behind event `after`; with `transients` it also sees the transient notices published from now on.
+        """A cursor behind event `after`; with `transients` it also sees the notices published from now on.
 
-        A reader that `acts` on what it reads, so that others wait for it, is woken a turn of the loop earlier.
-        Behind the history it is first told what is under way at this moment (see `Underway`).
-        Use it as ``async with`` and iterate over it; it ends when the stream is closed and everything was read.
+        A reader that `acts` on what it reads is woken a turn of the loop earlier. Behind the history it is told what
+        goes on at this moment (`CurrentNotices`). Use it as ``async with`` and iterate over it; it ends when the stream
+        is closed and everything was read.
         """
         return Subscription(self, after=after, transients=transients, acts=acts)
 
     def publish(self, notice: Transient) -> None:
-        """Show a transient notice to the subscriptions that asked for them; nothing is stored."""
-        self._underway.note(notice)
+        """Show a notice to the subscriptions that asked for them; nothing is stored."""
+        self._current.note(notice)
         for subscription in self._subscriptions:
             subscription.offer(notice)
 
     def attach(self, subscription: Subscription) -> None:
         """For `Subscription`: be woken by this stream, which keeps what is new until it is read."""
         self._subscriptions[subscription] = None
-        for notice in self._underway:
+        for notice in self._current:
             subscription.offer(notice)
 
     def detach(self, subscription: Subscription) -> None:
-        """For `Subscription`: be woken no more."""
         self._subscriptions.pop(subscription, None)
 
     def close(self) -> None:
-        """Take no more events and let the readers end; calling it again is fine."""
+        """Take no more events and let the readers end."""
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()

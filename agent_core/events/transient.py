@@ -21,22 +21,20 @@ class TextDelta:
 
     @property
     def content(self) -> str | None:
-        """What is more of the message, by the name that other programs know."""
+        """More of the message, by the name that other programs know."""
         return self.text if self.channel == "message" else None
 
     @property
     def reasoning_content(self) -> str | None:
-        """What is more of the reasoning, likewise."""
         return self.text if self.channel == "reasoning" else None
 
     @property
     def choices(self) -> tuple[TextChoice, ...]:
-        """The piece itself, likewise."""
         return (TextChoice(self),)
 
 
 class TextChoice(NamedTuple):
-    """A piece of text in the place where programs find it that know the chunks of a model's answer."""
+    """The place where programs find a piece of text that know the chunks of a model's answer."""
 
     delta: TextDelta
 
@@ -60,7 +58,7 @@ class OutputDelta:
 class StatusNotice:
     """Progress or trouble to show to people: a status id of docs/protocol.md and a text.
 
-    With `start_failed` the trouble is that there is no session: sandbox or agent could not be started.
+    With `start_failed` there is no session: sandbox or agent could not be started.
     """
 
     status_id: str
@@ -71,10 +69,7 @@ class StatusNotice:
 
 @dataclass(frozen=True, slots=True)
 class ClientCall:
-    """A client is to carry out the call `cause` of one of its tools until `deadline`; answered by a `ClientToolResult`.
-
-    With `is_over` nobody waits for the answer any more.
-    """
+    """A client is to carry out the call `cause` of its tool until `deadline`; with `is_over` nobody waits any more."""
 
     cause: int
     name: str
@@ -94,18 +89,17 @@ MAX_STEPS: Final = 32
 READY: Final = "STATUS$READY"
 STARTING: Final = "STATUS$STARTING_RUNTIME"
 NETWORK_WARNING: Final = "STATUS$NETWORK_WARNING"
-"""The network of the sandbox is not what was wished for: none, or one that leads to the host; true until it is
-started again."""
+"""The sandbox's network is not what was wished for; true until it is started again."""
 
 Delta = TypeVar("Delta", OutputDelta, TextDelta)
 
 
-class Underway:
-    """Remembers the notices that still tell something new, within bounds, until the log tells it.
+class CurrentNotices:
+    """The notices that still tell something new, within bounds, until the log tells it.
 
-    Those are: the steps of a start-up that has not ended, a warning about the sandbox's network, the output so far of
-    each running action, and the text so far of the answer that the model is giving. Of the calls that clients are to
-    carry out, none is left out.
+    The steps of a start-up that has not ended, a warning about the sandbox's network, the output so far of running
+    actions, the text so far of the model's answer, and the calls that clients are to carry out (of these none is left
+    out).
     """
 
     def __init__(self) -> None:
@@ -125,7 +119,7 @@ class Underway:
         yield from self._calls.values()
 
     def note(self, notice: Transient) -> None:
-        """This was published."""
+        """Take a published notice into account."""
         match notice:
             case StatusNotice():
                 self._step(notice)
@@ -141,7 +135,7 @@ class Underway:
                 self._calls.pop(notice.cause, None)
 
     def settle(self, event: AnyEvent) -> None:
-        """This is in the log now."""
+        """Take a stored event into account."""
         match event:
             case ObservationEvent() | AgentErrorEvent() if event.cause is not None:
                 self._outputs.pop(event.cause, None)

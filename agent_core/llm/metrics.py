@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from agent_core.events.llm_events import MetricsSnapshot, TokenUsage, UsageFigures
+from agent_core.events.llm_events import MetricsSnapshot, TokenUsage, UsageTotals
 from agent_core.llm.features import model_entry
 from agent_core.llm.response import LLMResponse
 
@@ -206,7 +206,7 @@ class ConversationStats:
             max_budget=self.max_budget,
             usage=usage.model_copy(update=turn),
             by_usage_id={
-                usage_id: UsageFigures(accumulated_cost=one.accumulated_cost, usage=one.accumulated_token_usage)
+                usage_id: UsageTotals(accumulated_cost=one.accumulated_cost, usage=one.accumulated_token_usage)
                 for usage_id, one in self._metrics.items()
             },
         )

@@ -54,7 +54,7 @@ def answers_in(log: list[AnyEvent]) -> list[ObservationEvent | AgentErrorEvent]:
 
 
 def offered(stage: Stage) -> list[ClientCall]:
-    return [notice for notice in stage.session.stream._underway if isinstance(notice, ClientCall)]
+    return [notice for notice in stage.session.stream._current if isinstance(notice, ClientCall)]
 
 
 async def until_asked(stage: Stage, *replies: Reply) -> ActionEvent:
@@ -84,7 +84,7 @@ async def test_what_a_client_answers_is_the_result_and_to_say_it_again_is_harmle
         assert (await stage.session.send(said)).id == first.id
         with pytest.raises(ClientToolError, match="otherwise"):
             await stage.session.send(result(call.id, "too late, too"))
-        assert not list(stage.session.stream._underway)
+        assert not list(stage.session.stream._current)
 
 
 async def test_a_failure_of_the_client_is_one_of_the_call() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agent_core.controller.delegation import Roster
 from agent_core.events.branches import Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
-from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageFigures
+from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageTotals
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.delegate import DelegateAction, DelegateObservation
@@ -65,7 +65,7 @@ def test_a_rewind_that_is_taken_back_brings_them_back() -> None:
 
 
 def test_a_fork_has_none_of_them_and_counts_on() -> None:
-    spent = SubAgentSpending(name="task_00000001", spent=UsageFigures(accumulated_cost=1.0))
+    spent = SubAgentSpending(name="task_00000001", spent=UsageTotals(accumulated_cost=1.0))
     cost = MetricsUpdated(metrics=MetricsSnapshot(), sub_agent=spent)
     roster = roster_of([*LOG, cost, Rewind(to=6, forked_from="c"), acted(TaskAction(prompt="other"))])
     assert (names(roster), roster.spent) == ({}, {})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
-from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageFigures
+from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageTotals
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation
 from agent_core.tools.delegate import DelegateAction, DelegateObservation
@@ -72,7 +72,7 @@ def test_each_result_has_its_text_as_content_and_its_outputs_beside(
 
 
 def test_what_a_sub_agent_has_cost_is_sent_with_the_agents_next_event_only() -> None:
-    spent = SubAgentSpending(name="task_00000001", spent=UsageFigures())
+    spent = SubAgentSpending(name="task_00000001", spent=UsageTotals())
     event = MetricsUpdated(id=9, cause=7, metrics=MetricsSnapshot(), sub_agent=spent)
     assert to_wire(event, live=True) is None
     assert to_wire(event, live=False) is None
