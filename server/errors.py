@@ -88,50 +88,40 @@ class PlainError(ServerError):
 
 def install_error_replies(app: FastAPI) -> None:
     """Make `app` answer every error in the protocol's shapes; nothing internal ever reaches a client."""
-    app.add_exception_handler(ReplyError, _reply)
-    app.add_exception_handler(PlainError, _plain)
-    app.add_exception_handler(ConversationNotFoundError, _not_found)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientToolError, _answer_refused)
-    app.add_exception_handler(KeyReusedError, _key_refused)
-    app.add_exception_handler(KeyInUseError, _key_refused)
-    app.add_exception_handler(DrydockError, _known)
-    app.add_exception_handler(Exception, _unexpected)
+    for kind in (DrydockError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer)
 
 
-async def _reply(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ReplyError):
-        raise error
-    return JSONResponse(error.body, error.status, headers=error.headers)
-
-
-async def _plain(request: Request, error: Exception) -> Response:
-    if not isinstance(error, PlainError):
-        raise error
-    logger.info("%s %s: %s", request.method, request.url.path, error)
-    return JSONResponse(str(error), error.reply_status, headers=dict(error.reply_headers))
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": str(error)}, 404)
-
-
-async def _http(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    detail: Any = error.detail  # the library takes more than the text that it declares
-    body = problems_body(detail) if isinstance(detail, list) else {"detail": detail}
-    return JSONResponse(body, error.status_code, headers=error.headers)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
-    if not isinstance(error, RequestValidationError):
-        raise error
-    found = error.errors()
-    problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in found[:_LISTED_PROBLEMS]]
-    return JSONResponse(problems_body(jsonable_encoder(problems), of=len(found)), 422)
+async def _answer(request: Request, error: Exception) -> Response:
+    match error:
+        case ReplyError():
+            return JSONResponse(error.body, error.status, headers=error.headers)
+        case PlainError():
+            logger.info("%s %s: %s", request.method, request.url.path, error)
+            return JSONResponse(str(error), error.reply_status, headers=dict(error.reply_headers))
+        case ConversationNotFoundError():
+            return JSONResponse({"detail": str(error)}, 404)
+        case RequestValidationError():
+            # The input is left out, since it may hold a secret.
+            found = error.errors()
+            problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in found[:_LISTED_PROBLEMS]]
+            return JSONResponse(problems_body(jsonable_encoder(problems), of=len(found)), 422)
+        case HTTPException():
+            detail: Any = error.detail  # Starlette takes more than the text that it declares
+            body = problems_body(detail) if isinstance(detail, list) else {"detail": detail}
+            return JSONResponse(body, error.status_code, headers=error.headers)
+        case ClientToolError():
+            body = {"success": False, "error": str(error), "detail": str(error), "code": error.code}
+            return JSONResponse(body, ANSWER_STATUS.get(error.code, 409))
+        case KeyReusedError() | KeyInUseError():
+            # 422 with another request, 409 while the first one is still being carried out.
+            status, code = (409, "key_in_use") if isinstance(error, KeyInUseError) else (422, "key_reused")
+            return JSONResponse({"detail": str(error), "error": str(error), "code": code}, status)
+        case DrydockError():
+            logger.warning("%s %s failed: %s", request.method, request.url.path, error)
+            return JSONResponse({"detail": str(error), "message": str(error)}, status_of(error))
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return JSONResponse({"detail": "Internal server error; the server's log has the details."}, 500)
 
 
 def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = None) -> dict[str, Any]:
@@ -143,16 +133,14 @@ def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = Non
 
 
 def _in_words(problems: Sequence[Mapping[str, Any]], count: int) -> str:
-    told = [_in_a_line(problem) for problem in problems[:_TOLD_PROBLEMS]]
+    told = []
+    for problem in problems[:_TOLD_PROBLEMS]:
+        text = str(problem["msg"]).removeprefix("Value error, ")
+        # The place of invalid JSON is no field, but a number of characters.
+        place = "" if problem["type"] == "json_invalid" else ".".join(map(str, problem["loc"][1:])) or problem["loc"][0]
+        told.append(f"{place}: {text}" if place != "" else text)
     more = count - len(told)
     return "; ".join([*told, f"and {more} more"] if more else told)
-
-
-def _in_a_line(problem: Mapping[str, Any]) -> str:
-    text = str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "json_invalid":
-        return text  # its place is no field, but a number of characters
-    return f"{'.'.join(map(str, problem['loc'][1:])) or problem['loc'][0]}: {text}"
 
 
 def problem_text(error: Mapping[str, Any]) -> str:
@@ -163,30 +151,7 @@ def problem_text(error: Mapping[str, Any]) -> str:
     return f"{error['msg']}: {fix}" if fix is not None else str(error["msg"])
 
 
-async def _answer_refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ClientToolError):
-        raise error
-    status = ANSWER_STATUS.get(error.code, 409)
-    return JSONResponse({"success": False, "error": str(error), "detail": str(error), "code": error.code}, status)
-
-
-async def _key_refused(request: Request, error: Exception) -> Response:
-    """An idempotency key: 422 with another request, 409 while the first one is still under way."""
-    status, code = (409, "key_in_use") if isinstance(error, KeyInUseError) else (422, "key_reused")
-    return JSONResponse({"detail": str(error), "error": str(error), "code": code}, status)
-
-
 def status_of(error: Exception) -> int:
     """The status of the reply to an error that no route has an own one for."""
     is_full = isinstance(error, SandboxError) and error.code in ("disk_reserve", "disk_full")
     return 507 if is_full else 500
-
-
-async def _known(request: Request, error: Exception) -> Response:
-    logger.warning("%s %s failed: %s", request.method, request.url.path, error)
-    return JSONResponse({"detail": str(error), "message": str(error)}, status_of(error))
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse({"detail": "Internal server error; the server's log has the details."}, 500)

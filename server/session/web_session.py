@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from agent_core.errors import DrydockError, StreamClosedError
@@ -172,21 +173,18 @@ class WebSession:
             return await self._send_to(await self.load(), event)
         except StreamClosedError:
             # It was unloaded in this moment. This time nothing of the kind comes between.
-            return await self._executor.run(self._load_and_send(event))
+            async def load_and_send() -> AnyEvent:
+                return await self._send_to(await self._load(), event)
 
-    async def _load_and_send(self, event: AnyEvent) -> AnyEvent:
-        return await self._send_to(await self._load(), event)
+            return await self._executor.run(load_and_send())
 
     async def _send_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
-        if isinstance(event, MessageEvent):
-            await self._expect_work()
+        recorder = self._recorder
+        if isinstance(event, MessageEvent) and recorder is not None and recorder.recorded_state not in BUSY_STATES:
+            # Recovery looks at it from before the message is in the log until it is dealt with.
+            await recorder.record_state(AgentState.RUNNING)
         return await agent.send(event)
-
-    async def _expect_work(self) -> None:
-        """Have recovery look at this conversation, from before the message is in the log until it is dealt with."""
-        if self._recorder is not None and self._recorder.recorded_state not in BUSY_STATES:
-            await self._recorder.record_state(AgentState.RUNNING)
 
     async def restart_if_failed(self) -> None:
         """Load it; where sandbox or agent could not be started, try that again."""
@@ -312,7 +310,7 @@ class WebSession:
             self._conversations,
             on_user_message=lambda text: self._owner.first_message(self, text),
             on_activity=self._active,
-            on_rest=self._came_to_rest if record.options.get(RESUMES) else None,
+            on_rest=partial(came_to_rest, self._conversations, record.id) if record.options.get(RESUMES) else None,
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
         recording = self._recorder.run(after=agent.stream.last_id)
@@ -364,9 +362,6 @@ class WebSession:
             await _cancelled(self._recording)
         elif not self._recording.cancelled() and (error := self._recording.exception()) is not None:
             logger.error("conversation %s: recording its facts failed", self.conversation_id, exc_info=error)
-
-    async def _came_to_rest(self) -> None:
-        await came_to_rest(self._conversations, self.conversation_id)
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()
