@@ -159,9 +159,10 @@ if TYPE_CHECKING:
     from agent_core.skills.trigger import KeywordTrigger as KeywordTrigger
     from agent_core.skills.trigger import PathTrigger as PathTrigger
     from agent_core.skills.trigger import TaskTrigger as TaskTrigger
+    from agent_core.tools.builtin import FinishTool as FinishTool
+    from agent_core.tools.builtin import ThinkTool as ThinkTool
     from agent_core.tools.definition import ToolDefinition as ToolDefinition
     from agent_core.tools.execution import ToolExecutor as ToolExecutor
-    from agent_core.tools.finish import FinishTool as FinishTool
     from agent_core.tools.invoke_skill import InvokeSkillTool as InvokeSkillTool
     from agent_core.tools.presets import get_default_tools as get_default_tools
     from agent_core.tools.presets import get_planning_tools as get_planning_tools
@@ -174,7 +175,6 @@ if TYPE_CHECKING:
     from agent_core.tools.spec import DeclaredResources as DeclaredResources
     from agent_core.tools.spec import Tool as Tool
     from agent_core.tools.spec import ToolAnnotations as ToolAnnotations
-    from agent_core.tools.think import ThinkTool as ThinkTool
     from agent_core.tools.truncation import maybe_truncate as maybe_truncate
 
     __version__: str
@@ -253,12 +253,11 @@ _MODULES = {
     "skills.trigger": "KeywordTrigger PathTrigger TaskTrigger",
     "tools.definition": "ToolDefinition",
     "tools.execution": "ToolExecutor",
-    "tools.finish": "FinishTool",
+    "tools.builtin": "FinishTool ThinkTool",
     "tools.invoke_skill": "InvokeSkillTool",
     "tools.presets": "get_default_tools get_planning_tools register_planning_tools",
     "tools.registry": "is_tool_usable list_registered_tools list_usable_tools register_tool resolve_tool",
     "tools.spec": "DeclaredResources Tool ToolAnnotations",
-    "tools.think": "ThinkTool",
     "tools.truncation": "maybe_truncate",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}

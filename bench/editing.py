@@ -10,7 +10,7 @@ from typing import Any
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.tools.file_editor import FileEditorAction, edit
-from agent_core.tools.grep import GrepAction, GrepExecutor
+from agent_core.tools.file_search import GrepAction, GrepExecutor
 from bench.figures import Figure, p50, percentile
 from bench.stage import Stage
 

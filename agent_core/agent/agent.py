@@ -17,7 +17,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLMResponse
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.builtin import FinishAction
 
 _MARKS = r"<\|?tool_calls?\|?>|<function_calls?>|\[TOOL_CALLS\]|<function=|<invoke\s+name=|<\|python_tag\|>"
 _NEAR = 200

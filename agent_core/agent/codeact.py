@@ -12,14 +12,13 @@ from agent_core.agent.system_prompt import SYSTEM_PROMPT
 from agent_core.agent.toolbox import ToolSpecs, shown_to_model, takes_short_descriptions
 from agent_core.llm.llm import AnyLLM
 from agent_core.skills.context import AgentContext
+from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.finish import FinishTool
 from agent_core.tools.ipython import AgentSkillsRequirement, IPythonTool, JupyterRequirement
 from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.registry import canonical_name, list_registered_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.task_tracker import TaskTrackerTool
-from agent_core.tools.think import ThinkTool
 
 LONG_HORIZON_PROMPT: Final = "system_prompt_long_horizon.j2"
 

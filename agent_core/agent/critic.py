@@ -16,8 +16,8 @@ from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
 from agent_core.events.messages import Frozen
 from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.builtin import FinishAction
 from agent_core.tools.execution import called
-from agent_core.tools.finish import FinishAction
 
 CRITIC_SECONDS: Final = 60.0
 

@@ -19,14 +19,12 @@ from agent_core.events.schema import Action
 from agent_core.llm.llm import LLM
 from agent_core.memory.condensers.catalog import KEEP_FIRST, condenser_llm
 from agent_core.memory.condensers.summary import LLMSummarizingCondenser
-from agent_core.tools.browser import BrowserTool
-from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.browser_code import BrowserTool
+from agent_core.tools.builtin import FinishAction
+from agent_core.tools.file_editor import PLAN_PARTS, FileEditorAction, FileEditorTool
+from agent_core.tools.file_search import GlobTool, GrepTool
 from agent_core.tools.gemini_files import ListDirectoryTool, ReadFileTool
-from agent_core.tools.glob import GlobTool
-from agent_core.tools.grep import GrepTool
-from agent_core.tools.locating import LOCATING_TOOLS
-from agent_core.tools.plan_editor import PLAN_PARTS
+from agent_core.tools.ipython import CODE_SEARCH_TOOLS
 from agent_core.tools.presets import get_default_tools, get_planning_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
@@ -55,7 +53,7 @@ class ReadOnlyAgent(Agent):
 class LocAgent(Agent):
     """Finds the places in a project's code that a task is about, and can change nothing; it needs an IPython kernel."""
 
-    tools: ToolSpecs = Field(default_factory=lambda: [Tool(name=tool.tool_name) for tool in LOCATING_TOOLS])
+    tools: ToolSpecs = Field(default_factory=lambda: [Tool(name=tool.tool_name) for tool in CODE_SEARCH_TOOLS])
     system_prompt_filename: str = LOCATING_PROMPT
 
     @property

@@ -15,12 +15,11 @@ from agent_core.errors import ToolError
 from agent_core.events.schema import Action
 from agent_core.mcp.tool import parameters_from, problems_of
 from agent_core.skills.context import AgentContext
+from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.finish import FinishTool
 from agent_core.tools.invoke_skill import InvokeSkillTool
 from agent_core.tools.registry import registered_tools, resolve_tools
 from agent_core.tools.spec import DeclaredResources, Tool
-from agent_core.tools.think import ThinkTool
 
 
 class StructuredTool(ToolDefinition):

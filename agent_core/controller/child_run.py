@@ -25,7 +25,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.tools.finish import FinishObservation
+from agent_core.tools.builtin import FinishObservation
 from agent_core.tools.subagents import TaskReport
 
 _DONE: Final = frozenset({AgentState.FINISHED, AgentState.AWAITING_USER_INPUT})

@@ -28,8 +28,7 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.response import LLMResponse
 from agent_core.skills.agent_catalog import AgentKind
-from agent_core.tools.agent_delegate import AgentDelegateAction
-from agent_core.tools.delegate import DelegateAction, DelegateObservation
+from agent_core.tools.delegate import AgentDelegateAction, DelegateAction, DelegateObservation, TaskAction
 from agent_core.tools.spec import ToolContext
 from agent_core.tools.subagents import (
     DEFAULT_TYPE,
@@ -41,7 +40,6 @@ from agent_core.tools.subagents import (
     TaskReport,
     TaskRun,
 )
-from agent_core.tools.task import TaskAction
 
 
 @dataclass(frozen=True, slots=True)

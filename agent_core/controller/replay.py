@@ -19,7 +19,7 @@ from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent, from_data
 from agent_core.llm.response import LLMResponse
-from agent_core.tools.finish import FinishTool
+from agent_core.tools.builtin import FinishTool
 
 _ROUND = re.compile(r"replay-(\d+)-(\d+)-")
 

@@ -37,7 +37,7 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.tools.finish import FinishObservation
+from agent_core.tools.builtin import FinishObservation
 
 
 @dataclass(slots=True)

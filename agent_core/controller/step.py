@@ -48,7 +48,7 @@ from agent_core.memory.view import View, shared_tools
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.live import present_tools
+from agent_core.tools.registry import present_tools
 
 NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
 

@@ -28,7 +28,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationE
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
 from agent_core.memory.view import View
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.builtin import FinishAction
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 
 STUCK: Final = "AgentStuckInLoopError"

@@ -16,8 +16,8 @@ from agent_core.runtime.action_runner import failure
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.direct_call import DirectContext, call_directly, tool_named
 from agent_core.session.factory import ConversationDrafts, draft_llm
+from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.finish import FinishAction
 
 
 class DirectCalls:

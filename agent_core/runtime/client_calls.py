@@ -29,7 +29,7 @@ IsClients = Callable[[ActionEvent], bool]
 
 
 class ClientCalls:
-    """Implements `agent_core.tools.clients.Clients`; `observe` sees every event of the log.
+    """Implements `agent_core.tools.spec.Clients`; `observe` sees every event of the log.
 
     Attributes:
         connected: how many clients are connected; None where nobody can know.

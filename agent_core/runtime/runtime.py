@@ -46,8 +46,8 @@ from agent_core.runtime.action_runner import (
 from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.secrets import SecretRegistry
-from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import CallableTools
 from agent_core.tools.spec import DraftModel
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision

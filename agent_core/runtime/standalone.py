@@ -20,8 +20,7 @@ from agent_core.runtime.local.folder import remove_tree
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import NetworkWish, SandboxSpec
-from agent_core.tools.clients import Clients
-from agent_core.tools.spec import DraftModel, ToolContext
+from agent_core.tools.spec import Clients, DraftModel, ToolContext
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
 
@@ -77,7 +76,7 @@ def require_isolation() -> None:
 
 
 class FolderSandbox:
-    """A sandbox for single calls of tools (`agent_core.tools.sandbox_executor.OwnSandbox`)."""
+    """A sandbox for single calls of tools (`agent_core.tools.execution.OwnSandbox`)."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder or os.getcwd()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, ClassVar
 
@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.polymorphic import Polymorphic
-from agent_core.security.risk import SecurityRisk, riskiest
 from agent_core.tools.execution import called
 
 ANALYSIS_SECONDS = 45.0
@@ -145,3 +145,15 @@ class EnsembleSecurityAnalyzer(SecurityAnalyzer):
             ]
         risks = [risk for task in tasks for _, risk in task.result()]
         return riskiest(risks, propagate_unknown=self.propagate_unknown)
+
+
+def riskiest(risks: Iterable[SecurityRisk], *, propagate_unknown: bool = False) -> SecurityRisk:
+    """The greatest of the known risks; UNKNOWN when none is known, or there is none.
+
+    With `propagate_unknown` a single UNKNOWN makes the whole UNKNOWN.
+    """
+    given = list(risks)
+    known = [risk for risk in given if risk is not SecurityRisk.UNKNOWN]
+    if not known or (propagate_unknown and len(known) < len(given)):
+        return SecurityRisk.UNKNOWN
+    return max(known)

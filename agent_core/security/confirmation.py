@@ -11,12 +11,11 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, SerializeAsAny, field_validator
 
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import History, SecurityAnalyzer
 from agent_core.security.polymorphic import Polymorphic
-from agent_core.security.risk import SecurityRisk
+from agent_core.tools.builtin import FinishAction, ThinkAction
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.finish import FinishAction
-from agent_core.tools.think import ThinkAction
 
 logger = logging.getLogger(__name__)
 

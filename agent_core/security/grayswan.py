@@ -15,9 +15,9 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import History, SecurityAnalyzer, in_thread
 from agent_core.security.http_client import fetch, http_address
-from agent_core.security.risk import SecurityRisk
 
 MONITOR: Final = "https://api.grayswan.ai/cygnal/monitor"
 KEY_VARIABLE: Final = "GRAYSWAN_API_KEY"

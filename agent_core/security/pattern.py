@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import judgement_of
 
 MAX_CORPUS: Final = 30_000

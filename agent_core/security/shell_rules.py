@@ -7,17 +7,16 @@ import shlex
 from typing import ClassVar, Final
 
 from agent_core.events.llm_events import ActionEvent
-from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.risk import SecurityRisk, riskiest
+from agent_core.events.risk import SecurityRisk
+from agent_core.security.analyzer import SecurityAnalyzer, riskiest
 from agent_core.security.shell.judge import Judgement, judge
 from agent_core.tools.apply_patch import ApplyPatchAction
+from agent_core.tools.builtin import FinishAction, ThinkAction
 from agent_core.tools.file_editor import FileEditorAction
-from agent_core.tools.finish import FinishAction
 from agent_core.tools.gemini_files import EditAction, WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
-from agent_core.tools.think import ThinkAction
 
 SHELL_TOOLS: Final = frozenset({"terminal", "execute_bash", "bash", "shell"})
 PYTHON_TOOLS: Final = frozenset({"ipython", "execute_ipython_cell", "python"})

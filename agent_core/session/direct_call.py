@@ -9,9 +9,8 @@ from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation
 from agent_core.runtime.channel.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
-from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.spec import DraftModel
+from agent_core.tools.spec import Clients, DraftModel
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
 

@@ -37,7 +37,7 @@ from agent_core.skills.public import load_public_skills
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.live import LiveTools
+from agent_core.tools.registry import LiveTools
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 

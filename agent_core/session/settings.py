@@ -26,12 +26,11 @@ from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.repository import GitSetup
 from agent_core.skills.context import AgentContext
+from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
 from agent_core.tools.registry import canonical_name, resolve_tool
 from agent_core.tools.spec import NamesRegex, Tool
-from agent_core.tools.think import ThinkTool
 
 ConfirmSubagents = Callable[[Sequence[ActionEvent]], bool | Awaitable[bool]]
 """A program's word on what sub-agents want to do: a function, which is called in a thread, or a coroutine function."""

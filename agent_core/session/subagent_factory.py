@@ -37,10 +37,9 @@ from agent_core.skills.agent_catalog import (
     load_user_agents,
 )
 from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
-from agent_core.tools.agent_types import is_kind_usable, usable_kinds
 from agent_core.tools.execution import ToolExecutor, called
 from agent_core.tools.registry import canonical_name
-from agent_core.tools.subagents import SubAgentError
+from agent_core.tools.subagents import SubAgentError, is_kind_usable, usable_kinds
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from agent_core.runtime.snapshots import ConversationSnapshots
 from agent_core.session.factory import make_drafts, make_memory
 from agent_core.session.hooks import make_hooks
 from agent_core.session.subagent_factory import Shared
-from agent_core.tools.live import LiveTools
+from agent_core.tools.registry import LiveTools
 
 
 class Observer(Protocol):

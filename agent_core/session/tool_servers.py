@@ -20,8 +20,7 @@ from agent_core.mcp.tool import McpTool, OwnTool
 from agent_core.runtime.channel.tunnels import PortConnection, ProgramAccess
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
-from agent_core.tools.live import LiveTools
-from agent_core.tools.registry import resolve_tool
+from agent_core.tools.registry import LiveTools, resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState
 
 EXIT_SECONDS = 1.0

@@ -11,272 +11,166 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_core.events.schema import Action as Action
     from agent_core.events.schema import Observation as Observation
-    from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation, BrowsingDelegateTool
-    from agent_core.tools.apply_patch import (
-        ApplyPatchAction,
-        ApplyPatchExecutor,
-        ApplyPatchObservation,
-        ApplyPatchTool,
-    )
-    from agent_core.tools.browser import (
-        BrowserAction,
-        BrowserClickAction,
-        BrowserClickTool,
-        BrowserCloseTabAction,
-        BrowserCloseTabTool,
-        BrowserCodeAction,
-        BrowserCodeExecutor,
-        BrowserGetContentAction,
-        BrowserGetContentTool,
-        BrowserGetStateAction,
-        BrowserGetStateTool,
-        BrowserGetStorageAction,
-        BrowserGetStorageTool,
-        BrowserGoBackAction,
-        BrowserGoBackTool,
-        BrowserListTabsAction,
-        BrowserListTabsTool,
-        BrowserNavigateAction,
-        BrowserNavigateTool,
-        BrowserObservation,
-        BrowserScrollAction,
-        BrowserScrollTool,
-        BrowserSetStorageAction,
-        BrowserSetStorageTool,
-        BrowserStartRecordingAction,
-        BrowserStartRecordingTool,
-        BrowserStopRecordingAction,
-        BrowserStopRecordingTool,
-        BrowserSwitchTabAction,
-        BrowserSwitchTabTool,
-        BrowserTool,
-        BrowserToolExecutor,
-        BrowserToolSet,
-        BrowserTypeAction,
-        BrowserTypeTool,
-    )
-    from agent_core.tools.condensation_request import (
-        CondensationRequestAction,
-        CondensationRequestObservation,
-        CondensationRequestTool,
-    )
-    from agent_core.tools.definition import ToolDefinition
-    from agent_core.tools.delegate import DelegateAction, DelegateObservation, DelegateTool
-    from agent_core.tools.execution import ToolExecutor
-    from agent_core.tools.file_editor import (
-        FileEditorAction,
-        FileEditorExecutor,
-        FileEditorObservation,
-        FileEditorTool,
-    )
-    from agent_core.tools.finish import FinishAction, FinishObservation, FinishTool
-    from agent_core.tools.glob import GlobAction, GlobExecutor, GlobObservation, GlobTool
-    from agent_core.tools.grep import GrepAction, GrepExecutor, GrepObservation, GrepTool
-    from agent_core.tools.ipython import (
-        AgentSkillsRequirement,
-        IPythonAction,
-        IPythonExecutor,
-        IPythonObservation,
-        IPythonTool,
-        JupyterRequirement,
-    )
-    from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction, LLMEditExecutor, LLMEditObservation
-    from agent_core.tools.plan_editor import (
-        PlanningFileEditorAction,
-        PlanningFileEditorExecutor,
-        PlanningFileEditorObservation,
-        PlanningFileEditorTool,
-    )
-    from agent_core.tools.presets import (
-        get_builtin_tools,
-        get_default_tools,
-        get_delegating_tools,
-        get_gemini_tools,
-        get_gpt5_tools,
-        get_planning_tools,
-        register_planning_tools,
-    )
-    from agent_core.tools.registry import (
-        is_tool_usable,
-        list_registered_tools,
-        list_usable_tools,
-        register_tool,
-        resolve_tool,
-    )
-    from agent_core.tools.spec import DeclaredResources, Tool, ToolAnnotations
-    from agent_core.tools.task import TaskAction, TaskObservation, TaskTool, TaskToolSet
-    from agent_core.tools.task_tracker import (
-        TaskItem,
-        TaskTrackerAction,
-        TaskTrackerExecutor,
-        TaskTrackerObservation,
-        TaskTrackerTool,
-    )
-    from agent_core.tools.terminal import (
-        BashExecutor,
-        BashTool,
-        NamedTerminalAction,
-        TerminalAction,
-        TerminalExecutor,
-        TerminalObservation,
-        TerminalTool,
-        execute_bash_tool,
-    )
-    from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
-    from agent_core.tools.vision_inspect import VisionInspectAction, VisionInspectObservation, VisionInspectTool
-
-__all__ = [
-    "AgentDelegateAction",
-    "AgentDelegateObservation",
-    "AgentSkillsRequirement",
-    "ApplyPatchAction",
-    "ApplyPatchExecutor",
-    "ApplyPatchObservation",
-    "ApplyPatchTool",
-    "BashExecutor",
-    "BashTool",
-    "BrowserAction",
-    "BrowserClickAction",
-    "BrowserClickTool",
-    "BrowserCloseTabAction",
-    "BrowserCloseTabTool",
-    "BrowserCodeAction",
-    "BrowserCodeExecutor",
-    "BrowserGetContentAction",
-    "BrowserGetContentTool",
-    "BrowserGetStateAction",
-    "BrowserGetStateTool",
-    "BrowserGetStorageAction",
-    "BrowserGetStorageTool",
-    "BrowserGoBackAction",
-    "BrowserGoBackTool",
-    "BrowserListTabsAction",
-    "BrowserListTabsTool",
-    "BrowserNavigateAction",
-    "BrowserNavigateTool",
-    "BrowserObservation",
-    "BrowserScrollAction",
-    "BrowserScrollTool",
-    "BrowserSetStorageAction",
-    "BrowserSetStorageTool",
-    "BrowserStartRecordingAction",
-    "BrowserStartRecordingTool",
-    "BrowserStopRecordingAction",
-    "BrowserStopRecordingTool",
-    "BrowserSwitchTabAction",
-    "BrowserSwitchTabTool",
-    "BrowserTool",
-    "BrowserToolExecutor",
-    "BrowserToolSet",
-    "BrowserTypeAction",
-    "BrowserTypeTool",
-    "BrowsingDelegateTool",
-    "CondensationRequestAction",
-    "CondensationRequestObservation",
-    "CondensationRequestTool",
-    "DeclaredResources",
-    "DelegateAction",
-    "DelegateObservation",
-    "DelegateTool",
-    "FileEditorAction",
-    "FileEditorExecutor",
-    "FileEditorObservation",
-    "FileEditorTool",
-    "FinishAction",
-    "FinishObservation",
-    "FinishTool",
-    "GlobAction",
-    "GlobExecutor",
-    "GlobObservation",
-    "GlobTool",
-    "GrepAction",
-    "GrepExecutor",
-    "GrepObservation",
-    "GrepTool",
-    "IPythonAction",
-    "IPythonExecutor",
-    "IPythonObservation",
-    "IPythonTool",
-    "JupyterRequirement",
-    "LLMBasedFileEditTool",
-    "LLMEditAction",
-    "LLMEditExecutor",
-    "LLMEditObservation",
-    "NamedTerminalAction",
-    "PlanningFileEditorAction",
-    "PlanningFileEditorExecutor",
-    "PlanningFileEditorObservation",
-    "PlanningFileEditorTool",
-    "TaskAction",
-    "TaskItem",
-    "TaskObservation",
-    "TaskTool",
-    "TaskToolSet",
-    "TaskTrackerAction",
-    "TaskTrackerExecutor",
-    "TaskTrackerObservation",
-    "TaskTrackerTool",
-    "TerminalAction",
-    "TerminalExecutor",
-    "TerminalObservation",
-    "TerminalTool",
-    "ThinkAction",
-    "ThinkObservation",
-    "ThinkTool",
-    "Tool",
-    "ToolAnnotations",
-    "ToolDefinition",
-    "ToolExecutor",
-    "VisionInspectAction",
-    "VisionInspectObservation",
-    "VisionInspectTool",
-    "execute_bash_tool",
-    "get_builtin_tools",
-    "get_default_tools",
-    "get_delegating_tools",
-    "get_gemini_tools",
-    "get_gpt5_tools",
-    "get_planning_tools",
-    "is_tool_usable",
-    "list_registered_tools",
-    "list_usable_tools",
-    "register_planning_tools",
-    "register_tool",
-    "resolve_tool",
-]
+    from agent_core.tools.apply_patch import ApplyPatchAction as ApplyPatchAction
+    from agent_core.tools.apply_patch import ApplyPatchExecutor as ApplyPatchExecutor
+    from agent_core.tools.apply_patch import ApplyPatchObservation as ApplyPatchObservation
+    from agent_core.tools.apply_patch import ApplyPatchTool as ApplyPatchTool
+    from agent_core.tools.browser import BrowserAction as BrowserAction
+    from agent_core.tools.browser import BrowserClickAction as BrowserClickAction
+    from agent_core.tools.browser import BrowserClickTool as BrowserClickTool
+    from agent_core.tools.browser import BrowserCloseTabAction as BrowserCloseTabAction
+    from agent_core.tools.browser import BrowserCloseTabTool as BrowserCloseTabTool
+    from agent_core.tools.browser import BrowserGetContentAction as BrowserGetContentAction
+    from agent_core.tools.browser import BrowserGetContentTool as BrowserGetContentTool
+    from agent_core.tools.browser import BrowserGetStateAction as BrowserGetStateAction
+    from agent_core.tools.browser import BrowserGetStateTool as BrowserGetStateTool
+    from agent_core.tools.browser import BrowserGetStorageAction as BrowserGetStorageAction
+    from agent_core.tools.browser import BrowserGetStorageTool as BrowserGetStorageTool
+    from agent_core.tools.browser import BrowserGoBackAction as BrowserGoBackAction
+    from agent_core.tools.browser import BrowserGoBackTool as BrowserGoBackTool
+    from agent_core.tools.browser import BrowserListTabsAction as BrowserListTabsAction
+    from agent_core.tools.browser import BrowserListTabsTool as BrowserListTabsTool
+    from agent_core.tools.browser import BrowserNavigateAction as BrowserNavigateAction
+    from agent_core.tools.browser import BrowserNavigateTool as BrowserNavigateTool
+    from agent_core.tools.browser import BrowserObservation as BrowserObservation
+    from agent_core.tools.browser import BrowserScrollAction as BrowserScrollAction
+    from agent_core.tools.browser import BrowserScrollTool as BrowserScrollTool
+    from agent_core.tools.browser import BrowserSetStorageAction as BrowserSetStorageAction
+    from agent_core.tools.browser import BrowserSetStorageTool as BrowserSetStorageTool
+    from agent_core.tools.browser import BrowserStartRecordingAction as BrowserStartRecordingAction
+    from agent_core.tools.browser import BrowserStartRecordingTool as BrowserStartRecordingTool
+    from agent_core.tools.browser import BrowserStopRecordingAction as BrowserStopRecordingAction
+    from agent_core.tools.browser import BrowserStopRecordingTool as BrowserStopRecordingTool
+    from agent_core.tools.browser import BrowserSwitchTabAction as BrowserSwitchTabAction
+    from agent_core.tools.browser import BrowserSwitchTabTool as BrowserSwitchTabTool
+    from agent_core.tools.browser import BrowserToolExecutor as BrowserToolExecutor
+    from agent_core.tools.browser import BrowserToolSet as BrowserToolSet
+    from agent_core.tools.browser import BrowserTypeAction as BrowserTypeAction
+    from agent_core.tools.browser import BrowserTypeTool as BrowserTypeTool
+    from agent_core.tools.browser_code import BrowserCodeAction as BrowserCodeAction
+    from agent_core.tools.browser_code import BrowserCodeExecutor as BrowserCodeExecutor
+    from agent_core.tools.browser_code import BrowserTool as BrowserTool
+    from agent_core.tools.builtin import CondensationRequestAction as CondensationRequestAction
+    from agent_core.tools.builtin import CondensationRequestObservation as CondensationRequestObservation
+    from agent_core.tools.builtin import CondensationRequestTool as CondensationRequestTool
+    from agent_core.tools.builtin import FinishAction as FinishAction
+    from agent_core.tools.builtin import FinishObservation as FinishObservation
+    from agent_core.tools.builtin import FinishTool as FinishTool
+    from agent_core.tools.builtin import ThinkAction as ThinkAction
+    from agent_core.tools.builtin import ThinkObservation as ThinkObservation
+    from agent_core.tools.builtin import ThinkTool as ThinkTool
+    from agent_core.tools.definition import ToolDefinition as ToolDefinition
+    from agent_core.tools.delegate import AgentDelegateAction as AgentDelegateAction
+    from agent_core.tools.delegate import AgentDelegateObservation as AgentDelegateObservation
+    from agent_core.tools.delegate import BrowsingDelegateTool as BrowsingDelegateTool
+    from agent_core.tools.delegate import DelegateAction as DelegateAction
+    from agent_core.tools.delegate import DelegateObservation as DelegateObservation
+    from agent_core.tools.delegate import DelegateTool as DelegateTool
+    from agent_core.tools.delegate import TaskAction as TaskAction
+    from agent_core.tools.delegate import TaskObservation as TaskObservation
+    from agent_core.tools.delegate import TaskTool as TaskTool
+    from agent_core.tools.delegate import TaskToolSet as TaskToolSet
+    from agent_core.tools.execution import ToolExecutor as ToolExecutor
+    from agent_core.tools.file_editor import FileEditorAction as FileEditorAction
+    from agent_core.tools.file_editor import FileEditorExecutor as FileEditorExecutor
+    from agent_core.tools.file_editor import FileEditorObservation as FileEditorObservation
+    from agent_core.tools.file_editor import FileEditorTool as FileEditorTool
+    from agent_core.tools.file_editor import PlanningFileEditorAction as PlanningFileEditorAction
+    from agent_core.tools.file_editor import PlanningFileEditorExecutor as PlanningFileEditorExecutor
+    from agent_core.tools.file_editor import PlanningFileEditorObservation as PlanningFileEditorObservation
+    from agent_core.tools.file_editor import PlanningFileEditorTool as PlanningFileEditorTool
+    from agent_core.tools.file_search import GlobAction as GlobAction
+    from agent_core.tools.file_search import GlobExecutor as GlobExecutor
+    from agent_core.tools.file_search import GlobObservation as GlobObservation
+    from agent_core.tools.file_search import GlobTool as GlobTool
+    from agent_core.tools.file_search import GrepAction as GrepAction
+    from agent_core.tools.file_search import GrepExecutor as GrepExecutor
+    from agent_core.tools.file_search import GrepObservation as GrepObservation
+    from agent_core.tools.file_search import GrepTool as GrepTool
+    from agent_core.tools.ipython import AgentSkillsRequirement as AgentSkillsRequirement
+    from agent_core.tools.ipython import IPythonAction as IPythonAction
+    from agent_core.tools.ipython import IPythonExecutor as IPythonExecutor
+    from agent_core.tools.ipython import IPythonObservation as IPythonObservation
+    from agent_core.tools.ipython import IPythonTool as IPythonTool
+    from agent_core.tools.ipython import JupyterRequirement as JupyterRequirement
+    from agent_core.tools.llm_edit import LLMBasedFileEditTool as LLMBasedFileEditTool
+    from agent_core.tools.llm_edit import LLMEditAction as LLMEditAction
+    from agent_core.tools.llm_edit import LLMEditExecutor as LLMEditExecutor
+    from agent_core.tools.llm_edit import LLMEditObservation as LLMEditObservation
+    from agent_core.tools.presets import get_builtin_tools as get_builtin_tools
+    from agent_core.tools.presets import get_default_tools as get_default_tools
+    from agent_core.tools.presets import get_delegating_tools as get_delegating_tools
+    from agent_core.tools.presets import get_gemini_tools as get_gemini_tools
+    from agent_core.tools.presets import get_gpt5_tools as get_gpt5_tools
+    from agent_core.tools.presets import get_planning_tools as get_planning_tools
+    from agent_core.tools.presets import register_planning_tools as register_planning_tools
+    from agent_core.tools.registry import is_tool_usable as is_tool_usable
+    from agent_core.tools.registry import list_registered_tools as list_registered_tools
+    from agent_core.tools.registry import list_usable_tools as list_usable_tools
+    from agent_core.tools.registry import register_tool as register_tool
+    from agent_core.tools.registry import resolve_tool as resolve_tool
+    from agent_core.tools.spec import DeclaredResources as DeclaredResources
+    from agent_core.tools.spec import Tool as Tool
+    from agent_core.tools.spec import ToolAnnotations as ToolAnnotations
+    from agent_core.tools.task_tracker import TaskItem as TaskItem
+    from agent_core.tools.task_tracker import TaskTrackerAction as TaskTrackerAction
+    from agent_core.tools.task_tracker import TaskTrackerExecutor as TaskTrackerExecutor
+    from agent_core.tools.task_tracker import TaskTrackerObservation as TaskTrackerObservation
+    from agent_core.tools.task_tracker import TaskTrackerTool as TaskTrackerTool
+    from agent_core.tools.terminal import BashExecutor as BashExecutor
+    from agent_core.tools.terminal import BashTool as BashTool
+    from agent_core.tools.terminal import NamedTerminalAction as NamedTerminalAction
+    from agent_core.tools.terminal import TerminalAction as TerminalAction
+    from agent_core.tools.terminal import TerminalExecutor as TerminalExecutor
+    from agent_core.tools.terminal import TerminalObservation as TerminalObservation
+    from agent_core.tools.terminal import TerminalTool as TerminalTool
+    from agent_core.tools.terminal import execute_bash_tool as execute_bash_tool
+    from agent_core.tools.vision_inspect import VisionInspectAction as VisionInspectAction
+    from agent_core.tools.vision_inspect import VisionInspectObservation as VisionInspectObservation
+    from agent_core.tools.vision_inspect import VisionInspectTool as VisionInspectTool
 
 _MODULES = {
-    "agent_delegate": "AgentDelegateAction AgentDelegateObservation BrowsingDelegateTool",
     "apply_patch": "ApplyPatchAction ApplyPatchExecutor ApplyPatchObservation ApplyPatchTool",
-    "browser": " ".join(name for name in __all__ if name.startswith("Browser")),
-    "condensation_request": "CondensationRequestAction CondensationRequestObservation CondensationRequestTool",
+    "browser": (
+        "BrowserAction BrowserClickAction BrowserClickTool BrowserCloseTabAction BrowserCloseTabTool "
+        "BrowserGetContentAction BrowserGetContentTool BrowserGetStateAction BrowserGetStateTool "
+        "BrowserGetStorageAction BrowserGetStorageTool BrowserGoBackAction BrowserGoBackTool BrowserListTabsAction "
+        "BrowserListTabsTool BrowserNavigateAction BrowserNavigateTool BrowserObservation BrowserScrollAction "
+        "BrowserScrollTool BrowserSetStorageAction BrowserSetStorageTool BrowserStartRecordingAction "
+        "BrowserStartRecordingTool BrowserStopRecordingAction BrowserStopRecordingTool BrowserSwitchTabAction "
+        "BrowserSwitchTabTool BrowserToolExecutor BrowserToolSet BrowserTypeAction BrowserTypeTool"
+    ),
+    "browser_code": "BrowserCodeAction BrowserCodeExecutor BrowserTool",
+    "builtin": (
+        "CondensationRequestAction CondensationRequestObservation CondensationRequestTool FinishAction "
+        "FinishObservation FinishTool ThinkAction ThinkObservation ThinkTool"
+    ),
     "definition": "ToolDefinition",
-    "delegate": "DelegateAction DelegateObservation DelegateTool",
+    "delegate": (
+        "AgentDelegateAction AgentDelegateObservation BrowsingDelegateTool DelegateAction DelegateObservation "
+        "DelegateTool TaskAction TaskObservation TaskTool TaskToolSet"
+    ),
     "execution": "ToolExecutor",
-    "file_editor": "FileEditorAction FileEditorExecutor FileEditorObservation FileEditorTool",
-    "finish": "FinishAction FinishObservation FinishTool",
-    "glob": "GlobAction GlobExecutor GlobObservation GlobTool",
-    "grep": "GrepAction GrepExecutor GrepObservation GrepTool",
+    "file_editor": (
+        "FileEditorAction FileEditorExecutor FileEditorObservation FileEditorTool PlanningFileEditorAction "
+        "PlanningFileEditorExecutor PlanningFileEditorObservation PlanningFileEditorTool"
+    ),
+    "file_search": "GlobAction GlobExecutor GlobObservation GlobTool GrepAction GrepExecutor GrepObservation GrepTool",
     "ipython": (
-        "AgentSkillsRequirement IPythonAction IPythonExecutor IPythonObservation IPythonTool JupyterRequirement "
+        "AgentSkillsRequirement IPythonAction IPythonExecutor IPythonObservation IPythonTool JupyterRequirement"
     ),
     "llm_edit": "LLMBasedFileEditTool LLMEditAction LLMEditExecutor LLMEditObservation",
-    "plan_editor": (
-        "PlanningFileEditorAction PlanningFileEditorExecutor PlanningFileEditorObservation PlanningFileEditorTool "
-    ),
     "presets": (
         "get_builtin_tools get_default_tools get_delegating_tools get_gemini_tools get_gpt5_tools "
-        "get_planning_tools register_planning_tools "
+        "get_planning_tools register_planning_tools"
     ),
     "registry": "is_tool_usable list_registered_tools list_usable_tools register_tool resolve_tool",
     "spec": "DeclaredResources Tool ToolAnnotations",
-    "task": "TaskAction TaskObservation TaskTool TaskToolSet",
     "task_tracker": "TaskItem TaskTrackerAction TaskTrackerExecutor TaskTrackerObservation TaskTrackerTool",
     "terminal": (
         "BashExecutor BashTool NamedTerminalAction TerminalAction TerminalExecutor TerminalObservation "
-        "TerminalTool execute_bash_tool "
+        "TerminalTool execute_bash_tool"
     ),
-    "think": "ThinkAction ThinkObservation ThinkTool",
     "vision_inspect": "VisionInspectAction VisionInspectObservation VisionInspectTool",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
@@ -292,6 +186,8 @@ _OTHER_NAMES = {"ExecuteBashAction": "TerminalAction", "ExecuteBashObservation":
 
 def __getattr__(name: str) -> Any:
     """A public name, loaded when it is asked for."""
+    if name == "__all__":
+        return sorted(name for names in _MODULES.values() for name in names.split())
     own = _OTHER_NAMES.get(name, name)
     if own not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.file_keys import FileTool
-from agent_core.tools.registry import register_tool
-from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.file_editor import FileTool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 LIMIT_SECONDS: Final = 60.0
@@ -78,20 +78,15 @@ _DESCRIPTION = """Change files of the workspace by a patch. All of it is applied
 - Paths are relative to the workspace."""
 
 
+@built_in
 class ApplyPatchTool(FileTool[ApplyPatchAction, ApplyPatchObservation]):
     """The `apply_patch` tool."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "apply_patch"
+    journaled = True
+    tool_name = "apply_patch"
+    executor_class = ApplyPatchExecutor
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(title="Apply patch", openWorldHint=False)
 
-    @classmethod
-    def make_executor(cls) -> ApplyPatchExecutor:
-        return ApplyPatchExecutor()
-
     def touched(self, action: ApplyPatchAction) -> Iterable[str]:
         return action.paths
-
-
-register_tool(ApplyPatchTool.tool_name, ApplyPatchTool)

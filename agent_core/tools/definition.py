@@ -85,7 +85,9 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
     tool_name: ClassVar[str] = ""
     function: ClassVar[Callable[..., Any] | None] = None
-    """What carries out every call, where a function does it that needs no parameters; wrapped in `staticmethod`."""
+    """What carries out every call, where a function does it that needs no parameters; a static method."""
+    executor_class: ClassVar[Callable[[], Callable[..., Any]] | None] = None
+    """Makes what carries out the calls, where that takes no parameters."""
     journaled: ClassVar[bool] = False
     """Whether all that a call does are requests to the sandbox under its `idempotency_key`, so that after a crash of
     the server it can be asked what became of the call. Other calls are never repeated, unless they are idempotent."""
@@ -139,6 +141,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
         A subclass may take parameters, by name and each with a default: they are those of a `Tool` spec.
         """
+        if cls.executor_class is not None:
+            return cls.executor_class()
         if cls.function is None:
             ways = "register an instance, or give it a function, make_executor or create"
             raise TypeError(f"{cls.__name__} has no create(): {ways}")

@@ -1,23 +1,57 @@
-"""The file editor tool: view, create and change files in the sandbox."""
+"""The file editor tool: view, create and change files in the sandbox; and the one that may change the plan only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+import contextlib
+import posixpath
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal
 
 from pydantic import Field
+from typing_extensions import TypeVar
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.file_keys import FileTool
-from agent_core.tools.registry import register_tool
-from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.registry import built_in
+from agent_core.tools.spec import DeclaredResources, SandboxAccess, ToolAnnotations, ToolContext
 
 LIMIT_SECONDS = 60.0
 
+ActionT = TypeVar("ActionT", bound=Action, default=Any)
+ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
 EditorCommand = Literal["view", "create", "str_replace", "insert", "undo_edit"]
+
+
+class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, ObservationT]):
+    """A tool whose calls name the files that they touch; the same file is the same however a call writes its path.
+
+    Attributes:
+        workspace: the folder from which relative paths count, where it is known.
+    """
+
+    workspace: str = ""
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        return [cls.in_workspace(conv_state, cls._made(**params))]
+
+    @classmethod
+    def in_workspace(cls, conv_state: Any, made: FileTool[Any, Any]) -> ToolDefinition:
+        """The definition, for the workspace of this conversation."""
+        where = getattr(getattr(conv_state, "workspace", None), "working_dir", "")
+        return made.model_copy(update={"workspace": where}) if isinstance(where, str) else made
+
+    @abstractmethod
+    def touched(self, action: Any) -> Iterable[str]:
+        """The paths in the arguments of a call; none for one that touches no file."""
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        paths = {posixpath.normpath(posixpath.join(self.workspace, path)) for path in self.touched(action) if path}
+        return DeclaredResources(keys=tuple(f"file:{path}" for path in sorted(paths)), declared=True)
 
 
 class FileEditorAction(Action):
@@ -88,7 +122,7 @@ async def edit(
     return {"content": content, "command": action.command, **{name: result[name] for name in kept}}
 
 
-_DESCRIPTION = """View, create and edit files in the sandbox.
+_EDITOR = """View, create and edit files in the sandbox.
 
 - view: a file with line numbers (optionally only `view_range`), an image (png, jpg, gif, webp, bmp), or the entries of
   a directory two levels deep.
@@ -99,20 +133,125 @@ _DESCRIPTION = """View, create and edit files in the sandbox.
 - undo_edit: take back the last change made to `path` by this tool."""
 
 
+@built_in
 class FileEditorTool(FileTool[FileEditorAction, FileEditorObservation]):
     """The `file_editor` tool."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "file_editor"
-    description: str = _DESCRIPTION
+    journaled = True
+    tool_name = "file_editor"
+    executor_class = FileEditorExecutor
+    description: str = _EDITOR
     annotations: ToolAnnotations = ToolAnnotations(title="File editor", openWorldHint=False)
-
-    @classmethod
-    def make_executor(cls) -> FileEditorExecutor:
-        return FileEditorExecutor()
 
     def touched(self, action: FileEditorAction) -> Iterable[str]:
         return (action.path,)
 
 
-register_tool(FileEditorTool.tool_name, FileEditorTool)
+PLAN_FILE: Final = "PLAN.md"
+PLAN_PARTS: Final = (
+    ("Objective", "What is to be reached, and how one will know that it is."),
+    (
+        "Context Summary",
+        "The parts of the system that matter, how they work together, and what restricts the work.",
+    ),
+    ("Approach Overview", "The way to do it in a few sentences, why this way, and which others were turned down."),
+    ("Implementation Steps", "Every step in its order: what to do, in which files, and what it depends on."),
+    ("Testing and Validation", "How each step and the whole are checked: commands to run, and what they should show."),
+)
+"""The headings of a plan, and what belongs under each."""
+BLANK_PLAN: Final = "\n\n".join(f"# {number}. {title}" for number, (title, _) in enumerate(PLAN_PARTS, 1)) + "\n"
+"""What a new plan file holds: the five headings."""
+
+PREPARE_SECONDS: Final = 30.0
+
+
+class PlanningFileEditorAction(FileEditorAction):
+    """One operation on one file, as for `file_editor`."""
+
+
+class PlanningFileEditorObservation(FileEditorObservation):
+    """The result, as of `file_editor`."""
+
+
+class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, PlanningFileEditorObservation]):
+    """Edits the plan in the sandbox, where it makes it first if there is none.
+
+    Args:
+        plan_path: absolute path of the plan; ``PLAN.md`` in the workspace if empty.
+        working_dir: folder for a sandbox of its own, where there is no conversation.
+    """
+
+    def __init__(self, plan_path: str = "", working_dir: str = "") -> None:
+        super().__init__(working_dir)
+        self.plan_path = _checked(plan_path)
+        self._is_prepared = False
+
+    def plan_in(self, sandbox: SandboxAccess) -> str:
+        """Absolute path of the plan in this sandbox."""
+        return self.plan_path or posixpath.join(sandbox.working_dir, PLAN_FILE)
+
+    async def prepare(self, sandbox: SandboxAccess) -> None:
+        """Make the plan file with its headings; one that is there already is left as it is."""
+        asked = {"command": "create", "path": self.plan_in(sandbox), "file_text": BLANK_PLAN}
+        with contextlib.suppress(ToolError):  # where it cannot be made, the first edit says why
+            await sandbox.request("file.edit", asked, limit_seconds=PREPARE_SECONDS)
+        self._is_prepared = True
+
+    async def carry_out(
+        self, action: PlanningFileEditorAction, context: ToolContext, key: str | None
+    ) -> PlanningFileEditorObservation:
+        if not self._is_prepared:
+            await self.prepare(context.sandbox)
+        bounds = {"only": [self.plan_in(context.sandbox)], "blank": BLANK_PLAN}
+        return PlanningFileEditorObservation(**await edit(action, context, key, bounds))
+
+
+_PLANNING = """View files, and write the plan: {plan}
+
+Every file and directory may be viewed; the plan is the only file that can be changed. It is there already, with a
+heading for each of its parts.
+- view: a file with line numbers (optionally only `view_range`), or the entries of a directory two levels deep.
+- create: the whole plan at once, with `file_text`, as long as nothing but its headings has been written.
+- str_replace: replace `old_str`, which must stand exactly once in the file, by `new_str`.
+- insert: put `new_str` after line `insert_line`.
+- undo_edit: take back the last change."""
+
+
+@built_in
+class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEditorObservation]):
+    """The `planning_file_editor` tool."""
+
+    journaled = True
+    tool_name = "planning_file_editor"
+    description: str = _PLANNING
+    annotations: ToolAnnotations = ToolAnnotations(
+        title="Planning file editor", destructiveHint=False, openWorldHint=False
+    )
+
+    def touched(self, action: FileEditorAction) -> Iterable[str]:
+        return (action.path,)
+
+    @classmethod
+    def make_executor(cls, *, plan_path: str | None = None) -> PlanningFileEditorExecutor:
+        return PlanningFileEditorExecutor(plan_path or "")
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        """The tool; `plan_path` is the absolute path of the plan, ``PLAN.md`` in the workspace if None.
+
+        Raises:
+            TypeError: a parameter is unknown.
+            ValueError: the path is not absolute.
+        """
+        made = cls._made(**params)
+        where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)
+        plan = getattr(made.executor, "plan_path", "")
+        plan = plan or (posixpath.join(where, PLAN_FILE) if where else f"{PLAN_FILE} in the workspace")
+        described = made.model_copy(update={"description": _PLANNING.format(plan=plan)})
+        return [cls.in_workspace(conv_state, described)]
+
+
+def _checked(plan_path: str) -> str:
+    if plan_path and not posixpath.isabs(plan_path):
+        raise ValueError(f"plan_path is {plan_path!r}: give an absolute path, or none for {PLAN_FILE} in the workspace")
+    return posixpath.normpath(plan_path) if plan_path else ""

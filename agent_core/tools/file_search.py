@@ -1,67 +1,152 @@
-"""What the tools that search files have in common: the request, and what is said of its result."""
+"""Tools that search files: glob by their names, grep by their content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from agent_core.tools.spec import ToolContext
+from pydantic import Field
+
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.registry import built_in
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 MAX_FILES: Final = 100
 SEARCH_SECONDS: Final = 30.0
 OUTER_SECONDS: Final = SEARCH_SECONDS + 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class FileSearch:
-    """The result of a search; `error` says what was wrong with it, and is empty otherwise.
+async def _search(
+    context: ToolContext, op: str, matching: str, filtered: str = "", **args: str | None
+) -> tuple[str, dict[str, Any]]:
+    """Have the sandbox search; returns the report for the model, and the fields that both observations have.
 
-    Attributes:
-        root: the directory that was searched, an absolute path.
-        files: absolute paths, the newest first.
-        truncated: there are more files.
-        notes: what the model should know besides.
-    """
-
-    root: str
-    files: list[str]
-    truncated: bool = False
-    error: str = ""
-    notes: tuple[str, ...] = ()
-
-    def text(self, found: str, nothing: str) -> str:
-        """The report: `found` and the list, or `nothing`."""
-        lines = [f"{found}:", *self.files] if self.files else [nothing]
-        if self.truncated:
-            lines.append(
-                f"[Only the newest {len(self.files)} are listed; there are more. Narrow the search to see others.]"
-            )
-        return "\n".join([*lines, *(f"[{note}]" for note in self.notes)])
-
-
-async def search(context: ToolContext, op: str, **args: str | None) -> FileSearch:
-    """Have the sandbox search; relative paths are below its workspace.
+    `matching` and `filtered` say in the report what was looked for; relative paths are below the workspace.
 
     Raises:
         ToolError: the arguments are no good.
         SandboxError: the sandbox cannot be had.
     """
     asked: dict[str, Any] = {name: value for name, value in args.items() if value is not None}
-    reply = await context.sandbox.request(
-        op, {**asked, "limit": MAX_FILES, "timeout": SEARCH_SECONDS}, limit_seconds=OUTER_SECONDS
-    )
-    result = reply.result
-    where = str(result.get("root") or args.get("path") or context.sandbox.working_dir)
-    if result.get("error"):
-        return FileSearch(where, [], error=str(result["error"]))
-    return FileSearch(where, result["files"], bool(result["truncated"]), notes=tuple(_notes(result)))
-
-
-def _notes(result: Mapping[str, Any]) -> list[str]:
-    notes = []
+    asked |= {"limit": MAX_FILES, "timeout": SEARCH_SECONDS}
+    result = (await context.sandbox.request(op, asked, limit_seconds=OUTER_SECONDS)).result
+    root = str(result.get("root") or args["path"] or context.sandbox.working_dir)
+    fields: dict[str, Any] = {"pattern": args["pattern"], "search_path": root}
+    if error := result.get("error"):
+        return str(error), {**fields, "is_error": True, "truncated": False, "files": []}
+    files, truncated = result["files"], bool(result["truncated"])
+    where = f"{matching} pattern '{args['pattern']}' in '{root}'{filtered}"
+    lines = [f"Found {len(files)} file(s) {where}:", *files] if files else [f"No files found {where}."]
+    if truncated:
+        lines.append(f"[Only the newest {len(files)} are listed; there are more. Narrow the search to see others.]")
     if unreadable := result.get("unreadable"):
-        notes.append(f"{unreadable} director{'y' if unreadable == 1 else 'ies'} could not be read.")
+        lines.append(f"[{unreadable} director{'y' if unreadable == 1 else 'ies'} could not be read.]")
     if too_large := result.get("too_large"):
-        notes.append(f"{too_large} very large file{'' if too_large == 1 else 's'} were not searched.")
-    return notes
+        lines.append(f"[{too_large} very large file{'' if too_large == 1 else 's'} were not searched.]")
+    return "\n".join(lines), {**fields, "truncated": truncated, "files": files}
+
+
+class GlobAction(Action):
+    """What names to look for, and where."""
+
+    pattern: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="Pattern of the path, such as '*.py', 'src/**/*.{ts,tsx}' or '/etc/*.conf'. Without ** it counts"
+        " at any depth.",
+    )
+    path: str | None = Field(
+        default=None, max_length=4096, description="Directory to search: an absolute path. The workspace if left out."
+    )
+
+
+class GlobObservation(Observation):
+    """The files whose paths match: absolute paths, the newest first; `truncated` when there are more."""
+
+    files: list[str] = Field(default_factory=list)
+    pattern: str = ""
+    search_path: str = ""
+    truncated: bool = False
+
+
+class GlobExecutor(SandboxExecutor[GlobAction, GlobObservation]):
+    """Has the sandbox search."""
+
+    async def carry_out(self, action: GlobAction, context: ToolContext, key: str | None) -> GlobObservation:
+        text, fields = await _search(context, "search.glob", "matching", pattern=action.pattern, path=action.path)
+        return GlobObservation.from_text(text, **fields)
+
+
+@built_in
+class GlobTool(ToolDefinition[GlobAction, GlobObservation]):
+    """The `glob` tool."""
+
+    tool_name = "glob"
+    executor_class = GlobExecutor
+    resources = ()
+    description: str = """Find files by their names.
+
+- Lists the paths of at most 100 files, the most recently changed first.
+- `*` and `?` stay within one part of a path, `**` goes over any number of them; also [a-z] and {one,other}.
+- Passed over: what git ignores, links, and hidden files and directories unless a part of the pattern begins with a dot.
+- To search by content use grep."""
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Find files")
+
+
+class GrepAction(Action):
+    """What to look for, and where."""
+
+    pattern: str = Field(min_length=1, max_length=10_000, description="Regular expression; upper and lower case alike.")
+    path: str | None = Field(
+        default=None, max_length=4096, description="Directory to search: an absolute path. The workspace if left out."
+    )
+    include: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="Only files whose names match this, for example '*.py' or '*.{ts,tsx}'; hidden ones too.",
+    )
+
+
+class GrepObservation(Observation):
+    """The files with a line that matches: absolute paths, the newest first; `truncated` when there are more."""
+
+    matches: list[str] = Field(default_factory=list)
+    pattern: str = ""
+    search_path: str = ""
+    include_pattern: str | None = None
+    truncated: bool = False
+
+
+class GrepExecutor(SandboxExecutor[GrepAction, GrepObservation]):
+    """Has the sandbox search."""
+
+    async def carry_out(self, action: GrepAction, context: ToolContext, key: str | None) -> GrepObservation:
+        include = action.include or None
+        filtered = f" (filtered by '{include}')" if include else ""
+        text, fields = await _search(
+            context,
+            "search.grep",
+            "containing",
+            filtered,
+            pattern=action.pattern,
+            path=action.path,
+            include=include,
+        )
+        return GrepObservation.from_text(text, matches=fields.pop("files"), include_pattern=action.include, **fields)
+
+
+@built_in
+class GrepTool(ToolDefinition[GrepAction, GrepObservation]):
+    """The `grep` tool."""
+
+    tool_name = "grep"
+    executor_class = GrepExecutor
+    resources = ()
+    description: str = """Find the files that have a line which matches a regular expression.
+
+- Lists the paths of at most 100 files, the most recently changed first, not the lines: look into them with the editor.
+- Case does not matter. Each line is matched by itself.
+- Passed over: hidden files and directories, what git ignores, binary files, links.
+- Narrow a search with `path` and `include`."""
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Search in files")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.file_editor import FileEditorObservation
-from agent_core.tools.file_keys import FileTool
-from agent_core.tools.registry import register_tool
-from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.file_editor import FileEditorObservation, FileTool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 LIMIT_SECONDS: Final = 60.0
@@ -89,40 +88,41 @@ class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
 class _GeminiFileTool(FileTool[Action, FileEditorObservation]):
     """What the four have in common."""
 
+    executor_class = GeminiFileExecutor
+
     def touched(self, action: Action) -> Iterable[str]:
         return (getattr(action, "file_path", ""),)
 
-    @classmethod
-    def make_executor(cls) -> GeminiFileExecutor:
-        return GeminiFileExecutor()
 
-
+@built_in
 class ReadFileTool(_GeminiFileTool):
     """The `read_file` tool."""
 
-    tool_name: ClassVar[str] = "read_file"
+    tool_name = "read_file"
     action_type: type[Action] = ReadFileAction
     observation_type: type[Observation] | None = ReadFileObservation
     annotations: ToolAnnotations = ToolAnnotations.read_only("Read file")
     description: str = f"Read a text file, at most {MAX_LINES} lines at a time; each line is shown with its number."
 
 
+@built_in
 class WriteFileTool(_GeminiFileTool):
     """The `write_file` tool."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "write_file"
+    journaled = True
+    tool_name = "write_file"
     action_type: type[Action] = WriteFileAction
     observation_type: type[Observation] | None = WriteFileObservation
     annotations: ToolAnnotations = ToolAnnotations(title="Write file", openWorldHint=False)
     description: str = "Write a whole file. It is made, with the directories above it, where there is none yet."
 
 
+@built_in
 class EditTool(_GeminiFileTool):
     """The `edit` tool."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "edit"
+    journaled = True
+    tool_name = "edit"
     action_type: type[Action] = EditAction
     observation_type: type[Observation] | None = EditObservation
     annotations: ToolAnnotations = ToolAnnotations(title="Edit file", openWorldHint=False)
@@ -132,10 +132,11 @@ class EditTool(_GeminiFileTool):
     )
 
 
+@built_in
 class ListDirectoryTool(_GeminiFileTool):
     """The `list_directory` tool."""
 
-    tool_name: ClassVar[str] = "list_directory"
+    tool_name = "list_directory"
     action_type: type[Action] = ListDirectoryAction
     observation_type: type[Observation] | None = ListDirectoryObservation
     annotations: ToolAnnotations = ToolAnnotations.read_only("List directory")
@@ -163,5 +164,3 @@ def _asked(action: Action) -> tuple[type[FileEditorObservation], dict[str, Any]]
 
 
 GEMINI_FILE_TOOLS: Final = (ReadFileTool, WriteFileTool, EditTool, ListDirectoryTool)
-for _tool in GEMINI_FILE_TOOLS:
-    register_tool(_tool.tool_name, _tool)

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from agent_core.errors import SandboxError
 from agent_core.events.schema import Action, Observation
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.registry import register_tool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 _COMMAND = re.compile(r"!`([^`\n]+)`")
@@ -67,11 +67,12 @@ class InvokeSkillObservation(Observation):
     skill_name: str = ""
 
 
+@built_in
 class InvokeSkillTool(ToolDefinition[InvokeSkillAction, InvokeSkillObservation]):
     """The `invoke_skill` tool."""
 
-    tool_name: ClassVar[str] = "invoke_skill"
-    resources: ClassVar[tuple[str, ...] | None] = ("skills",)
+    tool_name = "invoke_skill"
+    resources = ("skills",)
     description: str = "Read a skill: instructions for a certain kind of work. Call it before you begin such work."
     annotations: ToolAnnotations = ToolAnnotations(title="Skill", destructiveHint=False, openWorldHint=False)
 
@@ -130,6 +131,3 @@ def _location(skill: Skill) -> str:
     files = [*skill.resources.scripts, *skill.resources.references, *skill.resources.assets]
     listed = f"; its files: {', '.join(files)}" if files else ""
     return f"[This skill is in {PurePosixPath(skill.source).parent}{listed}]"
-
-
-register_tool(InvokeSkillTool.tool_name, InvokeSkillTool)

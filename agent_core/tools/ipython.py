@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.registry import register_tool
-from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
 TIMEOUT_SECONDS = 120.0
@@ -142,11 +142,12 @@ def _text(result: dict[str, Any], limit: float, *, include_extra: bool) -> str:
     return "\n".join(lines)
 
 
+@built_in
 class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
     """The `execute_ipython_cell` tool."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "execute_ipython_cell"
+    journaled = True
+    tool_name = "execute_ipython_cell"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -197,4 +198,101 @@ working directory is followed. Install packages with %pip; %restart starts a new
   search_code_snippets, get_entity_contents, explore_tree_structure, file_editor(command, path, ...). help(name) tells
   more."""
 
-register_tool(IPythonTool.tool_name, IPythonTool)
+
+_NAMES: Final = "such as 'src/shop.py', 'src/shop.py:Cart' or 'src/shop.py:Cart.total'"
+
+
+class SearchCodeSnippetsAction(Action):
+    """Words or lines, and the files to look in."""
+
+    search_terms: list[str] | None = Field(
+        default=None,
+        max_length=50,
+        description="Names of classes and functions, or any text: their definitions are shown, else the lines with it.",
+    )
+    line_nums: list[int] | None = Field(
+        default=None, max_length=50, description="Lines of one file: the class or function around each is shown."
+    )
+    file_path_or_pattern: str = Field(
+        default="**/*.py", min_length=1, max_length=4096, description="The file, or a pattern for paths of files."
+    )
+
+
+class GetEntityContentsAction(Action):
+    """Parts of the code by their names."""
+
+    entity_names: list[str] = Field(min_length=1, max_length=50, description=f"Files, classes and functions, {_NAMES}.")
+
+
+class ExploreTreeStructureAction(Action):
+    """Where to begin, in which direction, and how far."""
+
+    start_entities: list[str] = Field(
+        default=["/"],
+        min_length=1,
+        max_length=50,
+        description=f"Where to begin: '/' for the whole project, or {_NAMES}.",
+    )
+    direction: Literal["downstream", "upstream", "both"] = Field(
+        default="downstream",
+        description="downstream: what they consist of and depend on; upstream: what depends on them.",
+    )
+    traversal_depth: int = Field(default=2, ge=-1, le=10, description="How far; -1 for as far as it goes.")
+    entity_type_filter: list[Literal["directory", "file", "class", "function"]] | None = Field(
+        default=None, description="Only entities of these kinds."
+    )
+    dependency_type_filter: list[Literal["contains", "imports", "inherits", "invokes"]] | None = Field(
+        default=None, description="Only relations of these kinds."
+    )
+
+
+class _CodeSearchTool(ToolDefinition[Action, IPythonObservation]):
+    """What the three have in common: a call is a cell that calls the function of the tool's name in the sandbox."""
+
+    executor_class = IPythonExecutor
+    journaled = True
+    resources = (RESOURCE,)
+
+    def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
+        asked = self.action_type.model_validate(dict(arguments)).model_dump(exclude={"kind"}, exclude_none=True)
+        given = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+        return IPythonAction(code=f"{self.name}({given})", include_extra=False)
+
+
+@built_in
+class SearchCodeSnippetsTool(_CodeSearchTool):
+    """The `search_code_snippets` tool."""
+
+    tool_name = "search_code_snippets"
+    action_type: type[Action] = SearchCodeSnippetsAction
+    description: str = (
+        "Search a project's Python code: for definitions by name, for lines with a text, or for what is around lines of"
+        " a file."
+    )
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Search code")
+
+
+@built_in
+class GetEntityContentsTool(_CodeSearchTool):
+    """The `get_entity_contents` tool."""
+
+    tool_name = "get_entity_contents"
+    action_type: type[Action] = GetEntityContentsAction
+    description: str = "Read files, classes and functions of a project's Python code whole, by their names."
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Read code")
+
+
+@built_in
+class ExploreTreeStructureTool(_CodeSearchTool):
+    """The `explore_tree_structure` tool."""
+
+    tool_name = "explore_tree_structure"
+    action_type: type[Action] = ExploreTreeStructureAction
+    description: str = (
+        "Show how a project's Python code hangs together, as a tree: what folders, files, classes and functions"
+        " contain, import, inherit from and invoke, or what does so with them."
+    )
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Explore code")
+
+
+CODE_SEARCH_TOOLS: Final = (SearchCodeSnippetsTool, GetEntityContentsTool, ExploreTreeStructureTool)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action
-from agent_core.tools.file_editor import FileEditorObservation
-from agent_core.tools.file_keys import FileTool
-from agent_core.tools.registry import register_tool
-from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.file_editor import FileEditorObservation, FileTool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import DraftModel, SandboxAccess, ToolAnnotations, ToolContext
 
 TRIES: Final = 3
@@ -248,11 +247,12 @@ def b():
     return total * 2"""
 
 
+@built_in
 class LLMBasedFileEditTool(FileTool[LLMEditAction, LLMEditObservation]):
     """The `edit_file` tool."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "edit_file"
+    journaled = True
+    tool_name = "edit_file"
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(title="Edit file by a draft", openWorldHint=False)
 
@@ -271,6 +271,3 @@ class LLMBasedFileEditTool(FileTool[LLMEditAction, LLMEditObservation]):
 
     def touched(self, action: Any) -> Iterable[str]:
         return [action.path]
-
-
-register_tool(LLMBasedFileEditTool.tool_name, LLMBasedFileEditTool)

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent_core.tools import condensation_request, llm_edit  # noqa: F401 - they register their tools
+from agent_core.tools import browser_code, llm_edit  # noqa: F401 - they register their tools
 from agent_core.tools.apply_patch import ApplyPatchTool
 from agent_core.tools.browser import BrowserToolSet
+from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.delegate import DelegateTool
-from agent_core.tools.file_editor import FileEditorTool
-from agent_core.tools.finish import FinishTool
+from agent_core.tools.delegate import DelegateTool, TaskToolSet
+from agent_core.tools.file_editor import FileEditorTool, PlanningFileEditorTool
+from agent_core.tools.file_search import GlobTool, GrepTool
 from agent_core.tools.gemini_files import GEMINI_FILE_TOOLS
-from agent_core.tools.glob import GlobTool
-from agent_core.tools.grep import GrepTool
 from agent_core.tools.ipython import IPythonTool
-from agent_core.tools.plan_editor import PlanningFileEditorTool
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import Tool
-from agent_core.tools.task import TaskToolSet
 from agent_core.tools.task_tracker import TaskTrackerTool
 from agent_core.tools.terminal import TerminalTool
-from agent_core.tools.think import ThinkTool
 
 BROWSER_TOOLS = BrowserToolSet.name
 _PLANNING_TOOLS: tuple[type[ToolDefinition], ...] = (GlobTool, GrepTool, PlanningFileEditorTool)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from agent_core.errors import ToolNotFoundError
+from agent_core.events.llm_events import ActionEvent
 from agent_core.tools.definition import ToolDefinition, tool_name_of
 from agent_core.tools.spec import Tool
 
@@ -31,6 +32,8 @@ _FORMER_NAMES = {
 """Names of older programs and of classes, for tools that are called otherwise."""
 
 Shaping = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
+
+ToolT = TypeVar("ToolT", bound=ToolDefinition)
 
 _BUILT_IN = "agent_core.tools.presets"
 """The module whose import registers the built-in tools. It stands above, so it is looked up by its name, and only when
@@ -61,6 +64,12 @@ def register_tool(name: str, tool: Registrable) -> None:
     if name in _registered and _registered[name] is not tool:
         logger.warning("tool %r is registered again; the last one is used", name)
     _registered[name] = tool
+
+
+def built_in(tool: type[ToolT]) -> type[ToolT]:
+    """Class decorator: registers the tool under its own name."""
+    register_tool(tool.name, tool)
+    return tool
 
 
 def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
@@ -184,3 +193,71 @@ def _registered_name(name: str) -> str | None:
     plain = tool_name_of(name)
     candidates = (name, plain, _FORMER_NAMES.get(plain, plain))
     return next((candidate for candidate in candidates if candidate in _registered), None)
+
+
+class LiveTools(Mapping[str, ToolDefinition]):
+    """Tools by name, as they are at the moment; whoever needs them to stay takes a copy.
+
+    Attributes:
+        wait: waits, within a bound, for tools that are on their way before the agent takes a step.
+        wait_for_all: the same, until it is known of all of them whether they come.
+    """
+
+    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
+        self._tools = dict(tools)
+        self.wait: Callable[[], Awaitable[None]] = _nothing_to_wait_for
+        self.wait_for_all: Callable[[], Awaitable[None]] = _nothing_to_wait_for
+
+    def replace(self, tools: Mapping[str, ToolDefinition]) -> None:
+        """Have these instead, all at once."""
+        self._tools = dict(tools)
+
+    def __getitem__(self, name: str) -> ToolDefinition:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._tools))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+async def _nothing_to_wait_for() -> None:
+    return
+
+
+async def present_tools(tools: Mapping[str, ToolDefinition]) -> dict[str, ToolDefinition]:
+    """The tools for a step, in a dictionary of the caller's own; those that are on their way are waited for."""
+    if isinstance(tools, LiveTools):
+        await tools.wait()
+    return dict(tools)
+
+
+async def tool_called(name: str, tools: Mapping[str, ToolDefinition]) -> ToolDefinition | None:
+    """The tool of this name, which may be on its way still; None when there is none."""
+    if name not in tools and isinstance(tools, LiveTools):
+        await tools.wait_for_all()
+    return tools.get(name)
+
+
+ALWAYS_THE_USERS: Final = ("terminal", "file_editor", "write_file")
+"""Tools with which a user works in the sandbox, whatever the agent may do there."""
+
+
+class CallableTools:
+    """Finds the tool of a call."""
+
+    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
+        """`tools` are the agent's, at any time."""
+        self._tools = tools
+        self._users: dict[str, ToolDefinition] = {}
+
+    def of(self, action: ActionEvent) -> ToolDefinition | None:
+        """The tool; None when there is none of its name for whoever calls it."""
+        name = action.tool_name
+        found = self._tools.get(name)
+        if found is not None or action.source != "user" or name not in ALWAYS_THE_USERS:
+            return found
+        if name not in self._users:
+            (self._users[name],) = resolve_tool(Tool(name=name))
+        return self._users[name]

@@ -13,9 +13,10 @@ from agent_core.events.messages import Frozen, Message
 from agent_core.events.schema import Observation
 
 if TYPE_CHECKING:
-    from agent_core.tools.clients import Clients
     from agent_core.tools.subagents import SubAgents
     from agent_core.tools.vision_inspect import Vision
+
+from agent_core.events.control import ClientToolResult
 
 
 class Tool(Frozen):
@@ -218,3 +219,19 @@ class ToolContext(Protocol):
 
 
 ToolFamily = Literal["sandbox", "local"]
+
+
+class Clients(Protocol):
+    """The clients that follow one conversation."""
+
+    async def ask(
+        self, action_id: int, name: str, arguments: Mapping[str, Any], limit_seconds: float
+    ) -> ClientToolResult:
+        """Have one of them carry out a call, and wait for what it answers.
+
+        A call that a crash has cut short and that is asked for again finds the answer that was given meanwhile.
+
+        Raises:
+            ToolError: none has answered in time; the message says so.
+        """
+        ...

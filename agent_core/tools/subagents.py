@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import Frozen
+from agent_core.skills.agent_catalog import AgentCatalog, AgentKind
+from agent_core.tools.registry import is_tool_usable
+from agent_core.tools.spec import Tool
 
 if TYPE_CHECKING:
     from agent_core.tools.spec import ToolContext
@@ -119,3 +122,32 @@ def subagents_of(conversation: ToolContext | None) -> tuple[SubAgents, ToolConte
     if conversation is None or found is None:
         raise SubAgentError("there are no sub-agents here: this tool works inside a conversation only")
     return found, conversation
+
+
+def usable_tools(kind: AgentKind) -> list[str] | None:
+    """The tools of this kind; of a built-in one those that this process has. None for those of the asking agent."""
+    names = kind.definition.tools
+    if names is None or kind.definition.level != "built-in":
+        return names
+    return [name for name in names if is_tool_usable(name)]
+
+
+def has_usable_tools(tools: Iterable[Tool]) -> bool:
+    """Whether this process has any of these tools."""
+    return any(is_tool_usable(tool.name) for tool in tools)
+
+
+def is_kind_usable(kind: AgentKind) -> bool:
+    """Whether it has anything to work with; a kind that was defined by somebody is taken at its word."""
+    return kind.make is not None or usable_tools(kind) != []
+
+
+def usable_kinds(catalog: AgentCatalog) -> dict[str, AgentKind]:
+    """The kinds that can be asked for here, by name."""
+    return {name: kind for name, kind in catalog.kinds().items() if is_kind_usable(kind)}
+
+
+def list_of_kinds(catalog: AgentCatalog) -> str:
+    """The kinds, a line each."""
+    lines = [f"- {kind.definition.summary}" for kind in usable_kinds(catalog).values()]
+    return "\n".join(["Kinds of sub-agents:", *lines])

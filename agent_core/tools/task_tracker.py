@@ -5,7 +5,7 @@ The list is what the newest result in the log says, so it survives whatever the 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,7 +13,7 @@ from agent_core.events.messages import Frozen
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.registry import register_tool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 MAX_TASKS: Final = 200
@@ -100,20 +100,18 @@ Use it for work of several steps, or when your user gives you several things to 
 - view shows the list."""
 
 
+@built_in
 class TaskTrackerTool(ToolDefinition[TaskTrackerAction, TaskTrackerObservation]):
     """The `task_tracker` tool."""
 
-    tool_name: ClassVar[str] = "task_tracker"
-    remembers: ClassVar[bool] = True
-    resources: ClassVar[tuple[str, ...] | None] = ("tool:task_tracker",)
+    tool_name = "task_tracker"
+    executor_class = TaskTrackerExecutor
+    remembers = True
+    resources = ("tool:task_tracker",)
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(
         title="Task tracker", destructiveHint=False, idempotentHint=True, openWorldHint=False
     )
-
-    @classmethod
-    def make_executor(cls) -> TaskTrackerExecutor:
-        return TaskTrackerExecutor()
 
 
 def _tasks_in(latest: Observation | None) -> list[TaskItem]:
@@ -143,6 +141,3 @@ def _shown(tasks: list[TaskItem]) -> str:
         lines.append(f"{number}. {_ICONS[task.status]} {task.title}")
         lines += [f"   {line}" for line in task.notes.splitlines()]
     return "\n".join(lines)
-
-
-register_tool(TaskTrackerTool.tool_name, TaskTrackerTool)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import ERROR_NOTE, Action, Observation
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.registry import register_tool
-from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
 SOFT_TIMEOUT_SECONDS = 30.0
@@ -234,13 +234,14 @@ There are several terminals, told apart by name (`terminal`): use another one wh
 server whose output you want to watch. Input, waiting and reset concern the terminal that you name."""
 
 
+@built_in
 class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
     """The `terminal` tool: one shell or, made with ``several=True``, as many as the model gives names to."""
 
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "terminal"
-    tells_when_busy: ClassVar[bool] = True
-    resources: ClassVar[tuple[str, ...] | None] = ("terminal:session",)
+    journaled = True
+    tool_name = "terminal"
+    tells_when_busy = True
+    resources = ("terminal:session",)
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(title="Terminal")
 
@@ -266,8 +267,6 @@ class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
     def make_executor(cls, *, soft_timeout: float = SOFT_TIMEOUT_SECONDS) -> TerminalExecutor:
         return TerminalExecutor(soft_timeout=soft_timeout)
 
-
-register_tool(TerminalTool.tool_name, TerminalTool)
 
 BashTool = TerminalTool
 """The terminal tool, as older programs call it."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic import Field
 
 from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.registry import register_tool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 _DESCRIPTION: Final = """Have a model that sees images look at one which the user has attached, and answer a question.
@@ -76,14 +76,15 @@ async def execute(action: VisionInspectAction, conversation: ToolContext | None 
     )
 
 
+@built_in
 class VisionInspectTool(ToolDefinition[VisionInspectAction, VisionInspectObservation]):
     """The `inspect_image_with_vision` tool: an agent has it whose model sees no images, where one is stored that does.
 
     `create` takes the names of the stored models to choose from, as `profiles`.
     """
 
-    tool_name: ClassVar[str] = "inspect_image_with_vision"
-    resources: ClassVar[tuple[str, ...] | None] = ()
+    tool_name = "inspect_image_with_vision"
+    resources = ()
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations.read_only("Look at an image", open_world=True)
 
@@ -99,6 +100,3 @@ class VisionInspectTool(ToolDefinition[VisionInspectAction, VisionInspectObserva
             return [made]
         listed = "\n".join(f"- {name}" for name in profiles)
         return [made.model_copy(update={"description": f"{_DESCRIPTION}\n\nStored models that see images:\n{listed}"})]
-
-
-register_tool(VisionInspectTool.tool_name, VisionInspectTool)

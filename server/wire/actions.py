@@ -18,22 +18,17 @@ from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEve
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Action, UnknownAction
 from agent_core.mcp.tool import MCPToolAction
-from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.apply_patch import ApplyPatchAction
-from agent_core.tools.browser import BrowserAction, BrowserCodeAction, BrowserNavigateAction
-from agent_core.tools.browser.executor import as_code
-from agent_core.tools.condensation_request import CondensationRequestAction
-from agent_core.tools.delegate import DelegateAction
-from agent_core.tools.file_editor import FileEditorAction
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.browser import BrowserAction, BrowserNavigateAction, as_code
+from agent_core.tools.browser_code import BrowserCodeAction
+from agent_core.tools.builtin import CondensationRequestAction, FinishAction, ThinkAction
+from agent_core.tools.delegate import AgentDelegateAction, DelegateAction, TaskAction
+from agent_core.tools.file_editor import FileEditorAction, PlanningFileEditorAction
 from agent_core.tools.gemini_files import EditAction, ListDirectoryAction, ReadFileAction, WriteFileAction
 from agent_core.tools.ipython import IPythonAction
 from agent_core.tools.llm_edit import LLMEditAction
-from agent_core.tools.plan_editor import PlanningFileEditorAction
-from agent_core.tools.task import TaskAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, NamedTerminalAction, TerminalAction
-from agent_core.tools.think import ThinkAction
 from server.wire.fields import Confirmation
 from server.wire.forms import RISK_NUMBERS, ActionForm, read_by, task_list_form
 

@@ -27,14 +27,15 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
 from agent_core.mcp.tool import IMAGE_TYPES, MAX_IMAGE_BYTES, MAX_IMAGES
-from agent_core.tools.browser import BrowserAction, BrowserCodeAction, BrowserNavigateAction, BrowserTool
+from agent_core.tools.browser import BrowserAction, BrowserNavigateAction
+from agent_core.tools.browser_code import BrowserCodeAction, BrowserTool
+from agent_core.tools.builtin import ThinkAction, ThinkTool
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
 from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool
 from agent_core.tools.ipython import IPythonAction, IPythonTool
 from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import FreshTerminalAction, TerminalAction, TerminalTool
-from agent_core.tools.think import ThinkAction, ThinkTool
 from server.wire import fields as args_of
 from server.wire.errors import WireError, problem_of
 from server.wire.fields import OBSERVATIONS, ClientToolResultArgs, Fields, ImageBlock, NoFields, ResultArgs, TextBlock

@@ -13,13 +13,11 @@ from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, User
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Observation
 from agent_core.mcp.tool import MCPToolObservation
-from agent_core.tools.agent_delegate import AgentDelegateObservation
 from agent_core.tools.apply_patch import ApplyPatchObservation
 from agent_core.tools.browser import BrowserNavigateTool, BrowserObservation
-from agent_core.tools.condensation_request import CondensationRequestObservation
-from agent_core.tools.delegate import DelegateObservation
-from agent_core.tools.file_editor import FileEditorObservation
-from agent_core.tools.finish import FinishObservation
+from agent_core.tools.builtin import CondensationRequestObservation, FinishObservation, ThinkObservation
+from agent_core.tools.delegate import AgentDelegateObservation, DelegateObservation, TaskObservation
+from agent_core.tools.file_editor import FileEditorObservation, PlanningFileEditorObservation
 from agent_core.tools.gemini_files import (
     EditObservation,
     ListDirectoryObservation,
@@ -28,11 +26,8 @@ from agent_core.tools.gemini_files import (
 )
 from agent_core.tools.ipython import IPythonObservation
 from agent_core.tools.llm_edit import LLMEditObservation
-from agent_core.tools.plan_editor import PlanningFileEditorObservation
-from agent_core.tools.task import TaskObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
-from agent_core.tools.think import ThinkObservation
 from server.wire.forms import ObservationForm, read_by, task_list_form
 
 _Translation = Callable[[Any, ObservationEvent], ObservationForm]

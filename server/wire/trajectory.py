@@ -12,7 +12,7 @@ from agent_core.events.control import ForeignEvent, Recorded, RecordedResult
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.tools.finish import FinishTool
+from agent_core.tools.builtin import FinishTool
 from server.wire.errors import WireError
 from server.wire.imported_events import known_args
 from server.wire.incoming import from_wire, modern_args

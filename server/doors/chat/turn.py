@@ -14,7 +14,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgent
 from agent_core.events.llm_events import ActionEvent, MessageEvent, TokenUsage
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded, Transient
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.builtin import FinishAction
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 

@@ -14,8 +14,6 @@ from typing import Any
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
-    BrowserCodeAction,
-    BrowserCodeExecutor,
     BrowserGetContentAction,
     BrowserGetStateAction,
     BrowserGetStorageAction,
@@ -27,6 +25,7 @@ from agent_core.tools.browser import (
     BrowserStopRecordingAction,
     BrowserTypeAction,
 )
+from agent_core.tools.browser_code import BrowserCodeAction, BrowserCodeExecutor
 from tests.contract.suites.browser_kit import BrowserKit, number
 
 _JPEG = b"\xff\xd8\xff"

@@ -13,8 +13,6 @@ from agent_core.tools.browser import (
     BrowserAction,
     BrowserClickAction,
     BrowserCloseTabAction,
-    BrowserCodeAction,
-    BrowserCodeExecutor,
     BrowserGetStateAction,
     BrowserListTabsAction,
     BrowserNavigateAction,
@@ -22,6 +20,7 @@ from agent_core.tools.browser import (
     BrowserToolExecutor,
     BrowserTypeAction,
 )
+from agent_core.tools.browser_code import BrowserCodeAction, BrowserCodeExecutor
 from tests.contract.suites import browser_site
 
 _SITE = Path(browser_site.__file__).read_bytes()

@@ -10,8 +10,6 @@ import asyncio
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
-    BrowserCodeAction,
-    BrowserCodeExecutor,
     BrowserGetContentAction,
     BrowserGetStateAction,
     BrowserGoBackAction,
@@ -19,6 +17,7 @@ from agent_core.tools.browser import (
     BrowserToolExecutor,
     BrowserTypeAction,
 )
+from agent_core.tools.browser_code import BrowserCodeAction, BrowserCodeExecutor
 from tests.contract.suites.browser_kit import BrowserKit, number
 
 _SECONDS = 60.0

@@ -14,21 +14,20 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchObservation
-from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.file_editor import (
+    BLANK_PLAN,
+    FileEditorObservation,
+    PlanningFileEditorAction,
+    PlanningFileEditorExecutor,
+    PlanningFileEditorObservation,
+)
+from agent_core.tools.file_search import GlobAction, GlobExecutor, GrepAction, GrepExecutor
 from agent_core.tools.gemini_files import (
     EditAction,
     GeminiFileExecutor,
     ListDirectoryAction,
     ReadFileAction,
     WriteFileAction,
-)
-from agent_core.tools.glob import GlobAction, GlobExecutor
-from agent_core.tools.grep import GrepAction, GrepExecutor
-from agent_core.tools.plan_editor import (
-    BLANK_PLAN,
-    PlanningFileEditorAction,
-    PlanningFileEditorExecutor,
-    PlanningFileEditorObservation,
 )
 
 PROJECT = """

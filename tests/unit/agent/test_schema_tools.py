@@ -12,10 +12,9 @@ from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import ClientToolError
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.messages import MessageToolCall
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.builtin import FinishAction, ThinkTool
 from agent_core.tools.registry import register_tool
 from agent_core.tools.terminal import TerminalTool
-from agent_core.tools.think import ThinkTool
 from tests.unit.library.playing import DONE, Script, conversation, model
 
 REPORT: dict[str, Any] = {

@@ -9,7 +9,7 @@ from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase, AnyAgent
 from agent_core.agent.presets import BrowsingAgent, LocAgent, ReadOnlyAgent, VisualBrowsingAgent
 from agent_core.llm.llm import LLM
-from agent_core.tools.browser import BrowserCodeExecutor
+from agent_core.tools.browser_code import BrowserCodeExecutor
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 
 MODEL = LLM(model="openai/x")

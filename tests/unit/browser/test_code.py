@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.tools.browser import BrowserCodeAction, BrowserTool
-from agent_core.tools.browser.code import FUNCTIONS, parse
+from agent_core.tools.browser_code import FUNCTIONS, BrowserCodeAction, BrowserTool, parse
 
 FIFTEEN = (
     *(

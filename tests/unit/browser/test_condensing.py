@@ -7,7 +7,8 @@ from agent_core.events.messages import ImageContent, MessageToolCall
 from agent_core.events.serialization import AnyEvent
 from agent_core.memory.condensers.selection import BrowserOutputCondenser
 from agent_core.memory.view import View
-from agent_core.tools.browser import BrowserCodeAction, BrowserGetStateAction, BrowserObservation
+from agent_core.tools.browser import BrowserGetStateAction, BrowserObservation
+from agent_core.tools.browser_code import BrowserCodeAction
 
 
 def looked(event_id: int, tool: str) -> list[AnyEvent]:

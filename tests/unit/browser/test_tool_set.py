@@ -13,15 +13,13 @@ from agent_core.events.schema import Observation
 from agent_core.llm.llm import LLM
 from agent_core.tools.browser import (
     BrowserClickTool,
-    BrowserCodeAction,
-    BrowserCodeExecutor,
     BrowserNavigateAction,
     BrowserNavigateTool,
     BrowserObservation,
-    BrowserTool,
     BrowserToolExecutor,
     BrowserToolSet,
 )
+from agent_core.tools.browser_code import BrowserCodeAction, BrowserCodeExecutor, BrowserTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.presets import get_default_tools
 from agent_core.tools.registry import is_tool_usable, register_tool, resolve_tool

@@ -26,7 +26,7 @@ from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.builtin import FinishAction
 from agent_core.tools.presets import get_default_tools
 from tests.unit.controller.stage import REPLIES, StageModel
 from tests.unit.controller.test_answers import until

@@ -26,8 +26,8 @@ from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
+from agent_core.tools.builtin import FinishTool
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.finish import FinishTool
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from server.wire.envelope import to_wire
 from tests.unit.controller.stage import Reply, Stage

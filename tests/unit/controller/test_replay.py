@@ -14,7 +14,7 @@ from agent_core.events.messages import Message, MessageToolCall
 from agent_core.events.serialization import AnyEvent
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.security.presets import get_default_analyzer
-from agent_core.tools.finish import FinishObservation
+from agent_core.tools.builtin import FinishObservation
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_going_back import answer, asked, at, heard, one_call_and_a_question, staged, until
 from tests.unit.memory.test_view import agent, call, result, user

@@ -31,7 +31,7 @@ from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.security.confirmation import AlwaysConfirm
-from agent_core.tools.finish import FinishAction, FinishObservation
+from agent_core.tools.builtin import FinishAction, FinishObservation
 from agent_core.tools.terminal import TerminalAction
 
 

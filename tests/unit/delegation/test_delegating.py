@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from agent_core.events.llm_events import MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.testing.model_turns import calls, say
-from agent_core.tools.delegate import DelegateObservation
-from agent_core.tools.task import TaskObservation
+from agent_core.tools.delegate import DelegateObservation, TaskObservation
 from tests.unit.delegation.family import GO, done, family, hand_out, results, run, spawn, task
 
 

@@ -8,7 +8,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.testing.model_turns import Call, calls
-from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation
+from agent_core.tools.delegate import AgentDelegateAction, AgentDelegateObservation
 from tests.unit.delegation.family import GO, done, family, run
 from tests.unit.delegation.test_stopping import cost
 
@@ -66,7 +66,7 @@ async def test_it_has_no_more_answers_than_are_left_to_the_one_that_asks() -> No
 
 
 async def test_an_agent_that_is_not_there_is_a_result_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_core.tools.agent_types.is_tool_usable", lambda name: name == "terminal")
+    monkeypatch.setattr("agent_core.tools.subagents.is_tool_usable", lambda name: name == "terminal")
     monkeypatch.delitem(AgentBase.agents, "BrowsingAgent", raising=False)
     async with family({GO: [BROWSE, done()]}, tools=TOOLS) as one:
         await one.say()

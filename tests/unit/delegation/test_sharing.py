@@ -17,11 +17,11 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverC
 from agent_core.skills.agent_catalog import register_agent, register_agent_definition, unregister_agent
 from agent_core.skills.agent_definition import AgentDefinition
 from agent_core.testing.model_turns import Call, calls
+from agent_core.tools.builtin import ThinkAction, ThinkObservation, ThinkTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import Tool
-from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
 from tests.unit.controller.test_own_tools import own
 from tests.unit.delegation.family import GO, done, family, first_message, results, run, task
 

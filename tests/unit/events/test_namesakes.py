@@ -10,7 +10,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationE
 from agent_core.events.messages import Message
 from agent_core.events.schema import Action, Observation, UnknownAction, UnknownObservation
 from agent_core.events.serialization import from_payload, to_payload
-from agent_core.tools import glob
+from agent_core.tools import file_search
 
 
 def own_classes() -> tuple[Any, Any]:
@@ -30,10 +30,13 @@ def back(event: Any) -> Any:
 
 def test_each_is_read_back_as_what_it_was() -> None:
     own_action, own_observation = own_classes()
-    for action in (own_action(pattern="a", depth=2), glob.GlobAction(pattern="a", path="/b")):
+    for action in (own_action(pattern="a", depth=2), file_search.GlobAction(pattern="a", path="/b")):
         read = back(ActionEvent(id=1, action=action, tool_name="glob")).action
         assert (type(read), read) == (type(action), action)
-    for observation in (own_observation(count=3), glob.GlobObservation(files=["a"], pattern="a", search_path="/")):
+    for observation in (
+        own_observation(count=3),
+        file_search.GlobObservation(files=["a"], pattern="a", search_path="/"),
+    ):
         event = ObservationEvent(
             id=1, source="agent", cause=0, observation=observation, tool_name="glob", tool_call_id="c"
         )
@@ -42,7 +45,7 @@ def test_each_is_read_back_as_what_it_was() -> None:
 
 
 def test_of_a_class_that_this_process_does_not_have_all_is_kept() -> None:
-    refused = glob.GlobObservation.from_text("no", is_error=True)
+    refused = file_search.GlobObservation.from_text("no", is_error=True)
     stored = to_payload(ObservationEvent(id=1, cause=0, observation=refused, tool_name="glob"))
     unknown = stored.replace(b"GlobObservation", b"BoatObservation")
     assert unknown != stored
@@ -53,7 +56,7 @@ def test_of_a_class_that_this_process_does_not_have_all_is_kept() -> None:
     assert (observation.original_kind, observation.text, observation.is_error) == ("BoatObservation", "no", True)
     assert set(observation.data) >= {"files", "pattern", "search_path"}
 
-    action = to_payload(ActionEvent(id=1, action=glob.GlobAction(pattern="a"), tool_name="glob"))
+    action = to_payload(ActionEvent(id=1, action=file_search.GlobAction(pattern="a"), tool_name="glob"))
     seen = from_payload(action.replace(b"GlobAction", b"BoatAction"), 1)
     assert isinstance(seen, ActionEvent)
     assert isinstance(seen.action, UnknownAction)
@@ -79,7 +82,7 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.serialization import from_payload, to_payload
 class GrepAction(Action):
     pattern: str
-from agent_core.tools.grep import GrepAction as BuiltIn
+from agent_core.tools.file_search import GrepAction as BuiltIn
 read = from_payload(to_payload(ActionEvent(id=1, action=GrepAction(pattern="a"), tool_name="grep")), 1).action
 print(type(read) is GrepAction, isinstance(read, BuiltIn))
 """
@@ -89,5 +92,5 @@ print(type(read) is GrepAction, isinstance(read, BuiltIn))
 
 def test_what_fits_none_of_them_is_passed_over() -> None:
     own_classes()
-    payload = to_payload(ActionEvent(id=1, action=glob.GlobAction(pattern="a"), tool_name="glob"))
+    payload = to_payload(ActionEvent(id=1, action=file_search.GlobAction(pattern="a"), tool_name="glob"))
     assert not isinstance(from_payload(payload.replace(b'"pattern"', b'"nonsense"'), 1), ActionEvent)

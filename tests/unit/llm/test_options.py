@@ -12,7 +12,7 @@ from agent_core.events.messages import Message
 from agent_core.llm.config import EXPOSE_SECRETS
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
-from agent_core.tools.think import ThinkTool
+from agent_core.tools.builtin import ThinkTool
 
 HELLO = [Message.user("Hello")]
 SAMPLING = {"temperature": 0.5, "top_p": 0.8, "top_k": 4}

@@ -16,17 +16,18 @@ from pydantic import BaseModel, ValidationError
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import MessageToolCall, TextContent
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import (
     AnyAnalyzer,
     EnsembleSecurityAnalyzer,
     History,
     LLMSecurityAnalyzer,
     SecurityAnalyzer,
+    riskiest,
 )
 from agent_core.security.analyzers import ALL_ANALYZERS
 from agent_core.security.confirmation import ConfirmationGate, ConfirmRisky
 from agent_core.security.pattern import PatternSecurityAnalyzer, normalised
-from agent_core.security.risk import SecurityRisk, riskiest
 from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.terminal import TerminalAction

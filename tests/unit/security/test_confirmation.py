@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.confirmation import (
     AlwaysConfirm,
@@ -20,13 +21,11 @@ from agent_core.security.confirmation import (
     NeverConfirm,
     is_confirmation_mode_active,
 )
-from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from agent_core.tools.finish import FinishAction
+from agent_core.tools.builtin import FinishAction, ThinkAction
 from agent_core.tools.registry import resolve_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.terminal import TerminalAction
-from agent_core.tools.think import ThinkAction
 
 POLICIES = [
     NeverConfirm(),

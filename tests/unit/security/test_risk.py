@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import from_payload, to_payload
-from agent_core.security.risk import SecurityRisk, riskiest
+from agent_core.security.analyzer import riskiest
 
 KNOWN = [SecurityRisk.LOW, SecurityRisk.MEDIUM, SecurityRisk.HIGH]
 RISKS = st.sampled_from(SecurityRisk)

@@ -20,10 +20,9 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.judge import MAX_COMMAND, Walker, judge
 from agent_core.security.shell.parser import Budget, parse
 from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
+from agent_core.tools.builtin import FinishAction, ThinkAction
 from agent_core.tools.file_editor import FileEditorAction
-from agent_core.tools.finish import FinishAction
 from agent_core.tools.terminal import TerminalAction
-from agent_core.tools.think import ThinkAction
 
 
 def _tables() -> ModuleType:

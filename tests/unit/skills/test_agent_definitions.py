@@ -25,12 +25,10 @@ from agent_core.skills.agent_catalog import (
 from agent_core.skills.agent_definition import AgentDefinition, AgentLevel, agent_from_text
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
-from agent_core.tools.agent_types import list_of_kinds, usable_kinds
-from agent_core.tools.delegate import DelegateTool
+from agent_core.tools.delegate import DelegateTool, TaskToolSet
 from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.spec import Tool
-from agent_core.tools.subagents import SubAgentError
-from agent_core.tools.task import TaskToolSet
+from agent_core.tools.subagents import SubAgentError, list_of_kinds, usable_kinds
 
 FILE = """---
 name: reviewer
@@ -184,7 +182,7 @@ def test_the_built_in_kinds_have_their_tools() -> None:
 
 
 def test_a_built_in_kind_whose_tools_are_not_there_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_core.tools.agent_types.is_tool_usable", lambda name: name == "terminal")
+    monkeypatch.setattr("agent_core.tools.subagents.is_tool_usable", lambda name: name == "terminal")
     assert list(usable_kinds(AgentCatalog())) == ["general-purpose", "code-explorer", "bash-runner"]
     assert "web-researcher" not in list_of_kinds(AgentCatalog())
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.events.llm_events import ActionEvent
-from agent_core.security.risk import SecurityRisk
+from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchTool
 from agent_core.tools.presets import get_gpt5_tools

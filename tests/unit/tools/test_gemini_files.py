@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
-from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileAction

@@ -15,7 +15,7 @@ from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
 from agent_core.testing.fake_runner import FakeAnswer
 from agent_core.testing.fake_runner import FakeRequest as RunnerCall
-from agent_core.tools.plan_editor import (
+from agent_core.tools.file_editor import (
     BLANK_PLAN,
     PLAN_PARTS,
     PlanningFileEditorAction,

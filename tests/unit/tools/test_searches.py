@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_core.tools.glob import GlobAction, GlobExecutor, GlobTool
-from agent_core.tools.grep import GrepAction, GrepExecutor, GrepTool
+from agent_core.tools.file_search import GlobAction, GlobExecutor, GlobTool, GrepAction, GrepExecutor, GrepTool
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall

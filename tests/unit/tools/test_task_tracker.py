@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.presets import get_default_agent
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
+from agent_core.events.risk import SecurityRisk
 from agent_core.llm.llm import LLM
-from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from agent_core.tools.presets import get_default_tools
 from agent_core.tools.registry import resolve_tool

@@ -12,12 +12,12 @@ from agent_core.events.messages import TextContent
 from agent_core.tools.browser import (
     BrowserAction,
     BrowserClickAction,
-    BrowserCodeAction,
     BrowserGetStateAction,
     BrowserNavigateAction,
     BrowserObservation,
     BrowserTypeAction,
 )
+from agent_core.tools.browser_code import BrowserCodeAction
 from server.wire.envelope import to_record
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire

@@ -9,9 +9,14 @@ import pytest
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageTotals
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation
-from agent_core.tools.delegate import DelegateAction, DelegateObservation
-from agent_core.tools.task import TaskAction, TaskObservation
+from agent_core.tools.delegate import (
+    AgentDelegateAction,
+    AgentDelegateObservation,
+    DelegateAction,
+    DelegateObservation,
+    TaskAction,
+    TaskObservation,
+)
 from server.wire.envelope import to_wire
 from server.wire.fields import ACTIONS, OBSERVATIONS
 

@@ -23,12 +23,12 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationE
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
 from agent_core.mcp.tool import MAX_IMAGE_BYTES, MAX_IMAGES
+from agent_core.tools.builtin import ThinkAction
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, TerminalAction
-from agent_core.tools.think import ThinkAction
 from server.wire.envelope import to_wire
 from server.wire.errors import WireError
 from server.wire.fields import ACTIONS, OBSERVATIONS, ResultArgs

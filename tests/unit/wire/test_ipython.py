@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
-from agent_core.security.risk import SecurityRisk
+from agent_core.events.risk import SecurityRisk
 from agent_core.tools.ipython import IPythonAction, IPythonObservation
 from server.wire.envelope import to_wire
 from server.wire.errors import WireError

@@ -38,15 +38,19 @@ from agent_core.events.messages import ImageContent, Message, MessageToolCall, T
 from agent_core.events.schema import Action, Observation, UnknownAction, UnknownObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchObservation
-from agent_core.tools.condensation_request import CondensationRequestAction, CondensationRequestObservation
-from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
-from agent_core.tools.finish import FinishAction, FinishObservation
+from agent_core.tools.builtin import (
+    CondensationRequestAction,
+    CondensationRequestObservation,
+    FinishAction,
+    FinishObservation,
+    ThinkAction,
+    ThinkObservation,
+)
+from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation, PlanningFileEditorAction
 from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileAction, WriteFileObservation
 from agent_core.tools.llm_edit import LLMEditAction, LLMEditObservation
-from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
 from agent_core.tools.terminal import NamedTerminalAction, TerminalAction, TerminalObservation
-from agent_core.tools.think import ThinkAction, ThinkObservation
 from server.wire.envelope import to_record, to_wire, wire_time
 from server.wire.fields import ACTIONS, OBSERVATIONS
 from server.wire.frames import to_json
