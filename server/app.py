@@ -28,7 +28,7 @@ from server.db.database import open_database
 from server.db.engine import DatabaseSettings
 from server.dependencies import Services
 from server.doors.mcp.http_door import HttpDoor
-from server.doors.mcp.provider_door import provider_offer
+from server.doors.mcp.provider_door import PROVIDER_ROUTES, provider_offer
 from server.doors.preview.access import Passes
 from server.doors.preview.links import PreviewLinks
 from server.doors.preview.preview import Preview
@@ -38,36 +38,25 @@ from server.errors import ConfigurationError, install_error_replies
 from server.git_providers.accounts import GitAccess
 from server.http.gate import Gate
 from server.http.page import page_of
-from server.openapi.document import openapi_document, operation_id
-from server.openapi.page import docs_endpoint
+from server.openapi import docs_endpoint, openapi_document, operation_id
 from server.provider_tools.making import RequestMaker
 from server.routes import (
-    branches,
     chat_completions,
-    client_tool_calls,
+    client_compatibility,
     client_tools,
     conversation_events,
     conversation_files,
     conversation_git,
-    conversation_workspace,
     conversations,
-    experiments,
     feedback,
-    folders,
-    git_accounts,
     git_providers,
     health,
     imports,
-    mcp_door,
-    microagent_management,
     microagents,
     new_conversation,
     options,
-    other_generations,
     ports,
-    remembering,
     secrets,
-    security,
     webhooks,
     workspace_page,
 )
@@ -272,13 +261,12 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api)
     for module in (
-        *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),
-        *(new_conversation, imports, conversations, conversation_events, client_tools, client_tool_calls, branches),
-        *(conversation_files, folders, conversation_git, conversation_workspace, workspace_page, ports, experiments),
-        *(security, microagents, remembering, feedback, other_generations, chat_completions, webhooks),
+        *(health, options, settings_routes, secrets, git_providers, new_conversation, imports, conversations),
+        *(conversation_events, client_tools, conversation_files, conversation_git, workspace_page, ports, microagents),
+        *(feedback, client_compatibility, chat_completions, webhooks),
     ):
         api.include_router(module.router)
-    api.router.routes.extend(mcp_door.routes)
+    api.router.routes.extend(PROVIDER_ROUTES)
     api.mount("/", page)
     return api
 

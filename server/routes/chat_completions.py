@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from anyio import CancelScope
 from fastapi import APIRouter, Header, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from agent_core.errors import DrydockError
@@ -31,15 +34,89 @@ from server.db.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.forms import MODEL, ChatRequest
 from server.doors.chat.history import ChatHistory, NothingSaidError
-from server.doors.chat.replies import DONE, STILL_AT_WORK, ChatReply, error_chunk
+from server.doors.chat.replies import AGENT_FAILED, DONE, STILL_AT_WORK, ChatReply, error_chunk, refusal_body
 from server.doors.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, TurnRun
 from server.doors.chat.under_way import Claim
-from server.errors import ConversationNotFoundError, ReplyError
+from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.new_conversation import NewConversation, begin_conversation
-from server.routes.openai_route import OpenAIRoute
-from server.routes.replies.errors import OpenAIError, errors
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
+
+logger = logging.getLogger(__name__)
+
+
+class OpenAIRoute(JsonRoute):
+    """A `JsonRoute` whose errors are ``{"error": {"message", "type", "param", "code"}}``.
+
+    Chats are long, and no more than the first of their problems is looked for.
+    """
+
+    max_values: ClassVar[int] = 100_000
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of a `JsonRoute`, its errors put in that form."""
+        handle = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                return _invalid(error)
+            except ReplyError as error:
+                body = error.body if isinstance(error.body, dict) else {}
+                message = str(body.get("message") or body.get("detail") or error)
+                return _refused(error.status, message, param=body.get("param"), code=body.get("code"))
+            except HTTPException as error:
+                detail = error.detail
+                if not isinstance(detail, str):
+                    detail = "; ".join(str(one.get("msg", one)) for one in detail)  # type: ignore[unreachable] # see JsonRoute
+                return _refused(400 if error.status_code == 422 else error.status_code, detail)
+            except ConversationNotFoundError as error:
+                return _refused(404, str(error))
+            except ChatFailedError as error:
+                return _refused(500, str(error), code=AGENT_FAILED)
+            except DrydockError as error:
+                return _refused(500, str(error))
+
+        return answered
+
+
+def _invalid(error: RequestValidationError) -> Response:
+    """The finding that lies deepest: of what may have several forms, that is about the one that was meant."""
+    problem = max(error.errors(), key=lambda one: len(one["loc"]))
+    text = problem_text(problem).removeprefix("Value error, ")
+    if problem["type"] == "json_invalid":
+        return _refused(400, text)
+    param = ".".join(str(part) for part in problem["loc"] if _is_name(part))
+    return _refused(400, f"{param or 'body'}: {text}", param=param or None)
+
+
+def _is_name(part: str | int) -> bool:
+    """Whether it is a part of the place, and not the library's name for one of several forms."""
+    return isinstance(part, int) or (part.isidentifier() and part not in {"body", "str"})
+
+
+def _refused(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Response:
+    """The refusal. What has failed here fails again: OpenAI's clients would ask twice more on their own account."""
+    headers = {"X-Should-Retry": "false"} if status >= 500 else None
+    return JSONResponse(refusal_body(status, message, param=param, code=code), status, headers=headers)
+
+
+class OpenAIProblem(BaseModel):
+    """What OpenAI's clients read of an error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(BaseModel):
+    """An error of the routes for OpenAI's clients."""
+
+    error: OpenAIProblem
 
 
 class Model(BaseModel):

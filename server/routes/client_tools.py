@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import ReplyError
-from server.routes.json_route import JsonRoute
-from server.routes.paging import LINKED, PagingDependency
-from server.routes.replies.conversations import ClientToolsReply
-from server.routes.replies.errors import errors
+from server.routes.conversation_events import Done
+from server.routes.query import LINKED, PagingDependency
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
 from server.session.client_tools import CLIENT_TOOLS, ClientTools
+from server.wire.errors import WireError
+from server.wire.fields import ResultArgs
+from server.wire.incoming import result_event
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}/client-tools", route_class=JsonRoute)
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+
+
+class ClientToolsReply(BaseModel):
+    """The tools that clients of a conversation carry out."""
+
+    client_tools: list[dict[str, Any]]
 
 
 class ToolsChange(BaseModel):
@@ -26,14 +35,14 @@ class ToolsChange(BaseModel):
     client_tools: ClientTools
 
 
-@router.get("", response_model=ClientToolsReply, responses={200: LINKED})
+@router.get("/client-tools", response_model=ClientToolsReply, responses={200: LINKED})
 async def list_tools(record: OwnConversation, paging: PagingDependency) -> dict[str, Any]:
     """Those that are declared, in their order."""
     placed = enumerate(record.options.get(CLIENT_TOOLS) or ())
     return {"client_tools": [tool for _, tool in paging.linked(paging.cut(placed, lambda one: one[:1], int))]}
 
 
-@router.put("", response_model=ClientToolsReply, responses=errors(409))
+@router.put("/client-tools", response_model=ClientToolsReply, responses=errors(409))
 async def replace_tools(record: OwnConversation, services: ServicesDependency, body: ToolsChange) -> dict[str, Any]:
     """Declare others in their place; a call that is being carried out goes on."""
     try:
@@ -43,3 +52,17 @@ async def replace_tools(record: OwnConversation, services: ServicesDependency, b
     if not is_there:
         raise conversation_not_found(record.id)
     return {"client_tools": [one.model_dump(mode="json") for one in body.client_tools]}
+
+
+@router.post("/tool-calls/{call_id}", response_model=Done, responses=errors(409, 503))
+async def answer_call(
+    record: OwnConversation, services: ServicesDependency, call_id: Annotated[int, Path(ge=0)], body: ResultArgs
+) -> dict[str, Any]:
+    """Say what came of a call; saying the same again is harmless."""
+    try:
+        result = result_event(call_id, body)
+    except WireError as error:
+        problem = str(error).removeprefix("args.")
+        raise ReplyError(422, {"success": False, "error": problem, "detail": problem}) from error
+    await services.manager.send(record.id, result)
+    return {"success": True}

@@ -16,10 +16,9 @@ from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
 from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError
-from server.routes.json_route import JsonRoute
 from server.routes.query import EventId, PageId
-from server.routes.replies.errors import errors
-from server.routes.replies.events import Done, EventsPage, Trajectory
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
 from server.session.web_session import ImagesRefusedError
 from server.wire.envelope import is_hidden, to_record, wire_time, without_view
 from server.wire.errors import WireError
@@ -113,6 +112,52 @@ class EventFilter(BaseModel):
         if self.end_date is not None and wire["timestamp"] > wire_time(self.end_date):
             return False
         return not self.query or self.query.lower() in to_json(wire).decode().lower()
+
+
+class WireEvent(BaseModel):
+    """An event of the log: an action, or an observation. Its type says which `args` or `extras` it has."""
+
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra={"oneOf": [{"required": ["action"]}, {"required": ["observation"]}]}
+    )
+
+    id: int = Field(ge=0)
+    timestamp: str = Field(description="UTC, ISO 8601 with microseconds and `Z`.")
+    source: Literal["agent", "user", "environment"]
+    message: str = Field(description="A line for people.")
+    cause: int = Field(0, description="The action that an observation answers.")
+    action: str = Field("", description="The type of an action.")
+    args: dict[str, Any] = Field({}, description="The fields of an action.")
+    observation: str = Field("", description="The type of an observation.")
+    content: str = Field("", description="The text of an observation.")
+    extras: dict[str, Any] = Field({}, description="The fields of an observation.")
+    success: bool = False
+    timeout: float = Field(0.0, description="Seconds.")
+    tool_call_metadata: dict[str, Any] = {}
+    llm_metrics: dict[str, Any] = {}
+    idempotency_key: str = Field("", description="What its sender named it by.")
+
+
+class EventsPage(BaseModel):
+    """A part of the log."""
+
+    events: list[WireEvent]
+    has_more: bool
+    next_page_id: str | None = Field(
+        description="`page_id` of the page that follows in the same direction; null: none."
+    )
+
+
+class Trajectory(BaseModel):
+    """The whole log without what is hidden."""
+
+    trajectory: list[WireEvent]
+
+
+class Done(BaseModel):
+    """It is stored."""
+
+    success: Literal[True]
 
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from agent_core.errors import DrydockError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
-from agent_core.runtime.transfers import Upload, reading, writing
+from agent_core.runtime.transfers import Upload, list_folder, reading, writing
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
@@ -28,14 +29,55 @@ from server.http.files import (
     is_named,
     span_of,
 )
-from server.routes.query import FilePath
-from server.routes.replies.errors import errors
-from server.routes.replies.workspace import FileText, Uploaded
-from server.routes.watched import WatchedRoute
+from server.routes.query import LINKED, FilePath, Paging, PagingDependency
+from server.routes.replies import errors
+from server.routes.route_classes import WatchedJsonRoute, WatchedRoute
 
-router = APIRouter(
-    prefix="/api/conversations/{conversation_id}", route_class=WatchedRoute, responses=errors(403, 413, 503, 507)
-)
+
+class FolderEntry(BaseModel):
+    """What is in a folder; a link that leads nowhere is `missing`."""
+
+    name: str
+    kind: Literal["file", "folder", "missing", "other"]
+    link: bool
+    size: int | None
+    modified: float | None = Field(description="Seconds since 1970.")
+    hidden: bool = Field(description="Left out of `list-files`.")
+
+
+class Folder(BaseModel):
+    """A folder of the workspace."""
+
+    root: str = Field(description="The workspace, as commands see it.")
+    path: str
+    entries: list[FolderEntry]
+    left_out: int = Field(ge=0, description="How many more there are behind this page.")
+    next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
+
+
+class FileText(BaseModel):
+    """The text of a file."""
+
+    code: str
+
+
+class SkippedFile(BaseModel):
+    """A file that could not be stored."""
+
+    name: str
+    reason: str
+
+
+class Uploaded(BaseModel):
+    """What became of uploaded files."""
+
+    uploaded_files: list[str] = Field(description="Absolute paths, as commands see them.")
+    skipped_files: list[SkippedFile]
+
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}")
+_files = APIRouter(route_class=WatchedRoute, responses=errors(403, 413, 503, 507))
+_folders = APIRouter(route_class=WatchedJsonRoute, responses=errors(403, 503))
 
 MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096
@@ -103,7 +145,7 @@ def refusal(error: DrydockError) -> ReplyError:
     return ReplyError(status, {"error": str(error)})
 
 
-@router.get("/select-file", response_model=FileText, responses=errors(415))
+@_files.get("/select-file", response_model=FileText, responses=errors(415))
 async def select_file(record: OwnConversation, services: ServicesDependency, file: FilePath) -> dict[str, str]:
     """The text of a file."""
     sandbox = workspace_of(services, record.id)
@@ -127,13 +169,13 @@ async def select_file(record: OwnConversation, services: ServicesDependency, fil
         raise ReplyError(415, {"error": f"Unable to open binary file: {file}"}) from None
 
 
-@router.get("/download", response_class=Response, responses=_DOWNLOAD)
+@_files.get("/download", response_class=Response, responses=_DOWNLOAD)
 async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath) -> Response:
     """The bytes of a file, or a folder as a ZIP file. Ranges and tags are understood."""
     return await _reply(request, services, record.id, path, only_folders=False)
 
 
-@router.get("/zip-directory", response_class=Response, responses=_ARCHIVE)
+@_files.get("/zip-directory", response_class=Response, responses=_ARCHIVE)
 async def zip_directory(
     request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
 ) -> Response:
@@ -180,7 +222,7 @@ async def _reply(
     raise AssertionError  # pragma: no cover - the block above always returns or raises
 
 
-@router.post("/upload-files", openapi_extra=_FORM, response_model=Uploaded)
+@_files.post("/upload-files", openapi_extra=_FORM, response_model=Uploaded)
 async def upload_files(
     request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
 ) -> dict[str, Any]:
@@ -285,3 +327,56 @@ class _Upload:
 
 def _shown(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_NO_ENTRIES: Final[dict[str, Any]] = {"entries": [], "left_out": 0}
+
+
+@_folders.get("/list-files", responses={200: LINKED})
+async def list_files(
+    record: OwnConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
+) -> list[str]:
+    """The names in a folder, those of folders with a slash behind them; with `path` each begins with it.
+
+    A folder that is not there has none: clients ask for some that few workspaces have, and take an error for a failure.
+    """
+    found = await _listed(workspace_of(services, record.id), path, paging, if_missing=_NO_ENTRIES)
+    prefix = path if not path or path.endswith("/") else f"{path}/"
+    shown = [one for one in found["entries"] if not one["hidden"]]
+    page = paging.linked(paging.cut(shown, _folder_order, bool, str, str, goes_on=found["left_out"] > 0))
+    return [f"{prefix}{one['name']}{'/' if one['kind'] == 'folder' else ''}" for one in page]
+
+
+@_folders.get("/files", response_model=Folder)
+async def folder_entries(
+    record: OwnConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
+) -> dict[str, Any]:
+    """All that is in a folder, with kinds, sizes and times; folders first. `left_out` are behind this page."""
+    sandbox = workspace_of(services, record.id)
+    found = await _listed(sandbox, path, paging)
+    page, next_page_id = paging.cut(found["entries"], _folder_order, bool, str, str, goes_on=found["left_out"] > 0)
+    left_out = found["left_out"] + len(found["entries"]) - len(page)
+    return {**found, "root": sandbox.working_dir, "entries": page, "left_out": left_out, "next_page_id": next_page_id}
+
+
+async def _listed(
+    sandbox: SandboxAccess, path: str, paging: Paging, *, if_missing: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What is in the folder behind the last page."""
+    last = paging.last(bool, str, str)
+    after, after_folder = (last[2], not last[0]) if last is not None else ("", False)
+    try:
+        return await list_folder(sandbox, path, after=after, after_folder=after_folder)
+    except DrydockError as error:
+        if if_missing is not None and isinstance(error, ToolError) and error.code == "not_found":
+            return if_missing
+        raise refusal(error) from error
+
+
+def _folder_order(entry: dict[str, Any]) -> tuple[bool, str, str]:
+    """What the sandbox sorts by."""
+    return (entry["kind"] != "folder", entry["name"].lower(), entry["name"])
+
+
+router.include_router(_files)
+router.include_router(_folders)

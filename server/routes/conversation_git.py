@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SandboxClosedError
 from agent_core.session.repository import folder_of
@@ -17,11 +18,77 @@ from server.db.page_ids import position
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.conversation_files import refusal
-from server.routes.paging import LINKED, PagingDependency
-from server.routes.query import FilePath, PageId
-from server.routes.replies.errors import errors
-from server.routes.replies.workspace import Change, Diff, GitStatus, History
-from server.routes.watched import WatchedJsonRoute
+from server.routes.query import LINKED, FilePath, PageId, PagingDependency
+from server.routes.replies import errors
+from server.routes.route_classes import WatchedJsonRoute
+
+
+class Change(BaseModel):
+    """A file that was changed: modified, added, deleted, or in conflict."""
+
+    status: Literal["M", "A", "D", "U"]
+    path: str
+
+
+class Base(BaseModel):
+    """Where a branch left the one it began from."""
+
+    name: str
+    commit: str
+
+
+class RepositoryStatus(BaseModel):
+    """A repository of the workspace."""
+
+    path: str
+    branch: str | None = Field(description="Null: detached.")
+    head: str | None = Field(description="Null: no commit yet.")
+    upstream: str | None
+    ahead: int
+    behind: int
+    base: Base | None
+    changes: list[Change]
+    left_out: int = Field(ge=0)
+    is_cut: bool
+
+
+class GitStatus(BaseModel):
+    """The repositories of the workspace."""
+
+    folder: str
+    repositories: list[RepositoryStatus]
+    errors: list[str]
+
+
+class Diff(BaseModel):
+    """A file as it is, and as it was; empty where it is not there."""
+
+    modified: str
+    original: str
+
+
+class Commit(BaseModel):
+    """A commit."""
+
+    hash: str
+    parents: list[str]
+    author: str
+    email: str
+    date: str
+    refs: list[str]
+    subject: str
+    body: str
+
+
+class History(BaseModel):
+    """The newest commits first."""
+
+    commits: list[Commit]
+    has_more: bool
+    next_page_id: str | None = Field(
+        description="`page_id` of the next page of the same history, whatever is committed meanwhile; null: the last."
+    )
+
 
 router = APIRouter(
     prefix="/api/conversations/{conversation_id}/git", route_class=WatchedJsonRoute, responses=errors(403)

@@ -4,34 +4,123 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Annotated, Any
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, NoSuchEventError
+from agent_core.events.branches import Rewind
+from agent_core.events.event import utc_now
+from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
-from server.db.errors import DatabaseError
+from server.conversation_manager.forks import fork_conversation
+from server.db.conversations import ConversationListPage, ConversationRecord
+from server.db.errors import DatabaseError, InvalidPageError
+from server.db.idempotency_keys import Attempt
 from server.dependencies import (
     ConversationId,
+    IdempotencyKey,
     IdentityDependency,
+    OwnConversation,
+    Services,
     ServicesDependency,
     conversation_not_found,
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.routes.conversation_pages import PageLimit, Trigger, conversation_page
-from server.routes.json_route import JsonRoute
+from server.routes.new_conversation import ConversationReply, made_once
 from server.routes.query import PageId, Repository
-from server.routes.replies.conversations import ConversationInfo, ConversationList, ConversationReply
-from server.routes.replies.errors import errors
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
 from server.session.user_settings import masker_of
 from server.settings.git_hosts import Provider
+
+MAX_PAGE: Final = 1000
+"""As many as the protocol's client asks for at once where it shows what makes a repository's microagents."""
+
+PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+
+Trigger = Literal[
+    "resolver",
+    "gui",
+    "suggested_task",
+    "openhands_api",
+    "slack",
+    "microagent_management",
+    "jira",
+    "jira_dc",
+    "linear",
+    "bitbucket",
+]
+"""What a conversation may come from."""
+
+
+async def conversation_page(
+    services: Services,
+    identity: Identity,
+    *,
+    limit: int,
+    page_id: str | None,
+    selected_repository: str | None,
+    trigger: Trigger | None,
+) -> ConversationListPage:
+    """At most `limit` of them, newest first, none older than the server's setting.
+
+    Raises:
+        ReplyError: 400, `page_id` is none that a page before has handed out.
+        DatabaseError: they cannot be read.
+    """
+    age = services.settings.conversation_max_age_seconds
+    try:
+        return await services.database.conversations.list_page(
+            limit=limit,
+            page_id=page_id,
+            user_id=identity.user_id,
+            selected_repository=selected_repository,
+            trigger=trigger,
+            created_after=utc_now() - timedelta(seconds=age) if age else None,
+        )
+    except InvalidPageError as error:
+        raise ReplyError(400, {"detail": str(error)}) from error
+
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class ConversationInfo(BaseModel):
+    """What is known of a conversation, the same in lists and alone."""
+
+    conversation_id: str
+    title: str
+    last_updated_at: str | None = Field(description="UTC, ISO 8601 with microseconds and `Z`.")
+    status: ConversationStatus
+    runtime_status: str | None = Field(description="An id such as `STATUS$READY`.")
+    runtime_warning: str | None = Field(
+        description="What is wrong with the network of the sandbox that runs, and what to do about it."
+    )
+    selected_repository: str | None
+    selected_branch: str | None
+    git_provider: str | None
+    trigger: str | None = Field(description="What it comes from: `gui`, `suggested_task`, …")
+    num_connections: int = Field(ge=0)
+    url: str | None = Field(description="The base of its routes while it has a session.")
+    session_api_key: str | None
+    created_at: str = Field(description="UTC, ISO 8601 with microseconds and `Z`.")
+    pr_number: list[int]
+    conversation_version: Literal["V0"]
+    sub_conversation_ids: list[str]
+
+
+class ConversationList(BaseModel):
+    """A page of conversations, newest first."""
+
+    results: list[ConversationInfo]
+    next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
 
 
 class TitleChange(BaseModel):
@@ -165,3 +254,103 @@ def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:
     message = f"Failed to {what} conversation: {error}"
     body = {"status": "error", "conversation_id": conversation_id, "message": message}
     return ReplyError(status_of(error), body)
+
+
+class RewindWish(BaseModel):
+    """The body of ``POST …/rewind``; ``event_id`` null goes before the first event."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    event_id: int | None = Field(ge=0, strict=True)
+
+
+class ForkWish(BaseModel):
+    """The body of ``POST …/fork``; without ``event_id`` the fork has the whole log."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    event_id: int | None = Field(None, ge=0, strict=True)
+    reset_metrics: bool = True
+    copy_files: bool = True
+
+
+class ForkReply(ConversationReply):
+    """The new conversation of a fork."""
+
+    forked_from: str
+
+
+class RewindReply(BaseModel):
+    """Where a conversation goes on."""
+
+    status: Literal["ok"]
+    conversation_id: str
+    id: int = Field(description="That of the rewind in the log.")
+    event_id: int | None = Field(description="The last event that counts; null: none.")
+    files_of: int | None = Field(None, description="As of which event the files are; null: left as they were.")
+    note: str = Field("", description="Why the files are left as they are.")
+
+
+@router.post("/{conversation_id}/rewind", response_model=RewindReply, response_model_exclude_unset=True)
+async def rewind_conversation(
+    record: OwnConversation, services: ServicesDependency, body: RewindWish
+) -> dict[str, Any]:
+    """Take the conversation back to right behind an event; ``id`` is that of the rewind in the log."""
+    try:
+        rewind = await services.manager.rewind(record.id, body.event_id)
+    except NoSuchEventError as error:
+        raise ReplyError(400, _branch_error(f"event_id: {error}")) from error
+    except ConversationNotFoundError:
+        raise
+    except DrydockError as error:
+        raise ReplyError(500, _branch_error(f"The conversation could not be taken back: {error}")) from error
+    facts = {"files_of": rewind.files_of, "note": rewind.note} if isinstance(rewind, Rewind) else {}
+    return {"status": "ok", "conversation_id": record.id, "id": rewind.id, "event_id": body.event_id, **facts}
+
+
+@router.post("/{conversation_id}/fork", response_model=ForkReply)
+async def fork(
+    record: OwnConversation, services: ServicesDependency, key: IdempotencyKey = None, body: ForkWish | None = None
+) -> dict[str, Any]:
+    """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
+    wish = body or ForkWish()
+
+    async def make(attempt: Attempt) -> str:
+        # A fork is there as a whole, or not at all.
+        if not attempt.is_repeated or await services.database.conversations.get(attempt.resource) is None:
+            await _make_fork(services, record, wish, attempt.resource)
+        return attempt.resource
+
+    return await made_once(
+        services,
+        key,
+        make,
+        user_id=record.user_id,
+        scope=f"fork:{record.id}",
+        asked=wish.model_dump(mode="json", exclude_unset=True),
+        status=ConversationStatus.STOPPED,
+        forked_from=record.id,
+    )
+
+
+async def _make_fork(services: Services, record: ConversationRecord, wish: ForkWish, new_id: str) -> None:
+    try:
+        await fork_conversation(
+            services.database,
+            services.manager,
+            record,
+            new_id,
+            upto=wish.event_id,
+            reset_metrics=wish.reset_metrics,
+            copy_files=wish.copy_files,
+        )
+    except NoSuchEventError as error:
+        raise ReplyError(400, _branch_error(f"event_id: {error}")) from error
+    except ConversationNotFoundError:
+        raise
+    except DrydockError as error:
+        raise ReplyError(500, _branch_error(f"The conversation could not be forked: {error}")) from error
+
+
+def _branch_error(message: str) -> dict[str, str]:
+    return {"status": "error", "message": message, "detail": message}

@@ -12,9 +12,9 @@ from server.db.errors import DatabaseError, InvalidPageError
 from server.db.feedback import Feedback
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
 from server.errors import ReplyError
-from server.routes.json_route import JsonRoute
 from server.routes.query import PageId
-from server.routes.replies.errors import errors
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
 from server.wire.envelope import wire_time
 
 logger = logging.getLogger(__name__)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from server.dependencies import ServicesDependency
 from server.http.gate import SERVER_INFO
-from server.routes.replies.server import Alive, ServerInfo
+from server.routes.replies import Alive
 
 _PROC = Path("/proc")
 
@@ -66,6 +67,47 @@ def _transfer() -> dict[str, int]:
         return {name: int(lines[name]) for name in ("read_bytes", "write_bytes")}
     except (OSError, ValueError, KeyError):
         return {"read_bytes": 0, "write_bytes": 0}
+
+
+class Memory(BaseModel):
+    """Bytes of memory, and the share of the machine's."""
+
+    rss: int
+    vms: int
+    percent: float
+
+
+class Disk(BaseModel):
+    """Bytes of the disk with the data."""
+
+    total: int
+    used: int
+    free: int
+    percent: float
+
+
+class Transferred(BaseModel):
+    """Bytes read and written."""
+
+    read_bytes: int
+    write_bytes: int
+
+
+class Resources(BaseModel):
+    """What the process uses."""
+
+    cpu_percent: float
+    memory: Memory
+    disk: Disk
+    io: Transferred
+
+
+class ServerInfo(BaseModel):
+    """For how long the process runs and rests, in seconds, and what it uses."""
+
+    uptime: float
+    idle_time: float
+    resources: Resources
 
 
 router = APIRouter()

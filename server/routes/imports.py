@@ -16,10 +16,9 @@ from server.db.database import Database
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
-from server.routes.json_route import JsonRoute
-from server.routes.making import made_once
-from server.routes.replies.conversations import ConversationReply
-from server.routes.replies.errors import errors
+from server.routes.new_conversation import ConversationReply, made_once
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
 from server.session.titles import title_from_message
 from server.session.unfinished import making
 from server.session.user_settings import choose_model, masker_of

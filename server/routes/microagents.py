@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+from typing import Annotated, Any, Literal, cast
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from agent_core.errors import DrydockError, LLMBadRequestError
+from agent_core.events.serialization import from_payload
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, TaskTrigger
-from server.conversation_manager.conversation_manager import ConversationStatus
-from server.dependencies import OwnConversation, ServicesDependency
+from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
+from server.db.conversations import ConversationRecord
+from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
 from server.errors import ReplyError
-from server.routes.json_route import JsonRoute
-from server.routes.paging import LINKED, PagingDependency
+from server.git_providers.accounts import GitAccounts
+from server.routes.conversations import ConversationList, PageLimit, conversation_page
+from server.routes.query import LINKED, PageId, PagingDependency
+from server.routes.replies import errors
+from server.routes.route_classes import JsonRoute
+from server.session.memory_request import AROUND, remember_prompt
+from server.settings.git_hosts import Provider
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+router = APIRouter(prefix="/api", route_class=JsonRoute)
 
 
 class MicroagentInput(BaseModel):
@@ -42,7 +51,7 @@ class LoadedMicroagents(BaseModel):
     microagents: list[LoadedMicroagent]
 
 
-@router.get("/microagents", responses={200: LINKED})
+@router.get("/conversations/{conversation_id}/microagents", responses={200: LINKED})
 async def list_loaded_microagents(
     record: OwnConversation, services: ServicesDependency, paging: PagingDependency
 ) -> LoadedMicroagents:
@@ -75,3 +84,65 @@ def _triggers(skill: Skill) -> list[str]:
             return []
         case rule:
             return list(rule.paths)
+
+
+class RememberPrompt(BaseModel):
+    """The proposal."""
+
+    status: Literal["success"] = "success"
+    prompt: str
+
+
+@router.get("/conversations/{conversation_id}/remember-prompt", responses=errors(400))
+async def propose_remembering(
+    record: OwnConversation, services: ServicesDependency, event_id: Annotated[int, Query(ge=0, le=2**53)]
+) -> RememberPrompt:
+    """What to ask for, so that an agent notes in the repository what this event shows; the conversation pays for it."""
+    store = services.database.events
+    if event_id > await store.last_id(record.id):
+        text = f"event_id: the conversation has no event {event_id}; give the id of one"
+        raise ReplyError(400, {"status": "error", "message": text, "detail": text})
+    model = services.manager.side_model(record.id)
+    if model is None:  # it could pay only when it runs, and nobody has asked for that
+        text = "the conversation does not run; start it first"
+        raise ReplyError(404, {"status": "error", "message": text, "detail": text})
+    stored = await store.read(record.id, after=event_id - AROUND - 1, limit=2 * AROUND + 1)
+    try:
+        events = [from_payload(one.payload, one.id) for one in stored]
+        return RememberPrompt(prompt=await remember_prompt(events, event_id, *model))
+    except DrydockError as error:
+        text = f"Failed to propose what to remember: {error}"
+        # A model that takes no request at all as it is set up is not the server's fault.
+        status = 400 if isinstance(error, LLMBadRequestError) else 500
+        raise ReplyError(status, {"status": "error", "message": text, "detail": text}) from error
+
+
+@router.get("/microagent-management/conversations", response_model=ConversationList, responses=errors(400))
+async def list_microagent_conversations(
+    selected_repository: Annotated[str, Query(max_length=500)],
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    limit: PageLimit = 20,
+    page_id: PageId = None,
+) -> dict[str, Any]:
+    """A page of them, newest first, without those whose requests were merged or closed; so a page may be short."""
+    page = await conversation_page(
+        services,
+        identity,
+        limit=limit,
+        page_id=page_id,
+        selected_repository=selected_repository,
+        trigger="microagent_management",
+    )
+    accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
+    are_open = await asyncio.gather(*(_is_open(accounts, record) for record in page.results))
+    shown = [record for record, is_open in zip(page.results, are_open, strict=True) if is_open]
+    results = [conversation_info(record, services.manager.live(record.id)) for record in shown]
+    return {"results": results, "next_page_id": page.next_page_id}
+
+
+async def _is_open(accounts: GitAccounts, record: ConversationRecord) -> bool:
+    if not record.pr_number or not record.selected_repository:
+        return True
+    provider = cast(Provider | None, record.git_provider)
+    return await accounts.is_request_open(provider, record.selected_repository, record.pr_number[-1])

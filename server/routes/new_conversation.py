@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter
@@ -22,12 +23,10 @@ from server.db.errors import ConversationExistsError
 from server.db.idempotency_keys import Attempt
 from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
-from server.errors import ReplyError
+from server.errors import PlainError, ReplyError
 from server.git_providers.kinds import KINDS
-from server.routes.json_route import JsonRoute
-from server.routes.making import made_once
-from server.routes.replies.conversations import ConversationReply
-from server.routes.replies.errors import ErrorReply, errors
+from server.routes.replies import ErrorReply, errors
+from server.routes.route_classes import JsonRoute
 from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.session.user_settings import choose_model, masker_of
@@ -37,6 +36,59 @@ from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_serve
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.trajectory import read_trajectory
+
+
+class ConversationReply(BaseModel):
+    """What became of a conversation that was made, started or stopped."""
+
+    status: Literal["ok"]
+    conversation_id: str
+    message: str | None
+    conversation_status: ConversationStatus = Field(description="After a stop: what it was before.")
+
+
+async def made_once(
+    services: Services,
+    key: str | None,
+    make: Callable[[Attempt], Awaitable[str]],
+    *,
+    user_id: str,
+    scope: str,
+    asked: Any,
+    status: ConversationStatus,
+    **facts: str,
+) -> dict[str, Any]:
+    """Make a conversation, unless this key has made it already; the answer is a `ConversationReply` with more facts.
+
+    Args:
+        services: the server's parts.
+        key: the idempotency key of the request, if it has one.
+        make: makes it, and gives its id; a repeated attempt goes on with what there is of it.
+        user_id: whose key it is.
+        scope: what the key stands for besides the user: the same in another scope is another key.
+        asked: what was asked for, as JSON: with one key it must not change.
+        status: what the conversation is as soon as it is made.
+        facts: what else the answer says.
+
+    Raises:
+        ReplyError: the wish cannot be granted, or the key was used for another one.
+    """
+
+    async def answered(attempt: Attempt) -> dict[str, Any]:
+        conversation_id = await make(attempt)
+        told = {"status": "ok", "conversation_id": conversation_id, "message": None}
+        return {**told, "conversation_status": status.value, **facts}
+
+    return await services.database.idempotency_keys.once(
+        key,
+        answered,
+        user_id=user_id,
+        scope=scope,
+        asked=asked,
+        resource=uuid.uuid4().hex,
+        refusals=(ReplyError, PlainError),
+    )
+
 
 _NAMES: Final[dict[Provider, tuple[str, str]]] = {
     "github": ("GitHub", "pull request"),

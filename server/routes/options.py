@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter
+from pydantic import BaseModel, Field
 
 from agent_core.agent.base import AgentBase
 from agent_core.security.presets import ANALYZERS
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
-from server.routes.json_route import JsonRoute
-from server.routes.paging import LINKED, Paging, PagingDependency
-from server.routes.replies.server import ClientConfig
+from server.routes.query import LINKED, Paging, PagingDependency
+from server.routes.route_classes import JsonRoute
 from server.session.user_settings import choose_model
 from server.settings.settings import DEMO_MODEL
+
+
+class FeatureFlags(BaseModel):
+    """Parts of the original's client that are switched on."""
+
+    ENABLE_BILLING: bool
+    HIDE_LLM_SETTINGS: bool
+
+
+class SandboxChoice(BaseModel):
+    """Where conversations run, and why there."""
+
+    provider: str
+    reason: str
+
+
+class DrydockFacts(BaseModel):
+    """What our own page asks."""
+
+    version: str
+    sandbox: SandboxChoice
+    model: str
+    demo: bool
+    auth_required: bool
+    settings_stored: bool
+
+
+class ClientConfig(BaseModel):
+    """What a client needs to know before anything else."""
+
+    APP_MODE: Literal["oss"]
+    GITHUB_CLIENT_ID: str
+    POSTHOG_CLIENT_KEY: str
+    FEATURE_FLAGS: FeatureFlags
+    DRYDOCK: DrydockFacts = Field(description="An addition to the protocol.")
+
 
 router = APIRouter(prefix="/api/options", route_class=JsonRoute)
 

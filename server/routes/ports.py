@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SandboxClosedError
 from agent_core.runtime.channel.tunnels import listening
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.routes.paging import LINKED, PagingDependency
-from server.routes.replies.workspace import Ports, WebHosts
-from server.routes.watched import WatchedJsonRoute
+from server.routes.query import LINKED, PagingDependency
+from server.routes.route_classes import WatchedJsonRoute
+
+
+class ListeningPort(BaseModel):
+    """A port that a program listens on; what cannot be seen of it is null."""
+
+    port: int = Field(ge=1, le=65535)
+    addresses: list[str]
+    pid: int | None
+    process: str | None
+    command: str | None
+    url: str = Field(description="Opens the preview; counts for ten minutes.")
+
+
+class Ports(BaseModel):
+    """The ports of a sandbox."""
+
+    running: bool
+    mode: Literal["origin", "path"]
+    ports: list[ListeningPort]
+
+
+class WebHosts(BaseModel):
+    """The same ports as older clients know them: addresses with their ports."""
+
+    hosts: dict[str, int]
+
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
 

@@ -1,10 +1,20 @@
-"""Parameters that several routes take, with their limits."""
+"""Pages of lists: of a list that is at hand, those behind the last entry that was shown, in the list's own order.
+
+Lists of a form that the protocol gives name their next page in a header ``Link`` with ``rel="next"`` (RFC 8288), the
+others in a field ``next_page_id``. Without a ``limit`` there is one page.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Query
+from fastapi import Depends, Query, Request, Response
+
+from server.db.errors import InvalidPageError
+from server.db.page_ids import page_id as make_page_id
+from server.db.page_ids import position
+from server.errors import ReplyError
 
 _MAX_PATH: Final = 4096
 _EXACT: Final = 2**53
@@ -17,3 +27,67 @@ FilePath = Annotated[
 PageId = Annotated[str | None, Query(max_length=2000, description="`next_page_id` of the page before.")]
 Repository = Annotated[str | None, Query(max_length=500, description="Only those of this repository.")]
 EventId = Annotated[int, Query(ge=-_EXACT, le=_EXACT)]
+
+
+T = TypeVar("T")
+MAX_LIMIT: Final = 1000
+
+
+class Paging:
+    """Which page is asked for, and where the next one is told."""
+
+    def __init__(
+        self,
+        request: Request,
+        response: Response,
+        limit: Annotated[
+            int | None, Query(ge=1, le=MAX_LIMIT, description="At most so many on a page; without it all are one.")
+        ] = None,
+        page_id: PageId = None,
+    ) -> None:
+        self.limit = limit
+        self.page_id = page_id
+        self._request = request
+        self._response = response
+
+    def last(self, *kinds: type) -> tuple[Any, ...] | None:
+        """The place of the last entry that was shown, made of values of these kinds; None: this is the first page.
+
+        Raises:
+            ReplyError: 400, `page_id` is none that a page before has handed out.
+        """
+        if self.page_id is None:
+            return None
+        try:
+            return tuple(position(self.page_id, *kinds))
+        except InvalidPageError as error:
+            raise ReplyError(400, {"detail": str(error), "error": str(error)}) from error
+
+    def cut(
+        self, items: Iterable[T], place: Callable[[T], tuple[Any, ...]], *kinds: type, goes_on: bool = False
+    ) -> tuple[list[T], str | None]:
+        """The page of `items`, which are sorted by their places, and the id of the next one.
+
+        `kinds` are those of the values that places are made of; `goes_on` says that there is more behind `items`.
+        """
+        last = self.last(*kinds)
+        behind = [item for item in items if last is None or place(item) > last]
+        page = behind if self.limit is None else behind[: self.limit]
+        if not page or (len(page) == len(behind) and not goes_on):
+            return page, None
+        return page, make_page_id(*place(page[-1]))
+
+    def linked(self, page: tuple[list[T], str | None]) -> list[T]:
+        """The entries of a page whose successor is told in the header."""
+        items, next_page_id = page
+        if next_page_id is not None:
+            url = self._request.url.include_query_params(page_id=next_page_id)
+            self._response.headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
+        return items
+
+
+PagingDependency = Annotated[Paging, Depends(Paging)]
+LINKED: Final[dict[str, Any]] = {
+    "headers": {"Link": {"description": "The next page (`next`), if there is one.", "schema": {"type": "string"}}}
+}
+"""What the document says of the 200 of such a list."""

@@ -18,11 +18,9 @@ from server.auth.secrets import SecretUnreadableError
 from server.db.user_secrets import SecretExistsError, TooManySecretsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
-from server.routes.json_route import JsonRoute
-from server.routes.paging import LINKED, PagingDependency
-from server.routes.replies.errors import errors
-from server.routes.replies.server import Confirmation
-from server.routes.replies.settings import SecretNames
+from server.routes.query import LINKED, PagingDependency
+from server.routes.replies import Confirmation, errors
+from server.routes.route_classes import JsonRoute
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", route_class=JsonRoute)
@@ -32,6 +30,19 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 Name = Annotated[str, Field(max_length=200)]
 Value = Annotated[str, Field(max_length=MAX_VALUE_BYTES)]
 Description = Annotated[str, Field(max_length=2000)]
+
+
+class SecretName(BaseModel):
+    """A secret as it is shown: its value never is."""
+
+    name: str
+    description: str | None
+
+
+class SecretNames(BaseModel):
+    """A user's own secrets."""
+
+    custom_secrets: list[SecretName]
 
 
 class NewSecret(BaseModel):

@@ -19,8 +19,8 @@ from server.dependencies import IdentityDependency, ServicesDependency, find_con
 from server.doors.webhooks.batch import EVENT_TYPES
 from server.doors.webhooks.signing import new_secret, secret_problem
 from server.errors import ConversationNotFoundError
-from server.routes.json_route import JsonRoute
-from server.routes.paging import PagingDependency
+from server.routes.query import PagingDependency
+from server.routes.route_classes import JsonRoute
 from server.wire.envelope import wire_time
 
 MAX_URL_CHARS: Final = 2_000

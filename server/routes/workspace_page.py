@@ -20,8 +20,8 @@ from agent_core.runtime.transfers import list_folder
 from server.dependencies import OwnConversation, ServicesDependency
 from server.routes.conversation_files import refusal, workspace_of
 from server.routes.query import FilePath
-from server.routes.replies.errors import errors
-from server.routes.watched import WatchedRoute
+from server.routes.replies import errors
+from server.routes.route_classes import WatchedRoute
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedRoute)
 

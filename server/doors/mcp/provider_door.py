@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from agent_core.errors import DrydockError
 from agent_core.tools.spec import ToolAnnotations
 from agent_core.version import VERSION
@@ -58,3 +61,13 @@ def _tool(tool: RequestTool, maker: RequestMaker, authenticator: Authenticator) 
         call=call,
         output=_OUTPUT,
     )
+
+
+class _Door:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        door: ASGIApp = scope["app"].state.services.provider_door
+        await door(scope, receive, send)
+
+
+PROVIDER_ROUTES: Final[list[BaseRoute]] = [Route(path, _Door()) for path in (PATH, f"{PATH}/")]
+"""Where the door is found; what it speaks is a protocol of its own, so it is no part of the API's document."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.routes.git_accounts import folder_of
+from server.routes.git_providers import folder_of
 
 
 @pytest.mark.parametrize(

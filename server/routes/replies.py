@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+
+class Confirmation(BaseModel):
+    """It is done."""
+
+    message: str
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
 
 
 class Problem(BaseModel):
@@ -33,21 +45,6 @@ class ErrorReply(BaseModel):
     code: str = Field("", description="The kind of error, for programs.")
     conversation_id: str = Field("", description="The conversation that it is about.")
     success: bool = Field(False, description="False, where the answer would have it otherwise.")
-
-
-class OpenAIProblem(BaseModel):
-    """What OpenAI's clients read of an error."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """An error of the routes for OpenAI's clients."""
-
-    error: OpenAIProblem
 
 
 MEANINGS: Final = {
