@@ -27,10 +27,8 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import open_database
 from server.db.engine import DatabaseSettings
 from server.dependencies import Services
-from server.doors.mcp.http_door import HttpDoor
-from server.doors.mcp.provider_door import PROVIDER_ROUTES, provider_offer
-from server.doors.preview.access import Passes
-from server.doors.preview.links import PreviewLinks
+from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
+from server.doors.preview.access import Passes, PreviewLinks
 from server.doors.preview.preview import Preview
 from server.doors.webhooks.dispatcher import Webhooks
 from server.doors.webhooks.sender import Sender

@@ -16,8 +16,8 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
 from server.db.database import Database
 from server.db.idempotency_keys import MAX_KEY_CHARS
-from server.doors.chat.under_way import UnderWay
-from server.doors.preview.links import PreviewLinks
+from server.doors.chat.turn import ChatClaims
+from server.doors.preview.access import PreviewLinks
 from server.doors.webhooks.dispatcher import Webhooks
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
@@ -41,7 +41,7 @@ class Services:
     git: GitAccess
     provider_door: ASGIApp
     webhooks: Webhooks
-    chats: UnderWay = field(default_factory=UnderWay)
+    chats: ChatClaims = field(default_factory=ChatClaims)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
 

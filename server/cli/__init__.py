@@ -113,7 +113,7 @@ def _run_recording(options: argparse.Namespace) -> int:
     return gave
 
 
-_DOORS: Final = {"acp": "server.doors.acp.command", "mcp": "server.doors.mcp.command"}
+_DOORS: Final = {"acp": "server.doors.acp.agent", "mcp": "server.doors.mcp.command"}
 """Commands that other programs start, to work with a running server: the module of each."""
 
 _MCP = """

@@ -32,11 +32,9 @@ from server.conversation_manager.forks import fork_conversation
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
-from server.doors.chat.forms import MODEL, ChatRequest
-from server.doors.chat.history import ChatHistory, NothingSaidError
 from server.doors.chat.replies import AGENT_FAILED, DONE, STILL_AT_WORK, ChatReply, error_chunk, refusal_body
-from server.doors.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, TurnRun
-from server.doors.chat.under_way import Claim
+from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NothingSaidError
+from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun
 from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
@@ -249,7 +247,7 @@ class _Place(NamedTuple):
 
     record: ConversationRecord
     goes_on: bool
-    claim: Claim | None = None
+    claim: ChatClaim | None = None
 
 
 @router.get("/models", response_model=ModelList)
@@ -388,7 +386,7 @@ async def _kept(
     history: ChatHistory,
     turn: TurnRun,
     pieces: AsyncGenerator[Piece, None],
-    claim: Claim | None,
+    claim: ChatClaim | None,
 ) -> AsyncGenerator[Piece, None]:
     """The pieces; behind the last one it is noted where the next turn of this chat goes on."""
     try:
@@ -442,5 +440,5 @@ async def _stream(
             return
     yield reply.last()
     if wants_usage:
-        yield reply.figures(turn.usage)
+        yield reply.usage(turn.usage)
     yield DONE

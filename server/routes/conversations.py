@@ -30,7 +30,7 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.routes.new_conversation import ConversationReply, made_once
+from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.query import PageId, Repository
 from server.routes.replies import errors
 from server.routes.route_classes import JsonRoute
@@ -321,7 +321,7 @@ async def fork(
             await _make_fork(services, record, wish, attempt.resource)
         return attempt.resource
 
-    return await made_once(
+    return await create_once(
         services,
         key,
         make,

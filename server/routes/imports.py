@@ -16,7 +16,7 @@ from server.db.database import Database
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
-from server.routes.new_conversation import ConversationReply, made_once
+from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.replies import errors
 from server.routes.route_classes import JsonRoute
 from server.session.titles import title_from_message
@@ -101,7 +101,7 @@ async def import_trajectory(
         return attempt.resource
 
     status = ConversationStatus.STOPPED
-    return await made_once(services, key, make, user_id=identity.user_id, scope="import", asked=body, status=status)
+    return await create_once(services, key, make, user_id=identity.user_id, scope="import", asked=body, status=status)
 
 
 def _title(body: Any) -> str | None:

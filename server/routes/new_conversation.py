@@ -47,7 +47,7 @@ class ConversationReply(BaseModel):
     conversation_status: ConversationStatus = Field(description="After a stop: what it was before.")
 
 
-async def made_once(
+async def create_once(
     services: Services,
     key: str | None,
     make: Callable[[Attempt], Awaitable[str]],
@@ -232,7 +232,7 @@ async def create_conversation(
     async def begin(attempt: Attempt) -> str:
         return (await begin_conversation(services, identity, wish, attempt)).id
 
-    return await made_once(
+    return await create_once(
         services,
         key,
         begin,

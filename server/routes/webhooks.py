@@ -16,8 +16,8 @@ from agent_core.destinations import PORTS
 from server.db.errors import TooManyWebhooksError
 from server.db.webhooks import MAX_PER_USER, StoredWebhook, WebhookChanges
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, identity_of, services_of
-from server.doors.webhooks.batch import EVENT_TYPES
-from server.doors.webhooks.signing import new_secret, secret_problem
+from server.doors.webhooks.delivery import EVENT_TYPES
+from server.doors.webhooks.sender import new_secret, secret_problem
 from server.errors import ConversationNotFoundError
 from server.routes.query import PagingDependency
 from server.routes.route_classes import JsonRoute

@@ -204,7 +204,7 @@ def test_the_editors_door_is_a_client_and_reaches_nothing_inside_the_server() ->
 
 
 def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_server() -> None:
-    inside = {"http_door", "provider_door"}
+    inside = {"http_door"}
     door = {f"server.doors.mcp.{path.stem}": path for path in sources("server/doors/mcp") if path.stem not in inside}
     allowed = (
         *door,

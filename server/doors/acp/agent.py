@@ -6,9 +6,11 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from acp import PROTOCOL_VERSION
+from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.helpers import update_available_commands, update_current_mode
 from acp.schema import (
@@ -50,15 +52,13 @@ from acp.schema import (
 
 from agent_core.version import VERSION
 from drydock_client import DrydockClient, NotFoundError, RefusedError
-from server.doors.acp.commands import COMMANDS, Commands
-from server.doors.acp.copies import Copies
-from server.doors.acp.dispatch import NOT_FOUND, Method, invalid
-from server.doors.acp.editor import EditorClient
-from server.doors.acp.editor_files import EditorFiles, instructions_for, tools_for
-from server.doors.acp.folders import Folders
-from server.doors.acp.permissions import ASK, MODES, Permissions
+from server.doors.acp.editor import ASK, MODES, EditorClient, Permissions
+from server.doors.acp.editor_files import Copies, EditorFiles, Folders, instructions_for, tools_for
+from server.doors.acp.json_rpc import NOT_FOUND, Dispatcher, Method, StdioTransport, invalid, standard_lines
 from server.doors.acp.prompts import message_from
-from server.doors.acp.session import EditorSession
+from server.doors.acp.session import COMMANDS, Commands, EditorSession
+from server.doors.stdio_program import run_over_stdio
+from server.settings.running_server import client_of
 
 Given = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
@@ -317,3 +317,31 @@ def _folders(cwd: str, more: Sequence[str] | None) -> Folders:
         if not os.path.isabs(folder) or "\0" in folder:
             raise invalid(field, f"{folder[:200]!r} is no absolute path; give one, such as /home/me/project")
     return Folders([cwd, *(more or ())])
+
+
+def acp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) -> int:
+    """Serve one editor until its end of standard input; returns the exit status.
+
+    The arguments are those of `client_of`.
+
+    Raises:
+        DrydockError: the options cannot be used.
+    """
+    return run_over_stdio("acp", _serve(client_of(url, key_file, environment)))
+
+
+async def serve_editor(client: DrydockClient, lines: StdioTransport) -> None:
+    """Answer one editor until it ends; conversations go on."""
+    async with client:
+        connection = Connection(lambda *request: dispatcher(*request), lines, listening=False)
+        agent = EditorsAgent(client, EditorClient(connection))
+        dispatcher = Dispatcher(agent.requests, agent.notifications)
+        try:
+            await connection.main_loop()
+        finally:
+            await agent.aclose()
+            await connection.close()
+
+
+async def _serve(client: DrydockClient) -> None:
+    await serve_editor(client, await standard_lines())

@@ -2,15 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import asyncio
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from acp.exceptions import RequestError
 
-from drydock_client import ClientError, ToolCall
-from server.doors.acp.copies import Copies, CopyError
+from drydock_client import ClientError, DrydockClient, ToolCall
 from server.doors.acp.editor import EditorClient
-from server.doors.acp.folders import Folders, OutsideError
+
+GIT_SECONDS: Final = 20.0
+MAX_FILES: Final = 5_000
+_LEFT_OUT: Final = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
+
+
+class OutsideError(Exception):
+    """A path that is none of the editor's; the message is for the model."""
+
+
+class Listing(NamedTuple):
+    """Files by their paths, in order; `is_cut`: there are more."""
+
+    files: list[str]
+    is_cut: bool
+
+
+class Folders:
+    """The open folders; the first is where relative paths begin."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.home, *self.others = folders
+        self._real = [os.path.realpath(folder) for folder in folders]
+
+    def path(self, given: object) -> str:
+        """The absolute path that is meant.
+
+        Raises:
+            OutsideError: it is outside of the open folders, through links as well, or no path.
+        """
+        if not isinstance(given, str) or not given or "\0" in given:
+            raise OutsideError("path: is missing; name a file or folder of the user's")
+        whole = os.path.normpath(os.path.join(self.home, given))
+        real = os.path.realpath(whole)
+        if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in self._real):
+            raise OutsideError(f"path: {whole} is outside of the user's folder {self.home}; stay below it")
+        return whole
+
+    async def files(self, path: str) -> Listing:
+        """The files below a folder (or the file that it is), by absolute paths.
+
+        Without those that git ignores, where there is a repository, else without what tools have made.
+        """
+        names = await _known_to_git(path)
+        found = await asyncio.to_thread(lambda: list(_plain(path, _walked(path) if names is None else names)))
+        return Listing(sorted(found)[:MAX_FILES], len(found) > MAX_FILES)
+
+
+async def _known_to_git(folder: str) -> list[str] | None:
+    """What git has or would have below a folder; None where there is no repository."""
+    try:
+        async with asyncio.timeout(GIT_SECONDS):
+            process = await asyncio.create_subprocess_exec(
+                *("git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"),
+                cwd=folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                printed, _ = await process.communicate()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+    except (OSError, TimeoutError):
+        return None
+    return sorted({os.fsdecode(name) for name in printed.split(b"\0") if name}) if process.returncode == 0 else None
+
+
+def _plain(path: str, names: Iterable[str]) -> Iterator[str]:
+    """Those that are files and have names that can be said."""
+    if os.path.isfile(path):
+        yield path
+    for name in names:
+        whole = os.path.join(path, name)
+        if os.path.isfile(whole) and whole.isprintable():
+            yield whole
+
+
+def _walked(folder: str) -> Iterator[str]:
+    count = 0
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted(files):
+            yield os.path.relpath(os.path.join(where, name), folder)
+            count += 1
+        if count > MAX_FILES:
+            return
+
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_FILE: Final = 16 * 1024 * 1024
+BATCH_BYTES: Final = 8 * 1024 * 1024
+BATCH_FILES: Final = 200
+MAX_NAMED: Final = 20
+
+
+class CopyError(Exception):
+    """It cannot be copied; the message says why."""
+
+
+class Copies:
+    """Those of one session."""
+
+    def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, folders: Folders) -> None:
+        self._client = client
+        self._editor = editor
+        self._session_id = session_id
+        self._folders = folders
+
+    async def bring(self, given: str) -> str:
+        """Copy a file or folder into the workspace; returns what was done, in words.
+
+        It arrives under the name of the open folder, with its place in that. What git ignores is left out.
+
+        Raises:
+            OutsideError, CopyError: it is not there, or too large.
+            ClientError: the server did not take it.
+        """
+        path = self._folders.path(given)
+        root = Path(self._folders.home)
+        names, is_cut = await self._folders.files(path)
+        places = {name: _place(Path(name), root) for name in names}
+        left_out: list[str] = []
+        batch: dict[str, bytes] = {}
+        total = sent = 0
+        for name in names:
+            content = await asyncio.to_thread(self._content, name)
+            if content is None:
+                left_out.append(places[name])
+                continue
+            total += len(content)
+            if total > MAX_BYTES:
+                raise CopyError(f"{path} has more than {MAX_BYTES} bytes; copy the parts of it that are needed")
+            batch[places[name]] = content
+            if len(batch) >= BATCH_FILES or sum(map(len, batch.values())) > BATCH_BYTES:
+                sent, batch = sent + await self._sent(batch, left_out), {}
+        sent += await self._sent(batch, left_out)
+        if not sent:
+            raise CopyError(f"{path}: there is nothing to copy; is it a file or a folder with files?")
+        where = _place(Path(path), root)
+        told = f"Copied to {where} in the workspace: {sent} file{'s' if sent > 1 else ''}."
+        if left_out:
+            told += f" Left out: {', '.join(left_out[:MAX_NAMED])}{' …' if len(left_out) > MAX_NAMED else ''}."
+        return told + (" There are more files: copy the folders that are missing." if is_cut else "")
+
+    async def hand_over(self, path: str, target: str) -> str:
+        """Copy a text file of the workspace into the open folder, through the editor; returns where to.
+
+        Raises:
+            OutsideError, CopyError: it is no text, or would be outside.
+            ClientError: there is no such file.
+            RequestError: the editor does not take it.
+        """
+        if not self._editor.writes_files:
+            raise CopyError("the editor takes no files; show the user what to change")
+        whole = self._folders.path(target)
+        content = bytearray()
+        async for piece in self._client.files.open(self._session_id, path):
+            content += piece
+            if len(content) > MAX_FILE:
+                raise CopyError(f"{path} has more than {MAX_FILE} bytes, which is too much for an editor")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise CopyError(f"{path} is no text, which is all that an editor takes") from None
+        await self._editor.write_file(self._session_id, whole, text)
+        return f"{path} was copied to {whole}."
+
+    async def _sent(self, batch: dict[str, bytes], left_out: list[str]) -> int:
+        if not batch:
+            return 0
+        result = await self._client.files.upload(self._session_id, batch)
+        left_out.extend(f"{one.name} ({one.reason})" for one in result.skipped_files)
+        return len(batch) - len(result.skipped_files)
+
+    def _content(self, name: str) -> bytes | None:
+        """The bytes of a plain file of the open folders that is not too large."""
+        try:
+            self._folders.path(name)
+            facts = os.stat(name)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
+                return None
+            return Path(name).read_bytes()
+        except (OSError, OutsideError):
+            return None
+
+
+def _place(path: Path, root: Path) -> str:
+    """Where it is in the workspace: below a folder of the open folder's name."""
+    try:
+        inside = path.relative_to(root)
+    except ValueError:
+        inside = Path(path.name)
+    return str(Path(root.name or "project") / inside)
+
 
 MAX_CHARS: Final = 60_000
 MAX_ENTRIES: Final = 1_000

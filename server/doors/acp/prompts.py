@@ -17,7 +17,7 @@ from acp.schema import (
     TextContentBlock,
 )
 
-from server.doors.acp.dispatch import invalid
+from server.doors.acp.json_rpc import invalid
 
 Block = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_core.events.llm_events import TokenUsage
-from server.doors.chat.forms import MODEL
+from server.doors.chat.requests import MODEL
 from server.doors.chat.turn import Piece
 
 DONE = "data: [DONE]\n\n"
@@ -49,7 +49,7 @@ class ChatReply:
         """The chunk that ends the answer."""
         return self._chunk({}, finish_reason="stop")
 
-    def figures(self, usage: TokenUsage | None) -> str:
+    def usage(self, usage: TokenUsage | None) -> str:
         """The chunk with the tokens, for those who asked for it."""
         return _data({**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(usage)})
 

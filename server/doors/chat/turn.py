@@ -8,6 +8,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Literal, NamedTuple
+from weakref import WeakValueDictionary
 
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
@@ -33,7 +34,7 @@ _AT_REST = frozenset(
     }
 )
 _WAITING = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
-_BROKEN_OFF = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED})
+_INTERRUPTED = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED})
 """What an agent is brought to from elsewhere: what it has said by then is no answer."""
 
 APPROVE, REJECT = "approve", "reject"
@@ -149,7 +150,7 @@ class TurnRun:
     def _rest(self, item: AgentStateChanged) -> list[Piece]:
         if item.agent_state is AgentState.ERROR:
             raise ChatFailedError(item.detail or item.reason or "the agent failed")
-        if item.agent_state in _BROKEN_OFF:
+        if item.agent_state in _INTERRUPTED:
             raise ChatFailedError(f"the agent was {item.agent_state} from elsewhere; say something to let it go on")
         return self._spoken("rejected", REJECTED) if self._is_rejected and not self.text else []
 
@@ -195,3 +196,31 @@ class TurnRun:
         self._speaker = speaker
         self.text += between + text
         return [Piece("content", between + text)]
+
+
+class ChatClaim:
+    """A conversation that belongs to one answer until it is `release`d, or nobody has this any more."""
+
+    def __init__(self, conversation_id: str, claims: WeakValueDictionary[str, ChatClaim]) -> None:
+        self._conversation_id = conversation_id
+        self._claims = claims
+
+    def release(self) -> None:
+        """The answer is complete, or will never be."""
+        if self._claims.get(self._conversation_id) is self:
+            del self._claims[self._conversation_id]
+
+
+class ChatClaims:
+    """The claims of a server. They are held weakly: an answer that nobody began to read is never told of its end."""
+
+    def __init__(self) -> None:
+        self._claims: WeakValueDictionary[str, ChatClaim] = WeakValueDictionary()
+
+    def claim(self, conversation_id: str) -> ChatClaim | None:
+        """The claim on a conversation; None while there is another one."""
+        if conversation_id in self._claims:
+            return None
+        claim = ChatClaim(conversation_id, self._claims)
+        self._claims[conversation_id] = claim
+        return claim

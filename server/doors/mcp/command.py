@@ -2,19 +2,257 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, TypeVar
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from agent_core.tools.spec import ToolAnnotations
 from agent_core.version import VERSION
 from drydock_client import DrydockClient, NotFoundError
-from server.doors.mcp.conversation_tools import conversation_tools
-from server.doors.mcp.conversations import DoorConversations, DoorError, ReadPage
+from server.doors.mcp.conversations import DoorConversations, DoorError, ListPage, Outcome, ReadPage, Tell
 from server.doors.mcp.sdk import load, serve_stdio
-from server.doors.mcp.tools import Offer, Resource, ResourcePage
+from server.doors.mcp.tools import Caller, DoorTool, Offer, Resource, ResourcePage, ToolResult
 from server.doors.stdio_program import run_over_stdio
 from server.settings.running_server import client_of
+
+A = TypeVar("A", bound=BaseModel)
+
+MAX_WAIT_SECONDS: Final = 3600.0
+WAIT_SECONDS: Final = 45.0
+"""Below the minute after which many clients give a call up."""
+
+_WAIT: Final = (
+    "Seconds to wait for the agent to come to rest; the call returns earlier when it does. 0 returns at once. Many"
+    " clients give a call up after 60"
+)
+
+
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("says nothing; send more than white space")
+    return text
+
+
+Id = Annotated[str, Field(min_length=1, max_length=100, description="The conversation, as start_conversation gave it")]
+Message = Annotated[str, Field(min_length=1, max_length=1_000_000), AfterValidator(_says_something)]
+Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT)]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Start(_Arguments):
+    """Arguments of ``start_conversation``."""
+
+    message: Message = Field(description="The task for the agent")
+    repository: str | None = Field(
+        None, max_length=500, description="Cloned into its workspace: owner/name, or https://…"
+    )
+    branch: str | None = Field(None, max_length=500, description="Of the repository; by default its own choice")
+    git_provider: str | None = Field(None, max_length=50, description="Of the repository, such as github")
+    instructions: str | None = Field(None, max_length=100_000, description="For the agent, besides its own")
+    wait_seconds: Wait = 0.0
+
+
+class Send(_Arguments):
+    """Arguments of ``send_message``."""
+
+    conversation_id: Id
+    message: Message = Field(description="What to say to the agent")
+    wait_seconds: Wait = 0.0
+
+
+class WaitFor(_Arguments):
+    """Arguments of ``wait_for_conversation``."""
+
+    conversation_id: Id
+    wait_seconds: Wait = WAIT_SECONDS
+
+
+class Read(_Arguments):
+    """Arguments of ``read_conversation``."""
+
+    conversation_id: Id
+    after: int = Field(-1, ge=-1, description="Read what came behind this entry; -1 from the beginning")
+    latest: bool = Field(False, description="The last entries instead, whatever after says")
+    limit: int = Field(50, ge=1, le=500, description="The most entries to give")
+    max_chars: int = Field(20_000, ge=500, le=200_000, description="The most text to give, over all entries")
+    entry_chars: int = Field(4_000, ge=100, le=100_000, description="Longer entries are cut in their middle")
+
+
+class ConfirmationAnswer(_Arguments):
+    """Arguments of ``answer_confirmation``."""
+
+    conversation_id: Id
+    accept: bool = Field(description="Whether the agent may do what it asks about")
+    feedback: str = Field("", max_length=100_000, description="With accept=false: what the agent is told")
+    wait_seconds: Wait = 0.0
+
+
+class Stop(_Arguments):
+    """Arguments of ``stop_conversation``."""
+
+    conversation_id: Id
+    end_session: bool = Field(
+        False, description="Also end its sandbox and all that runs in it; a message starts it again, with its files"
+    )
+
+
+class List(_Arguments):
+    """Arguments of ``list_conversations``."""
+
+    limit: int = Field(20, ge=1, le=100)
+    cursor: str | None = Field(None, max_length=500, description="next_cursor of the page before")
+    repository: str | None = Field(None, max_length=500, description="Only those that began with this repository")
+
+
+def conversation_tools(conversations: DoorConversations) -> tuple[DoorTool[Any], ...]:
+    """All tools, for these conversations."""
+
+    async def start(given: Start, caller: Caller) -> Outcome:
+        made = await conversations.start(
+            given.message,
+            repository=given.repository,
+            branch=given.branch,
+            git_provider=given.git_provider,
+            instructions=given.instructions,
+        )
+        try:
+            return await conversations.wait(made, given.wait_seconds, _teller(caller))
+        except DoorError as error:  # it is there, and its id must not be lost
+            raise DoorError(f"The conversation {made} was started. {error}") from error
+
+    async def send(given: Send, caller: Caller) -> Outcome:
+        await conversations.send(given.conversation_id, given.message)
+        return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
+
+    async def wait(given: WaitFor, caller: Caller) -> Outcome:
+        return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
+
+    async def read(given: Read, caller: Caller) -> ReadPage:
+        sizes = {"limit": given.limit, "max_chars": given.max_chars, "entry_chars": given.entry_chars}
+        if given.latest:
+            return await conversations.last_entries(given.conversation_id, **sizes)
+        return await conversations.read(given.conversation_id, after=given.after, **sizes)
+
+    async def answer(given: ConfirmationAnswer, caller: Caller) -> Outcome:
+        await conversations.confirm(given.conversation_id, accept=given.accept, feedback=given.feedback)
+        return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
+
+    async def stop(given: Stop, caller: Caller) -> Outcome:
+        await (conversations.stop if given.end_session else conversations.pause)(given.conversation_id)
+        return await conversations.outcome(given.conversation_id)
+
+    async def listed(given: List, caller: Caller) -> ListPage:
+        return await conversations.page(given.limit, given.cursor, given.repository)
+
+    return (
+        _tool(
+            "start_conversation",
+            "Give a task to a new agent, which works on it in a sandbox of its own. It goes on after this call: wait"
+            " with wait_for_conversation.",
+            Start,
+            Outcome,
+            start,
+            ToolAnnotations(title="Start a conversation", destructiveHint=False),
+        ),
+        _tool(
+            "send_message",
+            "Say something to the agent of a conversation; one that has ended its work takes it up again, and one at"
+            " work reads it at its next step.",
+            Send,
+            Outcome,
+            send,
+            ToolAnnotations(title="Send a message", destructiveHint=False),
+        ),
+        _tool(
+            "wait_for_conversation",
+            "Wait until the agent has come to rest, and get its answer. With at_rest false it is still at work: wait"
+            " again. Giving the call up stops nothing.",
+            WaitFor,
+            Outcome,
+            wait,
+            ToolAnnotations.read_only("Wait for the agent"),
+        ),
+        _tool(
+            "read_conversation",
+            "Read what was said and done in a conversation, entry by entry. While has_more is true, go on with"
+            " after=next_after.",
+            Read,
+            ReadPage,
+            read,
+            ToolAnnotations.read_only("Read a conversation"),
+        ),
+        _tool(
+            "answer_confirmation",
+            "Say whether an agent that waits in the state awaiting_user_confirmation may do what it asks about.",
+            ConfirmationAnswer,
+            Outcome,
+            answer,
+            ToolAnnotations(title="Answer the agent's question"),
+        ),
+        _tool(
+            "stop_conversation",
+            "Have the agent stop what it is doing, and what it runs be interrupted. A message lets it go on.",
+            Stop,
+            Outcome,
+            stop,
+            ToolAnnotations(title="Stop the agent", idempotentHint=True, openWorldHint=False),
+        ),
+        _tool(
+            "list_conversations",
+            "List conversations, newest first.",
+            List,
+            ListPage,
+            listed,
+            ToolAnnotations.read_only("List conversations"),
+        ),
+    )
+
+
+def _tool(
+    name: str,
+    description: str,
+    arguments: type[A],
+    result: type[BaseModel],
+    call: Callable[[A, Caller], Awaitable[BaseModel]],
+    annotations: ToolAnnotations,
+) -> DoorTool[A]:
+    async def called(given: A, caller: Caller) -> ToolResult:
+        data = (await call(given, caller)).model_dump(mode="json")
+        return ToolResult(json.dumps(data, ensure_ascii=False), data)
+
+    return DoorTool(
+        name=name,
+        description=description,
+        arguments=arguments,
+        parameters=_schema(arguments),
+        annotations=annotations,
+        call=called,
+        output=_schema(result),
+    )
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {name: value for name, value in model.model_json_schema(mode="serialization").items() if name != "title"}
+
+
+def _teller(caller: Caller) -> Tell:
+    """Tells the caller each step, numbered, since what tells of progress has to grow."""
+    told = 0
+
+    async def tell(message: str) -> None:
+        nonlocal told
+        told += 1
+        await caller.progress(told, message)
+
+    return tell
+
 
 PREFIX: Final = "drydock://conversations/"
 PAGE: Final = 50

@@ -25,8 +25,7 @@ from drydock_client import (
     State,
     UnreachableError,
 )
-from server.doors.mcp.entries import LogEntry, entry_of, summary_of
-from server.doors.mcp.standing import Standing, id_of, standing_of
+from server.doors.mcp.conversation_log import LogEntry, TurnStatus, entry_of, id_of, summary_of, turn_status_of
 from server.settings.running_server import words_of
 
 MAX_ANSWER: Final = 30_000
@@ -141,8 +140,8 @@ class DoorConversations:
             DoorError: it does not.
         """
         async with _told():
-            standing = await standing_of(self._client, conversation_id)
-            state = str(standing.state.state) if standing.state is not None else "loading"
+            status = await turn_status_of(self._client, conversation_id)
+            state = str(status.state.state) if status.state is not None else "loading"
             if state != AgentState.AWAITING_USER_CONFIRMATION:
                 raise DoorError(f"Its agent asks nothing: its state is {state}. Use send_message to talk to it.")
             await self._client.confirm(conversation_id, accept=accept, feedback="" if accept else feedback)
@@ -151,7 +150,7 @@ class DoorConversations:
         """Have the agent stop what it does; one that is stopped would only be started to hear of it."""
         async with _told():
             conversation = await self._client.conversation(conversation_id)
-            if conversation.status != STOPPED or not (await standing_of(self._client, conversation_id)).is_at_rest:
+            if conversation.status != STOPPED or not (await turn_status_of(self._client, conversation_id)).is_at_rest:
                 await self._client.pause(conversation_id)
 
     async def stop(self, conversation_id: str) -> None:
@@ -168,7 +167,7 @@ class DoorConversations:
     async def outcome(self, conversation_id: str) -> Outcome:
         """How it stands; starts nothing."""
         async with _told():
-            return _outcome(conversation_id, await self._standing(conversation_id))
+            return _outcome(conversation_id, await self._turn_status(conversation_id))
 
     async def wait(self, conversation_id: str, seconds: float, tell: Tell) -> Outcome:
         """Wait until its agent is at rest, for so long; what it is doing, and then what it does, is told."""
@@ -183,26 +182,26 @@ class DoorConversations:
                 raise
             return await self.outcome(conversation_id)
 
-    async def _standing(self, conversation_id: str) -> Standing:
+    async def _turn_status(self, conversation_id: str) -> TurnStatus:
         await self._client.conversation(conversation_id)  # the log of one that is not there is an empty one
-        return await standing_of(self._client, conversation_id)
+        return await turn_status_of(self._client, conversation_id)
 
     async def _followed(self, found: Outcome, tell: Tell) -> Outcome:
         """The log is what says how it stands; the live line says when to look."""
         ident = found.conversation_id
         async with self._client.follow(ident, after=found.last_event_id) as items:
-            standing = await self._standing(ident)  # what happened before the line was up
-            await tell(next(reversed(standing.asked.values()), AT_WORK))
-            while not standing.is_at_rest:
+            status = await self._turn_status(ident)  # what happened before the line was up
+            await tell(next(reversed(status.asked.values()), AT_WORK))
+            while not status.is_at_rest:
                 item = await _next(items)
                 if news := _news(item):
                     await tell(news)
-                if item is None or _may_be_rest(item, standing):
+                if item is None or _may_be_rest(item, status):
                     with suppress(*_PASSING):  # the line is made again, or says that it cannot be
-                        standing = await self._standing(ident)
+                        status = await self._turn_status(ident)
                         if item is None:
-                            standing.settle()
-        return _outcome(ident, standing)
+                            status.settle()
+        return _outcome(ident, status)
 
     async def read(self, conversation_id: str, *, after: int, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
         """Entries behind the event `after`: at most so many, and so many characters in all (at least one entry)."""
@@ -252,17 +251,17 @@ def _part(conversation_id: str, entries: list[LogEntry], position: int, *, has_m
     return ReadPage(conversation_id=conversation_id, entries=entries, next_after=position, has_more=has_more)
 
 
-def _outcome(conversation_id: str, standing: Standing) -> Outcome:
-    state = standing.state
+def _outcome(conversation_id: str, status: TurnStatus) -> Outcome:
+    state = status.state
     is_asking = state is not None and state.state == AgentState.AWAITING_USER_CONFIRMATION
     return Outcome(
         conversation_id=conversation_id,
         state=str(state.state) if state is not None else "loading",
-        at_rest=standing.is_at_rest,
+        at_rest=status.is_at_rest,
         detail=(state.detail or state.reason) if state is not None else "",
-        answer=maybe_truncate("\n\n".join(standing.said), MAX_ANSWER),
-        asks=list(standing.asked.values()) if is_asking else [],
-        last_event_id=standing.last_event_id,
+        answer=maybe_truncate("\n\n".join(status.said), MAX_ANSWER),
+        asks=list(status.asked.values()) if is_asking else [],
+        last_event_id=status.last_event_id,
     )
 
 
@@ -277,10 +276,10 @@ async def _next(items: Following) -> Live | None:
         return None
 
 
-def _may_be_rest(item: Live, standing: Standing) -> bool:
+def _may_be_rest(item: Live, status: TurnStatus) -> bool:
     if isinstance(item, State):
         return item.state in RESTING
-    state = standing.state.state if standing.state is not None else None
+    state = status.state.state if status.state is not None else None
     return isinstance(item, Action) and state == AgentState.AWAITING_USER_CONFIRMATION
 
 

@@ -4,13 +4,167 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import re
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
+import h11
 from starlette.types import Message, Receive, Scope, Send
 
+from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.channel.tunnels import PortConnection
 from server.doors.preview.headers import Headers, PreviewPlace, for_browser, for_sandbox
-from server.doors.preview.upstream import MAX_HEAD_BYTES, Exchange, PreviewLimits, UpstreamError
+
+MAX_HEAD_BYTES = 64 * 1024
+_CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
+"""No server can pass these on in the value of a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewLimits:
+    """Bounds in time, in seconds.
+
+    Attributes:
+        answer_seconds: until the head of an answer is there whole, counted from when the request was sent whole.
+        idle_seconds: without a byte in the middle of something (events may be far apart).
+    """
+
+    answer_seconds: float = 120.0
+    idle_seconds: float = 3600.0
+
+
+class UpstreamError(DrydockError):
+    """The program in the sandbox did not answer as a web server does; `status` is what the browser is told."""
+
+    def __init__(self, message: str, *, status: int = 502) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ResponseHead(NamedTuple):
+    """The head of an answer."""
+
+    status: int
+    headers: Headers
+
+
+class Exchange:
+    """A request and its answer. `send_head` and the body come from one task, the answer is read by another one."""
+
+    def __init__(self, connection: PortConnection, limits: PreviewLimits) -> None:
+        self._connection = connection
+        self._limits = limits
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._is_sent = False
+        self._until_answer: asyncio.Timeout | None = None
+
+    async def send_head(self, method: str, target: bytes, headers: Headers) -> None:
+        """Begin the request; `headers` say how its body is framed.
+
+        Raises:
+            UpstreamError: it cannot be written as a request.
+        """
+        try:
+            request = h11.Request(method=method, target=target, headers=[*headers, (b"connection", b"close")])
+        except h11.LocalProtocolError as error:
+            raise UpstreamError(f"The request cannot be passed on: {error}.", status=400) from error
+        await self._send(request)
+
+    async def send_body(self, data: bytes, *, is_last: bool) -> None:
+        """Send the next part of the body.
+
+        Raises:
+            UpstreamError: it is not as long as was said, or it cannot be sent any more.
+        """
+        if data:
+            await self._send(h11.Data(data=data))
+        if is_last:
+            await self._send(h11.EndOfMessage())
+            self.sent()
+
+    def sent(self) -> None:
+        """Nothing more is sent: from now on the answer is due."""
+        self._is_sent = True
+        if self._until_answer is not None:
+            self._until_answer.reschedule(asyncio.get_running_loop().time() + self._limits.answer_seconds)
+
+    async def answer(self) -> ResponseHead:
+        """The head of the answer; provisional ones are left out.
+
+        Raises:
+            UpstreamError: there is none, or none in time.
+        """
+        # An upload may take its time, as long as it goes on.
+        seconds = self._limits.answer_seconds if self._is_sent else self._limits.idle_seconds
+        try:
+            async with asyncio.timeout(seconds) as self._until_answer:
+                while True:
+                    event = await self._next()
+                    if isinstance(event, h11.Response):
+                        return _answer(event)
+                    if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
+                        raise UpstreamError("The program closed the connection without an answer.")
+        except TimeoutError:
+            raise UpstreamError("The program did not answer in time.", status=504) from None
+        finally:
+            self._until_answer = None
+
+    async def body(self) -> AsyncGenerator[bytes]:
+        """The body of the answer, in pieces as they come.
+
+        Raises:
+            UpstreamError: it ended before its end.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    event = await self._next()
+            except TimeoutError:
+                raise UpstreamError("The program stopped in the middle of its answer.", status=504) from None
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return
+            else:
+                raise UpstreamError("The program broke the answer off.")
+
+    async def _next(self) -> object:
+        try:
+            while True:
+                event = self._protocol.next_event()
+                if event is not h11.NEED_DATA:
+                    return event
+                self._protocol.receive_data(await self._connection.read())
+        except h11.RemoteProtocolError as error:
+            raise UpstreamError(f"The program's answer is no valid HTTP: {error}.") from error
+        except SandboxError as error:
+            raise UpstreamError(str(error)) from error
+
+    async def _send(self, event: h11.Event) -> None:
+        try:
+            data = self._protocol.send(event)
+        except h11.LocalProtocolError as error:
+            raise UpstreamError(f"The request cannot be passed on: {error}.", status=400) from error
+        if data:
+            try:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    await self._connection.write(data)
+            except TimeoutError:
+                raise UpstreamError("The program does not take the request.", status=504) from None
+            except SandboxError as error:
+                raise UpstreamError(str(error)) from error
+
+
+def _answer(event: h11.Response) -> ResponseHead:
+    if not 200 <= event.status_code <= 599:
+        raise UpstreamError(f"The program answered with the status {event.status_code}.")
+    headers = list(event.headers)
+    for name, value in headers:
+        if _CONTROL.search(value):
+            raise UpstreamError(f"The program's answer is no valid HTTP: {name.decode()} has a control character.")
+    return ResponseHead(event.status_code, headers)
+
 
 _WITHOUT_BODY = frozenset({204, 304})
 
@@ -19,7 +173,7 @@ class ClientGoneError(Exception):
     """The browser has closed the connection: nobody waits for the answer."""
 
 
-class BrokenOffError(Exception):
+class IncompleteAnswerError(Exception):
     """The answer ended before its end, after its head was sent."""
 
 
@@ -51,7 +205,7 @@ class HttpProxy:
 
         Raises:
             UpstreamError: there is no answer; nothing was sent yet.
-            BrokenOffError: the answer has begun and will not come to its end.
+            IncompleteAnswerError: the answer has begun and will not come to its end.
             ClientGoneError: the browser has gone.
         """
         exchange = Exchange(connection, self._limits)
@@ -119,5 +273,5 @@ class HttpProxy:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
         except (UpstreamError, TimeoutError) as error:
             # The head is out: all that is left is to close the connection, by which the browser knows.
-            raise BrokenOffError(str(error)) from error
+            raise IncompleteAnswerError(str(error)) from error
         await send({"type": "http.response.body", "body": b""})

@@ -18,11 +18,15 @@ from server.auth.guesses import Doorkeeper, address_of
 from server.auth.identity import Authenticator, presented_token
 from server.auth.origin import OriginPolicy
 from server.auth.preview_addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
-from server.doors.preview.access import PASS_SECONDS, Kind, PreviewPass, cookies_in
+from server.doors.preview.access import PASS_SECONDS, Kind, PreviewLinks, PreviewPass, cookies_in
 from server.doors.preview.headers import Headers, PreviewPlace, guards, path_of_this_host
-from server.doors.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
-from server.doors.preview.links import PreviewLinks
-from server.doors.preview.upstream import PreviewLimits, UpstreamError
+from server.doors.preview.http_proxy import (
+    ClientGoneError,
+    HttpProxy,
+    IncompleteAnswerError,
+    PreviewLimits,
+    UpstreamError,
+)
 from server.doors.preview.websocket_proxy import WebSocketProxy
 from server.errors import broke_off
 
@@ -241,7 +245,7 @@ class Preview:
                 await proxy.pass_on(connection, target, scope, receive, send)
         except UpstreamError as error:
             raise _RefusedError(error.status, str(error)) from error
-        except BrokenOffError as error:
+        except IncompleteAnswerError as error:
             logger.debug("preview of port %d: %s", allowed.port, error)
             broke_off.set(True)
         except ClientGoneError:

@@ -17,7 +17,7 @@ from websockets.uri import WebSocketURI
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.tunnels import PortConnection
 from server.doors.preview.headers import PreviewPlace, for_browser, for_sandbox
-from server.doors.preview.upstream import PreviewLimits, UpstreamError
+from server.doors.preview.http_proxy import PreviewLimits, UpstreamError
 from server.sockets.connections import WIRE_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024

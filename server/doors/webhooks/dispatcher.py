@@ -1,4 +1,4 @@
-"""All webhooks of a server: each has a lane of its own, and hears of what is stored in its user's conversations."""
+"""All webhooks of a server: each has a delivery of its own, and hears of what is stored in its user's conversations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, Self, Unpack
 from agent_core.errors import EventStoreError
 from server.db.database import Database
 from server.db.webhooks import StoredWebhook, WebhookChanges
-from server.doors.webhooks.lane import MAX_WAITING, WAITS, Lane
+from server.doors.webhooks.delivery import MAX_WAITING, WAITS, WebhookDelivery
 from server.doors.webhooks.sender import Sender
 
 MAX_KNOWN_USERS: Final = 4_096
@@ -27,11 +27,11 @@ class Webhooks:
     """
 
     def __init__(self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS) -> None:
-        """`waits`: see `server.doors.webhooks.lane`."""
+        """`waits`: see `server.doors.webhooks.delivery`."""
         self._database = database
         self._sender = sender
         self._waits = waits
-        self._lanes: dict[str, tuple[Lane, asyncio.Task[None] | None]] = {}
+        self._deliveries: dict[str, tuple[WebhookDelivery, asyncio.Task[None] | None]] = {}
         self._news: dict[str, None] = {}
         self._users: OrderedDict[str, str] = OrderedDict()
         self._wake = asyncio.Event()
@@ -49,9 +49,9 @@ class Webhooks:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._database.events.watch(None)
-        tasks = [task for _, task in self._lanes.values() if task is not None]
+        tasks = [task for _, task in self._deliveries.values() if task is not None]
         tasks += [self._router] if self._router is not None else []
-        self._lanes = {}
+        self._deliveries = {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -59,7 +59,7 @@ class Webhooks:
 
     def of_user(self, user_id: str) -> list[StoredWebhook]:
         """The user's webhooks as they are now, oldest first."""
-        found = [lane.webhook for lane, _ in self._lanes.values() if lane.webhook.user_id == user_id]
+        found = [delivery.webhook for delivery, _ in self._deliveries.values() if delivery.webhook.user_id == user_id]
         return sorted(found, key=lambda one: (one.created_at, one.id))
 
     def get(self, user_id: str, webhook_id: str) -> StoredWebhook | None:
@@ -101,7 +101,7 @@ class Webhooks:
         async with self._changing:
             await self._stop(webhook_id)
             await self._database.webhooks.delete(webhook_id)
-            self._lanes.pop(webhook_id, None)
+            self._deliveries.pop(webhook_id, None)
 
     async def replay(self, webhook_id: str, conversation_id: str, after: int) -> None:
         """Send what is behind the event `after` of a conversation, whether or not it was acknowledged before.
@@ -126,33 +126,35 @@ class Webhooks:
         return stored[webhook_id]
 
     def _start(self, webhook: StoredWebhook) -> None:
-        lane = Lane(webhook, self._database.webhooks, self._database.events, self._sender, waits=self._waits)
-        task = asyncio.create_task(self._supervised(lane), name=f"webhook:{webhook.id}") if webhook.active else None
-        self._lanes[webhook.id] = (lane, task)
+        delivery = WebhookDelivery(
+            webhook, self._database.webhooks, self._database.events, self._sender, waits=self._waits
+        )
+        task = asyncio.create_task(self._supervised(delivery), name=f"webhook:{webhook.id}") if webhook.active else None
+        self._deliveries[webhook.id] = (delivery, task)
 
     async def _stop(self, webhook_id: str) -> None:
-        _, task = self._lanes[webhook_id]
+        _, task = self._deliveries[webhook_id]
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _supervised(self, lane: Lane) -> None:
+    async def _supervised(self, delivery: WebhookDelivery) -> None:
         while True:
             try:
-                return await lane.run()
+                return await delivery.run()
             except Exception:  # a fault of ours must not end the sending
-                logger.exception("webhook %s failed unexpectedly; it goes on in a moment", lane.webhook.id)
-                lane.look()
+                logger.exception("webhook %s failed unexpectedly; it goes on in a moment", delivery.webhook.id)
+                delivery.look()
                 await asyncio.sleep(PAUSE_SECONDS)
 
     def _note(self, conversation_id: str) -> None:
-        if not self._lanes:
+        if not self._deliveries:
             return
         if len(self._news) < MAX_WAITING:
             self._news[conversation_id] = None
         else:
-            for lane, _ in self._lanes.values():
-                lane.look()
+            for delivery, _ in self._deliveries.values():
+                delivery.look()
         self._wake.set()
 
     async def _route(self) -> None:
@@ -166,12 +168,12 @@ class Webhooks:
                     user_id = await self._user_of(conversation_id)
                 except EventStoreError as error:
                     logger.warning("webhooks: whose conversation %s is cannot be read: %s", conversation_id, error)
-                    for lane, _ in self._lanes.values():
-                        lane.look()
+                    for delivery, _ in self._deliveries.values():
+                        delivery.look()
                     continue
-                for lane, _ in self._lanes.values():
-                    if lane.webhook.user_id == user_id:
-                        lane.offer(conversation_id)
+                for delivery, _ in self._deliveries.values():
+                    if delivery.webhook.user_id == user_id:
+                        delivery.offer(conversation_id)
 
     async def _user_of(self, conversation_id: str) -> str | None:
         """Whose conversation it is; None for the logs of sub-agents, which are nobody's."""

@@ -33,8 +33,8 @@ from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, say
 from drydock_client import DrydockClient
 from server.app import create_app
-from server.doors.acp.command import serve_editor
-from server.doors.acp.stdio import StdioTransport
+from server.doors.acp.agent import serve_editor
+from server.doors.acp.json_rpc import StdioTransport
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving

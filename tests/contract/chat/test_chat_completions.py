@@ -23,7 +23,7 @@ from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.app import Application, create_app
-from server.doors.chat.forms import ChatRequest
+from server.doors.chat.requests import ChatRequest
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving

@@ -18,7 +18,7 @@ from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from server.app import create_app
-from server.doors.chat.forms import MODEL
+from server.doors.chat.requests import MODEL
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.contract.openapi.sandboxes import HANDLERS

@@ -20,10 +20,9 @@ from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
 from server.auth.preview_addresses import PreviewAddresses, mark_of
 from server.auth.secrets import SecretBox
-from server.doors.preview.access import COOKIE_NAMES, Passes
-from server.doors.preview.links import PreviewLinks
+from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewLinks
+from server.doors.preview.http_proxy import PreviewLimits
 from server.doors.preview.preview import Preview
-from server.doors.preview.upstream import PreviewLimits
 from server.settings.settings import Settings
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
 from tests.listening import Handler, listening

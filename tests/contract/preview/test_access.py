@@ -8,8 +8,7 @@ import pytest
 
 from server.auth.preview_addresses import PreviewAddresses
 from server.auth.secrets import SecretBox
-from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewPass
-from server.doors.preview.links import PreviewLinks
+from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewLinks, PreviewPass
 from tests.contract.preview.conftest import CONVERSATION, TOKEN, Site
 from tests.listening import Handler
 

@@ -11,7 +11,7 @@ import socket
 import pytest
 
 from agent_core.runtime.channel.tunnels import MAX_TUNNELS
-from server.doors.preview.upstream import PreviewLimits
+from server.doors.preview.http_proxy import PreviewLimits
 from tests.contract.preview.conftest import Site
 from tests.contract.runner.client import PATIENCE_SECONDS
 from tests.listening import Handler

@@ -28,10 +28,9 @@ from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.db.webhooks import StoredWebhook
-from server.doors.webhooks import lane
+from server.doors.webhooks import delivery
 from server.doors.webhooks.dispatcher import Webhooks
-from server.doors.webhooks.sender import Sender
-from server.doors.webhooks.signing import new_secret
+from server.doors.webhooks.sender import Sender, new_secret
 from tests.contract.webhooks.conftest import Receiver
 
 WAITS = (0.001, 0.002)
@@ -205,7 +204,7 @@ async def test_a_receiver_that_asks_for_a_pause_gets_it_but_for_an_hour_at_most(
     made = StoredWebhook(id="wh", user_id="", url=receiver.url, secret=new_secret())
     sender = Sender(Destinations(hosts=(), loopback=True), limit_seconds=5)
     async with open_database(tmp_path) as database:
-        one = lane.Lane(made, database.webhooks, database.events, sender, waits=WAITS)
+        one = delivery.WebhookDelivery(made, database.webhooks, database.events, sender, waits=WAITS)
         pauses = [one._wait(await sender.send(made, "message", b"{}")) for _ in range(3)]
         await sender.aclose()
     assert pauses[:2] == [60.0, 3600.0]
@@ -233,7 +232,7 @@ async def test_a_receiver_that_wants_no_more_is_sent_no_more_until_it_is_made_ac
 async def test_a_receiver_that_fails_for_days_is_given_up_and_nothing_is_lost(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane, "GIVES_UP_AFTER", timedelta(0))
+    monkeypatch.setattr(delivery, "GIVES_UP_AFTER", timedelta(0))
     receiver.answer = lambda number: Response(status_code=302, headers={"location": receiver.url})
     async with sending(tmp_path) as (database, webhooks):
         await hook(webhooks, receiver)

@@ -10,11 +10,10 @@ from acp.connection import Connection
 
 from drydock_client import DrydockClient, Uploaded
 from drydock_client.resources import FilesApi
-from server.doors.acp import copies
-from server.doors.acp.copies import Copies, CopyError
+from server.doors.acp import editor_files
 from server.doors.acp.editor import EditorClient
-from server.doors.acp.folders import Folders, OutsideError
-from server.doors.acp.stdio import StdioTransport
+from server.doors.acp.editor_files import Copies, CopyError, Folders, OutsideError
+from server.doors.acp.json_rpc import StdioTransport
 from tests.unit.acp.test_lines import lines_of
 
 
@@ -66,17 +65,17 @@ async def test_a_folder_goes_whole_but_for_links_that_lead_out(copying: Copies, 
 async def test_what_is_too_large_is_left_out_and_too_much_is_refused(
     copying: Copies, workspace: KeptFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "MAX_FILE", 10)
+    monkeypatch.setattr(editor_files, "MAX_FILE", 10)
     assert "Left out: project/away, project/b." in await copying.bring(".")
-    monkeypatch.setattr(copies, "MAX_BYTES", 3)
+    monkeypatch.setattr(editor_files, "MAX_BYTES", 3)
     with pytest.raises(CopyError, match="more than 3 bytes"):
         await copying.bring(".")
     with pytest.raises(CopyError, match="there is nothing to copy"):
         await copying.bring("none")
     with pytest.raises(OutsideError):
         await copying.bring("..")
-    monkeypatch.setattr(copies, "MAX_BYTES", 100)
-    monkeypatch.setattr(copies, "BATCH_FILES", 1)
+    monkeypatch.setattr(editor_files, "MAX_BYTES", 100)
+    monkeypatch.setattr(editor_files, "BATCH_FILES", 1)
     workspace.batches.clear()
     await copying.bring(".")
     assert [len(batch) for batch in workspace.batches] == [1, 1]

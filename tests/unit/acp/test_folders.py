@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.doors.acp.folders import Folders, OutsideError
+from server.doors.acp.editor_files import Folders, OutsideError
 
 
 async def test_paths_stay_in_the_open_folders(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from server.doors.acp import stdio
-from server.doors.acp.stdio import StdioTransport
+from server.doors.acp import json_rpc
+from server.doors.acp.json_rpc import StdioTransport
 
 
 class Sink:
@@ -65,15 +65,15 @@ async def test_what_is_still_asked_for_at_the_end_is_answered(monkeypatch: pytes
     assert not ending.done()
     await lines.send({"id": 1, "result": {}})
     assert await ending is None
-    monkeypatch.setattr(stdio, "LAST_ANSWERS_SECONDS", 0.01)
+    monkeypatch.setattr(json_rpc, "LAST_ANSWERS_SECONDS", 0.01)
     lines, _ = lines_of(b'{"id":1,"method":"a"}\n')
     assert await lines.receive() is not None
     assert await lines.receive() is None
 
 
 async def test_too_many_open_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "MAX_OPEN_REQUESTS", 2)
-    monkeypatch.setattr(stdio, "LAST_ANSWERS_SECONDS", 0.01)
+    monkeypatch.setattr(json_rpc, "MAX_OPEN_REQUESTS", 2)
+    monkeypatch.setattr(json_rpc, "LAST_ANSWERS_SECONDS", 0.01)
     lines, sink = lines_of(b"".join(b'{"id":%d,"method":"a"}\n' % number for number in range(4)))
     assert [await lines.receive() for _ in range(3)][-1] is None
     assert [message["id"] for message in sink.messages] == [2, 3]

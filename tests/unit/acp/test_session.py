@@ -10,14 +10,10 @@ from acp.connection import Connection
 
 from drydock_client import DrydockClient, Sent
 from drydock_client.live import Following, Line, LineMaker
-from server.doors.acp.commands import Commands
-from server.doors.acp.copies import Copies
-from server.doors.acp.editor import EditorClient
-from server.doors.acp.editor_files import EditorFiles
-from server.doors.acp.folders import Folders
-from server.doors.acp.permissions import Permissions
+from server.doors.acp.editor import EditorClient, Permissions
+from server.doors.acp.editor_files import Copies, EditorFiles, Folders
 from server.doors.acp.prompts import PromptMessage
-from server.doors.acp.session import EditorSession
+from server.doors.acp.session import Commands, EditorSession
 from tests.unit.acp.test_lines import Sink, lines_of
 
 Frames = list[tuple[str, dict[str, Any]]]

@@ -12,8 +12,8 @@ import pytest
 from drydock_client import Conversation, DrydockClient, Event, EventPage, NotFoundError, UnreachableError
 from drydock_client.events import read_event
 from server.doors.mcp import conversations as conversations_module
+from server.doors.mcp.conversation_log import PAGE, TurnStatus, turn_status_of
 from server.doors.mcp.conversations import DoorConversations, DoorError
-from server.doors.mcp.standing import PAGE, Standing, standing_of
 
 
 def event(ident: int, kind: str, text: str = "", **more: Any) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def real(client: MemoryClient) -> DrydockClient:
     return cast(DrydockClient, client)
 
 
-async def standing(*kinds: Any) -> Standing:
-    return await standing_of(real(MemoryClient(*kinds)), "c")
+async def status_after(*kinds: Any) -> TurnStatus:
+    return await turn_status_of(real(MemoryClient(*kinds)), "c")
 
 
 STARTED: tuple[Any, ...] = (("loading", ""), ("system", "You are"))
@@ -130,12 +130,14 @@ STARTED: tuple[Any, ...] = (("loading", ""), ("system", "You are"))
 async def test_a_rest_counts_once_the_agent_has_set_to_work_on_what_was_said_last(
     kinds: list[Any], is_at_rest: bool
 ) -> None:
-    assert (await standing(*kinds)).is_at_rest is is_at_rest
+    assert (await status_after(*kinds)).is_at_rest is is_at_rest
 
 
 async def test_what_was_said_since_the_last_message_is_found_over_pages_and_gaps() -> None:
     busy = [("null", ""), ("run", "ls")] * PAGE
-    found = await standing(("say", "Before."), ("user", "Hi"), *busy, ("say", "A"), ("finish", "B"), ("finished", ""))
+    found = await status_after(
+        ("say", "Before."), ("user", "Hi"), *busy, ("say", "A"), ("finish", "B"), ("finished", "")
+    )
     assert found.said == ["A", "B"]
     assert found.last_event_id == 2 * PAGE + 4
 
