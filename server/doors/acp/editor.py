@@ -1,23 +1,16 @@
-"""What is asked of an editor, and what it is told: its side of the protocol, for sessions."""
+"""The editor at the other end: what it is shown and asked for, its user's permissions among that."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+from acp import schema
 from acp.connection import Connection
 from acp.exceptions import RequestError
-from acp.schema import (
-    AllowedOutcome,
-    ClientCapabilities,
-    PermissionOption,
-    ReadTextFileResponse,
-    RequestPermissionResponse,
-    SessionMode,
-    SessionModeState,
-)
+from acp.helpers import update_current_mode
 from pydantic import BaseModel, ValidationError
 
 from drydock_client import Action, ClientError, DrydockClient
@@ -25,18 +18,28 @@ from server.doors.acp.json_rpc import INTERNAL_ERROR, plain
 from server.doors.acp.tool_calls import awaits_confirmation, kind_of, locations_of, title_of, wish_of
 
 Form = TypeVar("Form", bound=BaseModel)
+logger = logging.getLogger(__name__)
+
+ASK, AUTO = "ask", "auto"
+
+MODES: Final = [
+    schema.SessionMode(id=ASK, name="Ask", description="Risky actions wait until you allow them."),
+    schema.SessionMode(
+        id=AUTO, name="Allow everything", description="The agent does what it wants to, in its sandbox."
+    ),
+]
 
 ALLOW, ALLOW_ALWAYS, REJECT = "allow", "allow-always", "reject"
 
 _OPTIONS: Final = [
-    PermissionOption(option_id=ALLOW, name="Allow", kind="allow_once"),
-    PermissionOption(option_id=ALLOW_ALWAYS, name="Allow everything in this session", kind="allow_always"),
-    PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"),
+    schema.PermissionOption(option_id=ALLOW, name="Allow", kind="allow_once"),
+    schema.PermissionOption(option_id=ALLOW_ALWAYS, name="Allow everything in this session", kind="allow_always"),
+    schema.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"),
 ]
 
 
 class EditorClient:
-    """The editor at the other end of a connection.
+    """The editor at the other end of a connection. Every method raises `ConnectionError` when it has gone.
 
     Attributes:
         abilities: what it said that it can do, once it has.
@@ -44,7 +47,7 @@ class EditorClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.abilities = ClientCapabilities()
+        self.abilities = schema.ClientCapabilities()
 
     @property
     def reads_files(self) -> bool:
@@ -57,11 +60,7 @@ class EditorClient:
         return self.abilities.fs is not None and bool(self.abilities.fs.write_text_file)
 
     async def show(self, session_id: str, update: BaseModel) -> None:
-        """Show an update of a session.
-
-        Raises:
-            ConnectionError: it has gone.
-        """
+        """Show an update of a session."""
         await self._connection.send_notification("session/update", {"sessionId": session_id, "update": plain(update)})
 
     async def ask(self, session_id: str, call_id: str, action: Action) -> str | None:
@@ -69,7 +68,6 @@ class EditorClient:
 
         Raises:
             RequestError: it cannot ask.
-            ConnectionError: it has gone.
         """
         call: dict[str, Any] = {
             "toolCallId": call_id,
@@ -79,32 +77,23 @@ class EditorClient:
             "content": [plain(one) for one in wish_of(action) or ()],
             "locations": [plain(one) for one in locations_of(action) or ()],
         }
-        options = [plain(option) for option in _OPTIONS]
-        wish = {"sessionId": session_id, "toolCall": call, "options": options}
-        answer = await self._connection.send_request("session/request_permission", wish)
-        outcome = _read(RequestPermissionResponse, answer).outcome
-        return outcome.option_id if isinstance(outcome, AllowedOutcome) else None
+        params = {"sessionId": session_id, "toolCall": call, "options": [plain(option) for option in _OPTIONS]}
+        answer = await self._connection.send_request("session/request_permission", params)
+        outcome = _read(schema.RequestPermissionResponse, answer).outcome
+        return outcome.option_id if isinstance(outcome, schema.AllowedOutcome) else None
 
     async def read_file(self, session_id: str, path: str, line: int | None, limit: int | None) -> str:
-        """The text of a file as the editor has it, what is not saved included.
-
-        Raises:
-            RequestError: it has no such file, or does not give it out.
-            ConnectionError: it has gone.
-        """
-        wish = {"sessionId": session_id, "path": path, "line": line, "limit": limit}
-        given = {name: value for name, value in wish.items() if value is not None}
-        return _read(ReadTextFileResponse, await self._connection.send_request("fs/read_text_file", given)).content
+        """The text of a file as the editor has it, what is not saved included; `RequestError`: it gives none."""
+        optional = {name: value for name, value in {"line": line, "limit": limit}.items() if value is not None}
+        params = {"sessionId": session_id, "path": path, **optional}
+        return _read(
+            schema.ReadTextFileResponse, await self._connection.send_request("fs/read_text_file", params)
+        ).content
 
     async def write_file(self, session_id: str, path: str, content: str) -> None:
-        """Give a file this text, as the editor does it.
-
-        Raises:
-            RequestError: it does not.
-            ConnectionError: it has gone.
-        """
-        wish = {"sessionId": session_id, "path": path, "content": content}
-        await self._connection.send_request("fs/write_text_file", wish)
+        """Give a file this text, through the editor; `RequestError`: it refuses."""
+        params = {"sessionId": session_id, "path": path, "content": content}
+        await self._connection.send_request("fs/write_text_file", params)
 
 
 def _read(form: type[Form], answer: object) -> Form:
@@ -114,18 +103,6 @@ def _read(form: type[Form], answer: object) -> Form:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise RequestError(INTERNAL_ERROR, f"the editor's answer cannot be read: {where}: {problem['msg']}") from None
-
-
-logger = logging.getLogger(__name__)
-
-ASK, AUTO = "ask", "auto"
-
-MODES: Final = [
-    SessionMode(id=ASK, name="Ask", description="Risky actions wait until you allow them."),
-    SessionMode(id=AUTO, name="Allow everything", description="The agent does what it wants to, in its sandbox."),
-]
-
-ModeChanged = Callable[[str], Awaitable[None]]
 
 
 class Permissions:
@@ -140,22 +117,21 @@ class Permissions:
         is_remembered: everything was allowed for the rest of the conversation, which cannot be taken back.
     """
 
-    def __init__(self, session_id: str, client: DrydockClient, editor: EditorClient, changed: ModeChanged) -> None:
+    def __init__(self, session_id: str, client: DrydockClient, editor: EditorClient) -> None:
         self.mode = ASK
         self.has_modes = True
         self.is_remembered = False
         self._session_id = session_id
         self._client = client
         self._editor = editor
-        self._changed = changed
         self._is_expected = False
         self._missing: int | None = None
         self._asking: asyncio.Task[None] | None = None
         self._is_decided = False
 
-    def state(self) -> SessionModeState:
+    def state(self) -> schema.SessionModeState:
         """The modes, as an editor shows them."""
-        return SessionModeState(current_mode_id=self.mode, available_modes=MODES)
+        return schema.SessionModeState(current_mode_id=self.mode, available_modes=MODES)
 
     def expect(self) -> None:
         """The agent waits from now on; the actions in question may be known, or come next."""
@@ -201,16 +177,16 @@ class Permissions:
             if remember:
                 self.mode, self.is_remembered = AUTO, True
                 if self.has_modes:
-                    await self._changed(AUTO)
+                    await self._editor.show(self._session_id, update_current_mode(AUTO))
         except ClientError as error:
             logger.warning("the decision about conversation %s was not taken: %s", self._session_id, error)
         except ConnectionError:
             logger.info("the editor has gone; conversation %s waits for a decision", self._session_id)
 
     async def _choice(self, waiting: Mapping[str, Action]) -> str | None:
+        choice: str | None = ALLOW
         if self.mode == AUTO:
-            return "allow"
-        choice: str | None = "allow"
+            return choice
         for call_id, action in waiting.items():
             try:
                 choice = await self._editor.ask(self._session_id, call_id, action)

@@ -1,4 +1,4 @@
-"""The editor's files as tools of an agent whose own files are elsewhere: in its sandbox."""
+"""The folders that are open in an editor: listed, copied to and from the workspace, and as tools of the agent."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ from server.doors.acp.editor import EditorClient
 
 GIT_SECONDS: Final = 20.0
 MAX_FILES: Final = 5_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_FILE: Final = 16 * 1024 * 1024
+BATCH_BYTES: Final = 8 * 1024 * 1024
+BATCH_FILES: Final = 200
+MAX_NAMED: Final = 20
+MAX_CHARS: Final = 60_000
+MAX_ENTRIES: Final = 1_000
+_SECONDS: Final = 120.0
+_PATH: Final = {"type": "string", "description": "an absolute path, or one below the user's folder"}
+
+READ, WRITE, LIST = "editor_read_file", "editor_write_file", "editor_list_files"
+COPY_IN, COPY_OUT = "editor_copy_in", "editor_copy_out"
 _LEFT_OUT: Final = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 
 
@@ -37,15 +49,15 @@ class Folders:
         self.home, *self.others = folders
         self._real = [os.path.realpath(folder) for folder in folders]
 
-    def path(self, given: object) -> str:
+    def path(self, path: object) -> str:
         """The absolute path that is meant.
 
         Raises:
             OutsideError: it is outside of the open folders, through links as well, or no path.
         """
-        if not isinstance(given, str) or not given or "\0" in given:
+        if not isinstance(path, str) or not path or "\0" in path:
             raise OutsideError("path: is missing; name a file or folder of the user's")
-        whole = os.path.normpath(os.path.join(self.home, given))
+        whole = os.path.normpath(os.path.join(self.home, path))
         real = os.path.realpath(whole)
         if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in self._real):
             raise OutsideError(f"path: {whole} is outside of the user's folder {self.home}; stay below it")
@@ -103,19 +115,12 @@ def _walked(folder: str) -> Iterator[str]:
             return
 
 
-MAX_BYTES: Final = 64 * 1024 * 1024
-MAX_FILE: Final = 16 * 1024 * 1024
-BATCH_BYTES: Final = 8 * 1024 * 1024
-BATCH_FILES: Final = 200
-MAX_NAMED: Final = 20
-
-
 class CopyError(Exception):
     """It cannot be copied; the message says why."""
 
 
 class Copies:
-    """Those of one session."""
+    """Copies of one session between the folders that are open in the editor and the workspace of its agent."""
 
     def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, folders: Folders) -> None:
         self._client = client
@@ -123,7 +128,7 @@ class Copies:
         self._session_id = session_id
         self._folders = folders
 
-    async def bring(self, given: str) -> str:
+    async def copy_in(self, source: str) -> str:
         """Copy a file or folder into the workspace; returns what was done, in words.
 
         It arrives under the name of the open folder, with its place in that. What git ignores is left out.
@@ -132,7 +137,7 @@ class Copies:
             OutsideError, CopyError: it is not there, or too large.
             ClientError: the server did not take it.
         """
-        path = self._folders.path(given)
+        path = self._folders.path(source)
         root = Path(self._folders.home)
         names, is_cut = await self._folders.files(path)
         places = {name: _place(Path(name), root) for name in names}
@@ -159,7 +164,7 @@ class Copies:
             told += f" Left out: {', '.join(left_out[:MAX_NAMED])}{' …' if len(left_out) > MAX_NAMED else ''}."
         return told + (" There are more files: copy the folders that are missing." if is_cut else "")
 
-    async def hand_over(self, path: str, target: str) -> str:
+    async def copy_out(self, path: str, target: str) -> str:
         """Copy a text file of the workspace into the open folder, through the editor; returns where to.
 
         Raises:
@@ -210,17 +215,8 @@ def _place(path: Path, root: Path) -> str:
     return str(Path(root.name or "project") / inside)
 
 
-MAX_CHARS: Final = 60_000
-MAX_ENTRIES: Final = 1_000
-_SECONDS: Final = 120.0
-_PATH: Final = {"type": "string", "description": "an absolute path, or one below the user's folder"}
-
-READ, WRITE, LIST = "editor_read_file", "editor_write_file", "editor_list_files"
-COPY_IN, COPY_OUT = "editor_copy_in", "editor_copy_out"
-
-
 class EditorFiles:
-    """Carries out the calls of one session."""
+    """Carries out an agent's calls for the editor's files; raises `ConnectionError` when the editor has gone."""
 
     def __init__(self, editor: EditorClient, session_id: str, folders: Folders, copies: Copies) -> None:
         self._editor = editor
@@ -229,53 +225,48 @@ class EditorFiles:
         self._copies = copies
 
     async def answer(self, call: ToolCall) -> tuple[str, bool]:
-        """What to tell the model, and whether it is an error.
-
-        Raises:
-            ConnectionError: the editor has gone.
-        """
+        """What to tell the model, and whether it is an error."""
         try:
-            return await self._done(call.name, call.arguments), False
+            return await self._call(call.name, call.arguments), False
         except (OutsideError, CopyError, ClientError) as error:
             return str(error), True
         except RequestError as error:
             return f"The editor refused: {error}", True
 
-    async def _done(self, name: str, given: Mapping[str, Any]) -> str:
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         match name:
             case "editor_list_files":
-                return await self._listed(given)
+                return await self._list(arguments)
             case "editor_read_file":
-                return await self._read(given)
+                return await self._read(arguments)
             case "editor_write_file":
-                return await self._written(given)
+                return await self._write(arguments)
             case "editor_copy_in":
-                return await self._copies.bring(str(given.get("path") or "."))
+                return await self._copies.copy_in(str(arguments.get("path") or "."))
             case "editor_copy_out":
-                source = str(given.get("path") or "")
-                return await self._copies.hand_over(source, str(given.get("to") or ""))
+                return await self._copies.copy_out(str(arguments.get("path") or ""), str(arguments.get("to") or ""))
         raise CopyError(f"{name}: the editor has no such tool")
 
-    async def _read(self, given: Mapping[str, Any]) -> str:
+    async def _read(self, arguments: Mapping[str, Any]) -> str:
         if not self._editor.reads_files:
             raise CopyError("The editor does not give out its files; ask the user to paste what you need.")
-        path = self._folders.path(given.get("path"))
-        text = await self._editor.read_file(self._session_id, path, given.get("line"), given.get("limit"))
+        path = self._folders.path(arguments.get("path"))
+        text = await self._editor.read_file(self._session_id, path, arguments.get("line"), arguments.get("limit"))
         if len(text) <= MAX_CHARS:
             return text
         return f"{text[:MAX_CHARS]}\n[Cut after {MAX_CHARS} characters: name `line` and `limit` to read the rest.]"
 
-    async def _written(self, given: Mapping[str, Any]) -> str:
+    async def _write(self, arguments: Mapping[str, Any]) -> str:
         if not self._editor.writes_files:
             raise CopyError("The editor takes no changes of its files; show the user what to change.")
-        path, content = self._folders.path(given.get("path")), given.get("content")
+        path, content = self._folders.path(arguments.get("path")), arguments.get("content")
         if not isinstance(content, str):
             raise CopyError("content: is missing; give the whole text of the file")
         await self._editor.write_file(self._session_id, path, content)
         return f"{path} was written."
 
-    async def _listed(self, given: Mapping[str, Any]) -> str:
-        folder = self._folders.path(given.get("path") or ".")
+    async def _list(self, arguments: Mapping[str, Any]) -> str:
+        folder = self._folders.path(arguments.get("path") or ".")
         files, is_cut = await self._folders.files(folder)
         shown = [name.removeprefix(folder).lstrip("/") for name in files[:MAX_ENTRIES]]
         if is_cut or len(files) > len(shown):

@@ -1,4 +1,4 @@
-"""JSON-RPC messages over standard input and output, one a line. Nothing that comes in ends it but its end."""
+"""JSON-RPC messages over standard input and output, one a line, and the errors that answer them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import contextlib
 import json
 import logging
 import os
-import stat
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import IO, Any, Final, NamedTuple, Protocol
+from typing import IO, Any, Final, Protocol
 
 from acp.exceptions import RequestError
 from pydantic import BaseModel, ValidationError
 
 from drydock_client import ClientError, KeyRefusedError, NotFoundError, RefusedError
+from server.doors.stdio_program import MAX_LINE_BYTES, LineTooLongError, is_stream, read_line, standard_input
 from server.settings.running_server import words_of
 
 logger = logging.getLogger(__name__)
 
-MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 MAX_OPEN_REQUESTS: Final = 256
 LAST_ANSWERS_SECONDS: Final = 2.0
-PARSE_ERROR, INVALID_REQUEST, BUSY = -32700, -32600, -32000
+MAX_PROBLEMS: Final = 10
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+BUSY = AUTH_REQUIRED = -32000
+NOT_FOUND = -32002
 
 
 class MessageWriter(Protocol):
@@ -40,9 +41,9 @@ class MessageWriter(Protocol):
 
 
 class StdioTransport:
-    """The transport of a connection: what it receives are JSON-RPC messages, all else is answered with an error here.
+    """The transport of a connection: JSON-RPC messages, one a line.
 
-    Made by `standard_lines`, or from any pair of streams.
+    Nothing that comes in ends it but its end: what is no message is answered with an error here.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: MessageWriter) -> None:
@@ -55,12 +56,33 @@ class StdioTransport:
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None at the end."""
         while True:
-            line = await self._line()
-            if line is None:
-                await self._answered()
-                return None
-            if line.strip() and (message := await self._read(line)) is not None:
+            try:
+                line = await read_line(self._reader)
+                if not line:
+                    break
+                if not line.strip():
+                    continue
+                message = _message_in(line)
+                if "method" in message and "id" in message:
+                    if self._open >= MAX_OPEN_REQUESTS:
+                        problem = f"{MAX_OPEN_REQUESTS} requests are open; wait for some of the answers"
+                        raise _RefusedError(BUSY, problem, message["id"])
+                    self._open += 1
                 return message
+            except ConnectionError:
+                break
+            except LineTooLongError:
+                problem = f"the line is longer than {MAX_LINE_BYTES} bytes; send less at once"
+                await self._refuse(_RefusedError(INVALID_REQUEST, problem))
+            except _RefusedError as refused:
+                await self._refuse(refused)
+        # Nothing more comes in; what was asked for is still answered, if that is soon.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWERS_SECONDS):
+                while self._open > 0:
+                    self._sent.clear()
+                    await self._sent.wait()
+        return None
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write one message. Returns when the other side has room for more.
@@ -84,77 +106,40 @@ class StdioTransport:
         """Write no more."""
         self._writer.close()
 
-    async def _answered(self) -> None:
-        """Nothing more comes in; what was asked for is still answered, if that is soon."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_ANSWERS_SECONDS):
-                while self._open > 0:
-                    self._sent.clear()
-                    await self._sent.wait()
-
-    async def _line(self) -> bytes | None:
-        is_too_long = False
-        while True:
-            try:
-                line = await self._reader.readuntil(b"\n")
-            except asyncio.IncompleteReadError as error:
-                line = error.partial
-                if not line:
-                    return None
-            except ConnectionError:
-                return None
-            except asyncio.LimitOverrunError as error:
-                is_too_long = True
-                await self._reader.readexactly(max(error.consumed, 1))
-                continue
-            if not is_too_long:
-                return line
-            is_too_long = False
-            await self._refuse(
-                None, INVALID_REQUEST, f"the line is longer than {MAX_LINE_BYTES} bytes; send less at once"
-            )
-
-    async def _read(self, line: bytes) -> dict[str, Any] | None:
-        """The message in a line; None where it is none, or wants no answer of ours."""
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            await self._refuse(None, PARSE_ERROR, f"this line is no JSON: {error}; send one JSON-RPC object a line")
-            return None
-        if not isinstance(message, dict):
-            await self._refuse(None, INVALID_REQUEST, "a message is a JSON object; send one a line, no batches")
-            return None
-        ident = message.get("id")
-        if "id" in message and (isinstance(ident, bool) or not isinstance(ident, int | str | None)):
-            await self._refuse(None, INVALID_REQUEST, "id: is neither a text nor a whole number; use one of them")
-            return None
-        if "method" not in message:
-            return await self._response(message)
-        if not isinstance(message["method"], str):
-            await self._refuse(ident, INVALID_REQUEST, "method: is no text; name a method, such as session/prompt")
-            return None
-        if "id" not in message:
-            return message
-        if self._open >= MAX_OPEN_REQUESTS:
-            await self._refuse(ident, BUSY, f"{MAX_OPEN_REQUESTS} requests are open; wait for some of the answers")
-            return None
+    async def _refuse(self, refused: _RefusedError) -> None:
+        logger.warning("a message was refused: %s", refused)
         self._open += 1
-        return message
+        error = {"code": refused.code, "message": str(refused)}
+        await self.send({"jsonrpc": "2.0", "id": refused.ident, "error": error})
 
-    async def _response(self, message: dict[str, Any]) -> dict[str, Any] | None:
+
+class _RefusedError(Exception):
+    def __init__(self, code: int, problem: str, ident: str | int | None = None) -> None:
+        super().__init__(problem)
+        self.code = code
+        self.ident = ident
+
+
+def _message_in(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _RefusedError(PARSE_ERROR, f"this line is no JSON: {error}; send one JSON-RPC object a line") from None
+    if not isinstance(message, dict):
+        raise _RefusedError(INVALID_REQUEST, "a message is a JSON object; send one a line, no batches")
+    ident = message.get("id")
+    if "id" in message and (isinstance(ident, bool) or not isinstance(ident, int | str | None)):
+        raise _RefusedError(INVALID_REQUEST, "id: is neither a text nor a whole number; use one of them")
+    if "method" not in message:
         if "id" not in message or not ("result" in message or isinstance(message.get("error"), dict)):
-            await self._refuse(None, INVALID_REQUEST, "method: is missing; name a method, such as session/prompt")
-            return None
-        return message
-
-    async def _refuse(self, ident: str | int | None, code: int, problem: str) -> None:
-        logger.warning("a message was refused: %s", problem)
-        self._open += 1
-        await self.send({"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": problem}})
+            raise _RefusedError(INVALID_REQUEST, "method: is missing; name a method, such as session/prompt")
+    elif not isinstance(message["method"], str):
+        raise _RefusedError(INVALID_REQUEST, "method: is no text; name a method, such as session/prompt", ident)
+    return message
 
 
 class _File:
-    """Writes to a file, which no loop can wait for."""
+    """A writer to a file, which no loop can wait for."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -171,67 +156,20 @@ class _File:
 
 async def standard_lines() -> StdioTransport:
     """Messages over this process's standard input and output; what prints from now on prints to standard error."""
-    loop = asyncio.get_running_loop()
-    output = _own_output()
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
-    if _is_stream(sys.stdin.fileno()):
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    else:
+    sys.stdout.flush()
+    output = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    reader = await standard_input()
+    if reader is None:
+        reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         reader.feed_data(await asyncio.to_thread(sys.stdin.buffer.read))
         reader.feed_eof()
-    if not _is_stream(output.fileno()):
+    if not is_stream(output.fileno()):
         return StdioTransport(reader, _File(output))
+    loop = asyncio.get_running_loop()
     protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())  # for its flow control alone
     transport, _ = await loop.connect_write_pipe(lambda: protocol, output)
     return StdioTransport(reader, asyncio.StreamWriter(transport, protocol, None, loop))
-
-
-def _own_output() -> IO[bytes]:
-    """The real standard output, for messages alone."""
-    sys.stdout.flush()
-    own = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    return own
-
-
-def _is_stream(descriptor: int) -> bool:
-    mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-
-
-INVALID_PARAMS, INTERNAL_ERROR, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
-MAX_PROBLEMS = 10
-
-Answer = Callable[[Any], Awaitable[BaseModel | None]]
-
-
-class Method(NamedTuple):
-    """The form of a method's parameters, and what answers it."""
-
-    form: type[BaseModel]
-    answer: Answer
-
-
-class Dispatcher:
-    """Called with each request and notification; raises `RequestError` only."""
-
-    def __init__(self, requests: Mapping[str, Method], notifications: Mapping[str, Method]) -> None:
-        self._methods = {False: requests, True: notifications}
-
-    async def __call__(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:
-        known = self._methods[is_notification]
-        found = known.get(method)
-        if found is None:
-            raise RequestError(-32601, f"{method[:100]}: no such method; there are {', '.join(known)}")
-        try:
-            wish = found.form.model_validate({} if params is None else params)
-        except ValidationError as error:
-            raise invalid_form(error) from None
-        try:
-            answer = await found.answer(wish)
-        except ClientError as error:
-            raise from_server(error) from error
-        return {} if answer is None else plain(answer)
 
 
 def plain(form: BaseModel) -> dict[str, Any]:

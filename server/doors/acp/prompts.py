@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from acp import image_block, text_block
-from acp.schema import (
-    AudioContentBlock,
-    BlobResourceContents,
-    EmbeddedResourceContentBlock,
-    ImageContentBlock,
-    ResourceContentBlock,
-    TextContentBlock,
-)
+from acp.schema import AudioContentBlock as Audio
+from acp.schema import BlobResourceContents
+from acp.schema import EmbeddedResourceContentBlock as Embedded
+from acp.schema import ImageContentBlock as Image
+from acp.schema import ResourceContentBlock as Link
+from acp.schema import TextContentBlock as Text
 
 from server.doors.acp.json_rpc import invalid
 
-Block = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+Block = Text | Image | Audio | Link | Embedded
 
 _JPEG: Final = "/9j/"
 """How the bytes of every JPEG begin, in base64."""
@@ -48,15 +46,15 @@ def message_from(blocks: Sequence[Block]) -> PromptMessage:
     for number, block in enumerate(blocks):
         where = f"prompt.{number}"
         match block:
-            case TextContentBlock():
+            case Text():
                 parts.append(_sendable(block.text, f"{where}.text"))
-            case ImageContentBlock():
+            case Image():
                 images.append(_picture(block, where))
-            case ResourceContentBlock():
+            case Link():
                 parts.append(f" <{_sendable(block.uri, f'{where}.uri')}> ")
-            case EmbeddedResourceContentBlock():
+            case Embedded():
                 parts.append(_embedded(block, where))
-            case AudioContentBlock():
+            case Audio():
                 raise invalid(f"{where}.type", "is audio, which agents here do not hear; send it as text")
     text = "".join(parts).strip()
     if not text and not images:
@@ -64,9 +62,9 @@ def message_from(blocks: Sequence[Block]) -> PromptMessage:
     return PromptMessage(text, images)
 
 
-def blocks_of(text: str, images: Sequence[str]) -> list[TextContentBlock | ImageContentBlock]:
+def blocks_of(text: str, images: Sequence[str]) -> list[Text | Image]:
     """A message as blocks; an image that is no data URL is named by its address."""
-    found: list[TextContentBlock | ImageContentBlock] = [text_block(text)] if text else []
+    found: list[Text | Image] = [text_block(text)] if text else []
     for url in images:
         match = _DATA_URL.match(url)
         found.append(image_block(match[2], _type(*match.groups())) if match else text_block(f" <{url}> "))
@@ -85,7 +83,7 @@ def fenced(text: str, kind: str = "") -> str:
     return f"{fence}{kind}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
 
 
-def _picture(block: ImageContentBlock, where: str) -> str:
+def _picture(block: Image, where: str) -> str:
     if not _IMAGE_TYPE.fullmatch(block.mime_type):
         raise invalid(
             f"{where}.mimeType", f"{block.mime_type[:100]!r} is no type of images; give one such as image/png"
@@ -97,7 +95,7 @@ def _picture(block: ImageContentBlock, where: str) -> str:
     return f"data:{block.mime_type};base64,{block.data}"
 
 
-def _embedded(block: EmbeddedResourceContentBlock, where: str) -> str:
+def _embedded(block: Embedded, where: str) -> str:
     resource = block.resource
     if isinstance(resource, BlobResourceContents):
         raise invalid(f"{where}.resource.blob", "is binary; send text, or an image as a block of its own")

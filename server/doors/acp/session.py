@@ -1,4 +1,4 @@
-"""One session of an editor: a conversation that is followed, and what the editor is shown of it."""
+"""One session of an editor: a conversation that is followed and shown, its turns, and the user's commands."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from acp import update_agent_message_text
+from acp import schema, update_agent_message_text
 from acp.exceptions import RequestError
-from acp.schema import AvailableCommand, AvailableCommandInput, SessionInfoUpdate, StopReason, UnstructuredCommandInput
+from pydantic import BaseModel
 
 from drydock_client import (
     Action,
@@ -27,14 +27,20 @@ from drydock_client import (
 )
 from server.doors.acp.editor import EditorClient, Permissions
 from server.doors.acp.editor_files import Copies, CopyError, EditorFiles, OutsideError
-from server.doors.acp.json_rpc import INTERNAL_ERROR, from_server
+from server.doors.acp.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, from_server
 from server.doors.acp.prompts import PromptMessage, fenced
-from server.doors.acp.updates import Update, Updates
+from server.doors.acp.updates import Updates
+
+logger = logging.getLogger(__name__)
+
+CANCEL_SECONDS: Final = 15.0
+"""After this time a cancelled turn is over, whatever the server says."""
+_RESYNC: Final = "\n\n*The server was reset; what it knows of this conversation follows, from its beginning.*\n\n"
 
 
-def _command(name: str, description: str, hint: str = "") -> AvailableCommand:
-    wanted = AvailableCommandInput(UnstructuredCommandInput(hint=hint)) if hint else None
-    return AvailableCommand(name=name, description=description, input=wanted)
+def _command(name: str, description: str, hint: str = "") -> schema.AvailableCommand:
+    wanted = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=hint)) if hint else None
+    return schema.AvailableCommand(name=name, description=description, input=wanted)
 
 
 COMMANDS: Final = [
@@ -47,7 +53,7 @@ COMMANDS: Final = [
 
 
 class Commands:
-    """Those of one session."""
+    """Commands that a user types in the editor, carried out here and never told to the agent."""
 
     def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, copies: Copies) -> None:
         self._client = client
@@ -56,11 +62,7 @@ class Commands:
         self._copies = copies
 
     async def run(self, text: str) -> bool:
-        """Carry out the command in this message and say what came of it; False where it is none.
-
-        Raises:
-            ConnectionError: the editor has gone.
-        """
+        """Carry out the command in this message and say what came of it; False where it is none."""
         name, _, argument = text.partition(" ")
         known = next((command for command in COMMANDS if f"/{command.name}" == name), None)
         if known is None:
@@ -84,17 +86,17 @@ class Commands:
                 diff = await self._client.git.diff(self._session_id, argument)
                 return f"Before:\n{fenced(diff.original)}\nNow:\n{fenced(diff.modified)}"
             case "fetch":
-                return await self._copies.hand_over(argument, os.path.basename(argument))
+                return await self._copies.copy_out(argument, os.path.basename(argument))
             case "send":
-                return await self._copies.bring(argument)
+                return await self._copies.copy_in(argument)
             case _:
                 await self._client.rename(self._session_id, argument)
-                renamed = SessionInfoUpdate(session_update="session_info_update", title=argument)
+                renamed = schema.SessionInfoUpdate(session_update="session_info_update", title=argument)
                 await self._editor.show(self._session_id, renamed)
                 return f"The title is now “{argument}”."
 
 
-_AT_REST: Final[dict[str, StopReason]] = {
+_AT_REST: Final[dict[str, schema.StopReason]] = {
     AgentState.AWAITING_USER_INPUT: "end_turn",
     AgentState.FINISHED: "end_turn",
     AgentState.REJECTED: "refusal",
@@ -103,7 +105,7 @@ _AT_REST: Final[dict[str, StopReason]] = {
 }
 _WAITING: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
 _NOT_STARTED: Final = "Failed to create agent session"
-_REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
+_REASONS: Final[tuple[tuple[str, schema.StopReason], ...]] = (
     ("maximum iteration", "max_turn_requests"),
     ("LLM_CONTENT_POLICY_VIOLATION", "refusal"),
     ("ContextWindow", "max_tokens"),
@@ -112,7 +114,7 @@ _REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
 
 
 class EditorTurn:
-    """Follows the log from before the message is sent; `ended` says how it ended, or raises.
+    """One prompt and what comes of it, read from the log from before the message is sent.
 
     What comes before it is known where the message is in the log (`sent`) is looked at then.
     """
@@ -124,15 +126,10 @@ class EditorTurn:
         self._message_id = -1
         self._early: list[Action | Observation | State] | None = []
         self._is_heard = self._is_at_work = False
-        self._ended: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[schema.StopReason] = asyncio.get_running_loop().create_future()
 
-    async def ended(self) -> StopReason:
-        """The reason why the agent stopped, once it has.
-
-        Raises:
-            RequestError: it failed.
-            ClientError: the server was lost.
-        """
+    async def ended(self) -> schema.StopReason:
+        """The reason why the agent stopped, once it has; raises what it failed with."""
         return await asyncio.shield(self._ended)
 
     def sent(self, message_id: int) -> None:
@@ -151,7 +148,7 @@ class EditorTurn:
             else:
                 self._follow(item)
 
-    def end(self, reason: StopReason) -> None:
+    def end(self, reason: schema.StopReason) -> None:
         """It is over."""
         if not self._ended.done():
             self._ended.set_result("cancelled" if self.is_cancelled else reason)
@@ -180,38 +177,19 @@ class EditorTurn:
         self._is_at_work = self._is_at_work or is_blocked or (self._is_heard and item.state not in _WAITING)
         if not self._is_at_work:
             return
+        reason = _AT_REST.get(item.state)
         if item.state == AgentState.ERROR:
-            self._failed(item)
-        elif (reason := _AT_REST.get(item.state)) is not None:
+            told = f"{item.reason} {item.detail}"
+            reason = next((known for part, known in _REASONS if part in told), None)
+            if reason is None:
+                text = item.detail or item.reason or "the agent failed"
+                self.fail(RequestError(INTERNAL_ERROR, text, {"reason": item.reason}))
+        if reason is not None:
             self.end(reason)
-
-    def _failed(self, item: State) -> None:
-        told = f"{item.reason} {item.detail}"
-        for part, reason in _REASONS:
-            if part in told:
-                self.end(reason)
-                return
-        self.fail(
-            RequestError(INTERNAL_ERROR, item.detail or item.reason or "the agent failed", {"reason": item.reason})
-        )
-
-
-logger = logging.getLogger(__name__)
-
-CANCEL_SECONDS: Final = 15.0
-"""After this time a cancelled turn is over, whatever the server says."""
-_RESYNC: Final = "\n\n*The server was reset; what it knows of this conversation follows, from its beginning.*\n\n"
-INVALID_REQUEST: Final = -32600
 
 
 class EditorSession:
-    """Follows the conversation from `start` to `aclose`; what it has shown it does not show again.
-
-    Args:
-        permissions: asks the editor's user, where the agent waits for that.
-        files: carries out the agent's calls for the editor's files.
-        commands: carries out what the user types for that.
-    """
+    """Follows its conversation from `start` to `aclose`; what it has shown it does not show again."""
 
     def __init__(
         self,
@@ -237,17 +215,13 @@ class EditorSession:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def replay(self, *, quietly: bool = False) -> None:
-        """Show what is in the log; `quietly` only reads it.
-
-        Raises:
-            ClientError: it cannot be read.
-        """
+        """Show what is in the log; `quietly` only reads it."""
         async for event in self._client.events(self.id):
             if isinstance(event, Event):
                 await self._take(event, quietly=quietly)
                 self._position = event.id if event.id is not None else self._position
 
-    def start(self, *first: Update) -> None:
+    def start(self, *first: BaseModel) -> None:
         """Show these and follow it, if it is not followed already; what is shown comes after this task's next wait."""
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow(first), name=f"acp-session-{self.id}")
@@ -264,7 +238,7 @@ class EditorSession:
         if self._turn is not None:
             self._turn.end("cancelled")
 
-    async def prompt(self, message: PromptMessage) -> StopReason:
+    async def prompt(self, message: PromptMessage) -> schema.StopReason:
         """Say it, and wait until the agent is at rest; what it does meanwhile is shown.
 
         Raises:
@@ -308,7 +282,7 @@ class EditorSession:
         except ClientError as error:
             logger.warning("what conversation %s asks for could not be refused: %s", self.id, error)
 
-    async def _follow(self, first: Sequence[Update]) -> None:
+    async def _follow(self, first: Sequence[BaseModel]) -> None:
         try:
             for update in first:
                 await self._editor.show(self.id, update)
@@ -344,7 +318,8 @@ class EditorSession:
         for update in () if quietly else updates:
             await self._editor.show(self.id, update)
         if isinstance(item, ToolCall):
-            self._carry_out(item)
+            if not item.is_over:
+                self._begin(self._answer(item), f"acp-call-{item.call_id}")
         elif isinstance(item, State):
             self._state = item.state
             if item.state == AgentState.AWAITING_USER_CONFIRMATION:
@@ -358,10 +333,6 @@ class EditorSession:
             self.permissions.take(item)
         if self._turn is not None:
             self._turn.take(item)
-
-    def _carry_out(self, call: ToolCall) -> None:
-        if not call.is_over:
-            self._begin(self._answer(call), f"acp-call-{call.call_id}")
 
     async def _answer(self, call: ToolCall) -> None:
         try:

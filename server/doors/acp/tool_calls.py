@@ -6,22 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-from acp import start_tool_call, text_block, tool_content, tool_diff_content, update_tool_call
-from acp.schema import (
-    ContentToolCallContent,
-    FileEditToolCallContent,
-    TerminalToolCallContent,
-    ToolCallLocation,
-    ToolCallProgress,
-    ToolCallStart,
-    ToolCallStatus,
-    ToolKind,
-)
+from acp import schema, start_tool_call, text_block, tool_content, tool_diff_content, update_tool_call
 
 from drydock_client import Action, Observation
 from server.doors.acp.prompts import blocks_of, fenced
 
-Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 MAX_TITLE: Final = 200
 MAX_TEXT: Final = 60_000
@@ -37,7 +27,7 @@ NO_CALLS: Final = frozenset(
 )
 """Actions that are no calls of tools: they are shown in other ways, or not at all."""
 
-_KINDS: Final[Mapping[str, ToolKind]] = {
+_KINDS: Final[Mapping[str, schema.ToolKind]] = {
     "run": "execute",
     "run_ipython": "execute",
     "read": "read",
@@ -46,7 +36,7 @@ _KINDS: Final[Mapping[str, ToolKind]] = {
     "browse": "fetch",
     "browse_interactive": "fetch",
 }
-_KINDS_BY_NAME: Final[Mapping[str, ToolKind]] = {
+_KINDS_BY_NAME: Final[Mapping[str, schema.ToolKind]] = {
     "grep": "search",
     "glob": "search",
     "list_directory": "search",
@@ -70,7 +60,7 @@ def awaits_confirmation(action: Action) -> bool:
     return action.args.get("confirmation_state") == "awaiting_confirmation"
 
 
-def call_started(action: Action, call_id: str) -> ToolCallStart:
+def call_started(action: Action, call_id: str) -> schema.ToolCallStart:
     """A call as it begins, or as it waits to be allowed."""
     return start_tool_call(
         call_id,
@@ -83,18 +73,18 @@ def call_started(action: Action, call_id: str) -> ToolCallStart:
     )
 
 
-def call_decided(action: Action, call_id: str) -> ToolCallProgress:
+def call_decided(action: Action, call_id: str) -> schema.ToolCallProgress:
     """A call that was allowed or refused."""
     is_refused = action.args.get("confirmation_state") == "rejected"
     return update_tool_call(call_id, status="failed" if is_refused else "in_progress")
 
 
-def call_output(call_id: str, text: str) -> ToolCallProgress:
+def call_output(call_id: str, text: str) -> schema.ToolCallProgress:
     """The output of a running call so far."""
     return update_tool_call(call_id, status="in_progress", content=[_text(fenced(text[-LIVE_TAIL:]))])
 
 
-def call_ended(observation: Observation, call_id: str) -> ToolCallProgress:
+def call_ended(observation: Observation, call_id: str) -> schema.ToolCallProgress:
     """A call with its result."""
     metadata = observation.extras.get("metadata")
     exit_code = metadata.get("exit_code") if isinstance(metadata, dict) else None
@@ -132,21 +122,21 @@ def title_of(action: Action) -> str:
     return title if title.strip("` ") else action.action
 
 
-def kind_of(action: Action) -> ToolKind:
+def kind_of(action: Action) -> schema.ToolKind:
     """What kind of thing it is."""
     if action.action == "call_tool_mcp":
         return _KINDS_BY_NAME.get(str(action.args.get("name")), "other")
     return _KINDS.get(action.action, "other")
 
 
-def locations_of(action: Action) -> list[ToolCallLocation] | None:
+def locations_of(action: Action) -> list[schema.ToolCallLocation] | None:
     """The file that it is about, as its tool names it."""
     path = action.args.get("path") if action.action in ("read", "edit", "write") else _path_argument(action)
     if not isinstance(path, str) or not path.startswith("/"):
         return None
     lines = action.args.get("view_range")
     line = lines[0] if isinstance(lines, list) and lines else action.args.get("insert_line")
-    return [ToolCallLocation(path=path, line=line if isinstance(line, int) and line > 0 else None)]
+    return [schema.ToolCallLocation(path=path, line=line if isinstance(line, int) and line > 0 else None)]
 
 
 def wish_of(action: Action) -> list[Content] | None:
@@ -165,7 +155,7 @@ def wish_of(action: Action) -> list[Content] | None:
     return None
 
 
-def status_of(observation: Observation) -> ToolCallStatus:
+def status_of(observation: Observation) -> schema.ToolCallStatus:
     """How it went."""
     extras = observation.extras
     match observation.observation:
@@ -258,7 +248,7 @@ def _path_argument(action: Action) -> str | None:
     return _line(path) if isinstance(path, str) else None
 
 
-def _text(text: str) -> ContentToolCallContent:
+def _text(text: str) -> schema.ContentToolCallContent:
     return tool_content(text_block(text))
 
 

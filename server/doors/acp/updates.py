@@ -1,25 +1,12 @@
-"""A conversation as an editor sees it: from what is in the log and on its way to the updates of a session."""
+"""What an editor is shown of a conversation: its items, as updates of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from acp import plan_entry, text_block, update_plan
-from acp.schema import (
-    AgentMessageChunk,
-    AgentPlanUpdate,
-    AgentThoughtChunk,
-    AvailableCommandsUpdate,
-    Cost,
-    CurrentModeUpdate,
-    PlanEntryStatus,
-    SessionInfoUpdate,
-    ToolCallProgress,
-    ToolCallStart,
-    UsageUpdate,
-    UserMessageChunk,
-)
+from acp import plan_entry, schema, text_block, update_plan
+from pydantic import BaseModel
 
 from drydock_client import Action, Connected, Live, Observation, OutputDelta, Status, TextDelta, TextDiscarded
 from server.doors.acp.prompts import blocks_of
@@ -33,20 +20,7 @@ from server.doors.acp.tool_calls import (
     is_call,
 )
 
-Update = (
-    UserMessageChunk
-    | AgentMessageChunk
-    | AgentThoughtChunk
-    | ToolCallStart
-    | ToolCallProgress
-    | AgentPlanUpdate
-    | AvailableCommandsUpdate
-    | CurrentModeUpdate
-    | SessionInfoUpdate
-    | UsageUpdate
-)
-
-_PLAN_STATUS: Final[Mapping[str, PlanEntryStatus]] = {
+_PLAN_STATUS: Final[Mapping[str, schema.PlanEntryStatus]] = {
     "todo": "pending",
     "in_progress": "in_progress",
     "done": "completed",
@@ -71,7 +45,7 @@ class Updates:
         self._said_before: dict[str, str] = {}
         self._calls: dict[int, str] = {}
         self._outputs: dict[str, str] = {}
-        self._plan: AgentPlanUpdate | None = None
+        self._plan: schema.AgentPlanUpdate | None = None
         self._speaker: str | None = None
 
     def expect(self, text: str) -> None:
@@ -84,29 +58,29 @@ class Updates:
         if text in self._expected:
             self._expected.remove(text)
 
-    def take(self, item: Live) -> list[Update]:
+    def take(self, item: Live) -> list[BaseModel]:
         """What is to be shown of the next item."""
         return [self._apart(update) for update in self._shown(item)]
 
-    def _apart(self, update: Update) -> Update:
+    def _apart(self, update: BaseModel) -> BaseModel:
         """A message that follows upon another one begins a paragraph, for editors that join them."""
-        if isinstance(update, UsageUpdate | SessionInfoUpdate):
+        if isinstance(update, schema.UsageUpdate | schema.SessionInfoUpdate):
             return update  # they are shown elsewhere
-        speaker = update.message_id if isinstance(update, AgentMessageChunk) else None
+        speaker = update.message_id if isinstance(update, schema.AgentMessageChunk) else None
         before, self._speaker = self._speaker, speaker
-        if speaker is None or before in (None, speaker) or not isinstance(update, AgentMessageChunk):
+        if speaker is None or before in (None, speaker) or not isinstance(update, schema.AgentMessageChunk):
             return update
         return _said(f"\n\n{getattr(update.content, 'text', '')}", speaker)
 
-    def _shown(self, item: Live) -> list[Update]:
+    def _shown(self, item: Live) -> list[BaseModel]:
         match item:
             case TextDelta():
                 return self._piece(item)
             case TextDiscarded():
                 self._forget(item.response_id)  # it cannot be taken back; what follows is another message
-                return []
-            case Connected():
-                return self._connected()
+            case Connected():  # what is on its way is told from its beginning again
+                self._said_before, self._said = {**self._said_before, **self._said}, {}
+                self._outputs.clear()
             case OutputDelta():
                 return self._output(item)
             case Action():
@@ -114,12 +88,12 @@ class Updates:
             case Observation():
                 return self._observation(item)
             case Status(conversation_title=str(title)):
-                return [SessionInfoUpdate(session_update="session_info_update", title=title)]
+                return [schema.SessionInfoUpdate(session_update="session_info_update", title=title)]
             case Status(id=str(ident)) if ident == _RETRY and item.message:
                 return [_thought(f"\n{item.message}\n", None)]
         return []
 
-    def _piece(self, delta: TextDelta) -> list[Update]:
+    def _piece(self, delta: TextDelta) -> list[BaseModel]:
         ident = delta.response_id if delta.kind == "message" else f"{delta.response_id}{_REASONING}"
         so_far = self._said[ident] = self._said.get(ident, "") + delta.text
         text = delta.text
@@ -130,43 +104,60 @@ class Updates:
             text = so_far[len(before) :] if so_far.startswith(before) else delta.text
         return [_said(text, ident) if delta.kind == "message" else _thought(text, ident)]
 
-    def _connected(self) -> list[Update]:
-        """What is on its way is told from its beginning again."""
-        self._said_before, self._said = {**self._said_before, **self._said}, {}
-        self._outputs.clear()
-        return []
-
-    def _output(self, delta: OutputDelta) -> list[Update]:
+    def _output(self, delta: OutputDelta) -> list[BaseModel]:
         call_id = self._calls.get(delta.cause)
         if call_id is None:
             return []
         self._outputs[call_id] = (self._outputs.get(call_id, "") + delta.text)[-LIVE_TAIL:]
         return [call_output(call_id, self._outputs[call_id])]
 
-    def _action(self, action: Action) -> list[Update]:
-        special = _SPECIAL.get(action.action)
-        updates = [*(special(self, action) if special is not None else self._call(action))]
-        if (usage := _usage(action)) is not None:
-            updates.append(usage)
+    def _action(self, action: Action) -> list[BaseModel]:
+        thought = str(action.args.get("thought") or "")
+        event_id = f"event-{action.id}"
+        updates: list[BaseModel] = []
+        match action.action:
+            case "message":
+                updates = self._message(action)
+            case "finish":
+                updates = self._rest(action, thought)
+                if last := str(action.args.get("final_thought") or ""):
+                    updates.append(_said(last, event_id))
+            case "reject":
+                updates = [*self._rest(action, thought), _said(action.message, event_id)]
+            case "think":
+                if rest := thought.removeprefix(self._forget(_response_id(action))).lstrip("\n"):
+                    updates.append(_thought(rest, event_id))
+            case "rewind":
+                to = action.args.get("to")
+                where = "to its beginning" if to is None else f"to event {to}"
+                text = f"\nThe conversation was taken back {where}; what came after it counts no more.\n"
+                updates.append(_thought(text, None))
+            case _:
+                updates = self._rest(action, thought)
+                if is_call(action):
+                    updates.append(self._call(action))
+        metrics = action.llm_metrics
+        usage = metrics.accumulated_token_usage if metrics is not None else None
+        if metrics is not None and usage is not None and usage.context_window > 0:
+            cost = schema.Cost(amount=metrics.accumulated_cost, currency="USD")
+            used, size = max(0, usage.per_turn_token), usage.context_window
+            updates.append(schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost))
         return updates
 
-    def _call(self, action: Action) -> list[Update]:
-        shown = self._rest(action, str(action.args.get("thought") or ""))
-        if not is_call(action):
-            return shown
+    def _call(self, action: Action) -> BaseModel:
         if action.args.get("confirmation_state") in ("confirmed", "rejected"):
             decided = next((ident for ident, one in self.waiting.items() if _is_same_call(one, action)), None)
             if decided is not None:
                 del self.waiting[decided]
                 self._calls[action.id] = decided
-                return [*shown, call_decided(action, decided)]
+                return call_decided(action, decided)
         call_id = f"call-{action.id}"
         self._calls[action.id] = call_id
         if awaits_confirmation(action):
             self.waiting[call_id] = action
-        return [*shown, call_started(action, call_id)]
+        return call_started(action, call_id)
 
-    def _observation(self, observation: Observation) -> list[Update]:
+    def _observation(self, observation: Observation) -> list[BaseModel]:
         if observation.observation == "task_tracking":
             return self._tasks(observation)
         call_id = self._calls.pop(-1 if observation.cause is None else observation.cause, None)
@@ -178,38 +169,23 @@ class Updates:
             return [_said(observation.content, f"event-{observation.id}")]
         return []
 
-    def _message(self, action: Action) -> list[Update]:
+    def _message(self, action: Action) -> list[BaseModel]:
         text = str(action.args.get("content") or "")
         if action.source != "user":
             return self._rest(action, text)
-        if self._was_expected(text.strip()):
+        # One in which a secret was hidden is taken for the first that the editor has said.
+        mine = next((one for one in self._expected if one == text.strip() or _HIDDEN in text), None)
+        if mine is not None:
+            self._expected.remove(mine)
             return []
         images = action.args.get("image_urls")
         urls = [url for url in images if isinstance(url, str)] if isinstance(images, list) else []
         return [
-            UserMessageChunk(session_update="user_message_chunk", content=block, message_id=f"event-{action.id}")
+            schema.UserMessageChunk(session_update="user_message_chunk", content=block, message_id=f"event-{action.id}")
             for block in blocks_of(text, urls)
         ]
 
-    def _finish(self, action: Action) -> list[Update]:
-        thought = self._rest(action, str(action.args.get("thought") or ""))
-        last = str(action.args.get("final_thought") or "")
-        return [*thought, _said(last, f"event-{action.id}")] if last else thought
-
-    def _reject(self, action: Action) -> list[Update]:
-        return [*self._rest(action, str(action.args.get("thought") or "")), _said(action.message, f"event-{action.id}")]
-
-    def _think(self, action: Action) -> list[Update]:
-        text = str(action.args.get("thought") or "")
-        rest = text.removeprefix(self._forget(_response_id(action))).lstrip("\n")
-        return [_thought(rest, f"event-{action.id}")] if rest else []
-
-    def _rewind(self, action: Action) -> list[Update]:
-        to = action.args.get("to")
-        where = "to its beginning" if to is None else f"to event {to}"
-        return [_thought(f"\nThe conversation was taken back {where}; what came after it counts no more.\n", None)]
-
-    def _tasks(self, observation: Observation) -> list[Update]:
+    def _tasks(self, observation: Observation) -> list[BaseModel]:
         tasks = observation.extras.get("task_list")
         if not isinstance(tasks, list):
             return []
@@ -224,7 +200,7 @@ class Updates:
         self._plan = plan
         return [plan]
 
-    def _rest(self, action: Action, text: str) -> list[Update]:
+    def _rest(self, action: Action, text: str) -> list[BaseModel]:
         """What of an answer was not shown while it came."""
         ident = _response_id(action)
         # A message says nothing of its response; there is at most one that is not complete.
@@ -241,23 +217,6 @@ class Updates:
             texts.pop(f"{ident}{_REASONING}", None)
         return max(shown, key=len)
 
-    def _was_expected(self, text: str) -> bool:
-        """Whether the editor has said this; one in which a secret was hidden is taken for the first that it has."""
-        mine = next((one for one in self._expected if one == text or _HIDDEN in text), None)
-        if mine is not None:
-            self._expected.remove(mine)
-        return mine is not None
-
-
-_Special = Callable[[Updates, Action], list[Update]]
-_SPECIAL: Final[Mapping[str, _Special]] = {
-    "message": Updates._message,
-    "finish": Updates._finish,
-    "reject": Updates._reject,
-    "think": Updates._think,
-    "rewind": Updates._rewind,
-}
-
 
 def _is_same_call(one: Action, other: Action) -> bool:
     mine, others = one.tool_call_metadata, other.tool_call_metadata
@@ -271,22 +230,13 @@ def _response_id(action: Action) -> str:
     return str(response.get("id") or "") if response else ""
 
 
-def _usage(action: Action) -> UsageUpdate | None:
-    metrics = action.llm_metrics
-    usage = metrics.accumulated_token_usage if metrics is not None else None
-    if metrics is None or usage is None or usage.context_window <= 0:
-        return None
-    cost = Cost(amount=metrics.accumulated_cost, currency="USD")
-    return UsageUpdate(
-        session_update="usage_update", used=max(0, usage.per_turn_token), size=usage.context_window, cost=cost
-    )
-
-
-def _said(text: str, message_id: str) -> AgentMessageChunk:
-    return AgentMessageChunk(
+def _said(text: str, message_id: str) -> schema.AgentMessageChunk:
+    return schema.AgentMessageChunk(
         session_update="agent_message_chunk", content=text_block(text), message_id=message_id or None
     )
 
 
-def _thought(text: str, message_id: str | None) -> AgentThoughtChunk:
-    return AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text), message_id=message_id)
+def _thought(text: str, message_id: str | None) -> schema.AgentThoughtChunk:
+    return schema.AgentThoughtChunk(
+        session_update="agent_thought_chunk", content=text_block(text), message_id=message_id
+    )

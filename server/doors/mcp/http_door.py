@@ -1,10 +1,8 @@
-"""A door over streamable HTTP, as an ASGI application without sessions: each request stands for itself."""
+"""MCP over streamable HTTP, and what is served so at ``/mcp/mcp``: pull and merge requests with users' accounts."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Self
 
@@ -26,11 +24,24 @@ from server.wire.errors import WireError
 from server.wire.json_data import check_number
 
 END_SECONDS = 5.0
+PATH: Final = "/mcp/mcp"
+CONVERSATION_HEADER: Final = "x-openhands-serverconversation-id"
+"""Names the conversation that a call is of; its user must be the caller."""
+
+_OUTPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "number": {"type": "integer", "description": "Its number in the repository"},
+        "url": {"type": "string", "description": "Its page"},
+        "note": {"type": "string", "description": "What of the wish could not be done"},
+    },
+    "required": ["number", "url", "note"],
+}
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-server-import")
 
 
 class HttpDoor:
-    """Serves `offer`; nothing is loaded before the first request. An async context manager: leaving it ends all calls.
+    """An ASGI application without sessions; nothing is loaded before the first request. Leaving it ends all calls.
 
     A GET would open a stream of the server's own messages; there are none, so it is a 405, which the protocol allows.
     """
@@ -39,7 +50,7 @@ class HttpDoor:
         self._offer = offer
         self._max_bytes = max_bytes
         self._opening: asyncio.Task[None] | None = None
-        self._manager: sdk.HttpServing | None = None
+        self._app: ASGIApp | None = None
         self._is_open = asyncio.Event()
         self._is_over = asyncio.Event()
 
@@ -57,9 +68,7 @@ class HttpDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
-            error = {"code": -32600, "message": "Method Not Allowed: send messages with POST"}
-            refusal = {"jsonrpc": "2.0", "id": None, "error": error}
-            await JSONResponse(refusal, 405, headers={"Allow": "POST"})(scope, receive, send)
+            await _refusal("Method Not Allowed: send messages with POST", 405)(scope, receive, send)
             return
         if self._opening is None:
             self._opening = asyncio.create_task(self._serve(), name=f"mcp-door:{self._offer.name}")
@@ -68,7 +77,7 @@ class HttpDoor:
             await asyncio.wait([opened, self._opening], return_when=asyncio.FIRST_COMPLETED)
         finally:
             opened.cancel()
-        if self._manager is None:
+        if self._app is None:
             await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
             return
         body = await _read(receive, self._max_bytes)
@@ -77,25 +86,21 @@ class HttpDoor:
         try:
             await check_number(body)
         except WireError as error:
-            problem = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": f"Invalid Request: {error}"}}
-            await JSONResponse(problem, 400)(scope, receive, send)
+            await _refusal(f"Invalid Request: {error}", 400)(scope, receive, send)
             return
-        await self._manager.handle_request(scope, _again(body, receive), send)
+        await self._app(scope, _again(body, receive), send)
 
     async def _serve(self) -> None:
-        """Holds the library's group of tasks, which is to be entered and left in one task."""
-        async with self._opened() as manager:
-            self._manager = manager
+        await asyncio.get_running_loop().run_in_executor(_threads, sdk.load)
+        async with sdk.serving_http(self._offer, max_bytes=self._max_bytes) as self._app:
             self._is_open.set()
             await self._is_over.wait()
-            self._manager = None
+            self._app = None
 
-    @contextlib.asynccontextmanager
-    async def _opened(self) -> AsyncIterator[sdk.HttpServing]:
-        await asyncio.get_running_loop().run_in_executor(_threads, sdk.load)
-        manager = sdk.make_http(sdk.make_server(self._offer), max_bytes=self._max_bytes)
-        async with manager.run():
-            yield manager
+
+def _refusal(message: str, status: int) -> JSONResponse:
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
+    return JSONResponse(body, status, headers={"Allow": "POST"} if status == 405 else None)
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes | None:
@@ -112,27 +117,12 @@ async def _read(receive: Receive, max_bytes: int) -> bytes | None:
 
 def _again(body: bytes, receive: Receive) -> Receive:
     """Gives the body once more, whole, and then what comes after it."""
-    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
-        return given.pop() if given else await receive()
+        return messages.pop() if messages else await receive()
 
     return receive_again
-
-
-PATH: Final = "/mcp/mcp"
-CONVERSATION_HEADER: Final = "x-openhands-serverconversation-id"
-"""Names the conversation that a call is of; its user must be the caller."""
-
-_OUTPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "number": {"type": "integer", "description": "Its number in the repository"},
-        "url": {"type": "string", "description": "Its page"},
-        "note": {"type": "string", "description": "What of the wish could not be done"},
-    },
-    "required": ["number", "url", "note"],
-}
 
 
 class NotAllowedError(DrydockError):

@@ -1,4 +1,4 @@
-"""The protocol's own library, as a server: the only module here that knows it.
+"""Serving an `Offer` with the MCP SDK; the only module of the doors that knows it.
 
 It takes a second and much memory to import, so it is loaded when somebody first comes to a door.
 """
@@ -8,33 +8,31 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import os
-import stat
-import sys
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import ValidationError
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.tool import problems_in
-from server.doors.mcp.tools import Caller, DoorResources, DoorTool, Offer, ToolResult
+from server.doors.mcp.tools import Caller, DoorResources, DoorTool, Offer
+from server.doors.stdio_program import MAX_LINE_BYTES, LineTooLongError, read_line, standard_input
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
     from mcp.types import CallToolResult, Tool
 
-# The protocol's library reads it in a thread, which nothing ends but the other side.
-MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+logger = logging.getLogger(__name__)
+
 TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES} bytes"
 
 
 class InputLines:
     """An async iterator over the lines of a stream, as texts; what is no UTF-8 is replaced.
 
-    A line that is too long is read past and given as a text that is no message, which is answered as such.
+    A line that is too long is given as a text that is no message, which is answered as such.
     """
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -45,52 +43,12 @@ class InputLines:
 
     async def __anext__(self) -> str:
         try:
-            line = await self._reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError as error:
-            line = error.partial
-        except asyncio.LimitOverrunError:
-            await self._pass_over()
+            line = await read_line(self._reader)
+        except LineTooLongError:
             return TOO_LONG
         if not line:
             raise StopAsyncIteration
         return line.decode("utf-8", "replace")
-
-    async def _pass_over(self) -> None:
-        while True:
-            try:
-                await self._reader.readuntil(b"\n")
-            except asyncio.LimitOverrunError as error:
-                await self._reader.readexactly(max(1, error.consumed))
-            except asyncio.IncompleteReadError:
-                return
-            else:
-                return
-
-
-async def standard_input() -> InputLines | None:
-    """The lines of standard input; None where it cannot be waited for: a file, which ends by itself."""
-    mode = os.fstat(sys.stdin.fileno()).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
-        return None
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin.buffer)
-    return InputLines(reader)
-
-
-logger = logging.getLogger(__name__)
-
-
-class HttpServing(Protocol):
-    """Serves over HTTP while `run` is entered; that is done and left in one task, once."""
-
-    def run(self) -> AbstractAsyncContextManager[None]:
-        """What it does while it is entered."""
-        ...
-
-    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        ...
 
 
 def load() -> None:
@@ -138,51 +96,48 @@ async def serve_stdio(offer: Offer) -> None:
     from mcp.server.stdio import stdio_server
 
     server = make_server(offer)
-    lines: Any = await standard_input()  # has what the library asks of a file: lines, one after the other
+    reader = await standard_input()
+    # The SDK would read standard input in a thread, which nothing ends but the other side.
+    lines: Any = InputLines(reader) if reader is not None else None
     async with stdio_server(lines) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def make_http(server: Server[Any], *, max_bytes: int) -> HttpServing:
-    """What serves it over HTTP: each request by itself, answered with JSON."""
+@asynccontextmanager
+async def serving_http(offer: Offer, *, max_bytes: int) -> AsyncIterator[ASGIApp]:
+    """Serves it over HTTP while entered, once: each request by itself, answered with JSON; `load` was called."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    return StreamableHTTPSessionManager(server, stateless=True, json_response=True, max_request_body_size=max_bytes)
+    manager = StreamableHTTPSessionManager(
+        make_server(offer), stateless=True, json_response=True, max_request_body_size=max_bytes
+    )
+    async with manager.run():
+        yield manager.handle_request
 
 
 def _caller(context: Any) -> Caller:
     async def progress(value: float, message: str) -> None:
         await context.session.report_progress(value, message=message)
 
-    headers = (
-        {} if context.request is None else {name.lower(): value for name, value in context.request.headers.items()}
-    )
-    return Caller(headers, progress)
+    given = {} if context.request is None else context.request.headers
+    return Caller({name.lower(): value for name, value in given.items()}, progress)
 
 
 async def _called(tool: DoorTool[Any], arguments: Mapping[str, Any], caller: Caller) -> CallToolResult:
+    from mcp.types import CallToolResult, TextContent
+
     try:
         result = await tool.call(tool.arguments.model_validate(dict(arguments)), caller)
     except ValidationError as error:
-        return _failure(problems_in(error))
+        failure = problems_in(error)
     except DrydockError as error:
-        return _failure(str(error))
+        failure = str(error)
     except Exception:
         logger.exception("the tool %s failed", tool.name)
-        return _failure("it failed inside the server, whose log has the details")
-    return _success(result)
-
-
-def _success(result: ToolResult) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
-
-    return CallToolResult(content=[TextContent(text=result.text)], structured_content=result.data)
-
-
-def _failure(text: str) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
-
-    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+        failure = "it failed inside the server, whose log has the details"
+    else:
+        return CallToolResult(content=[TextContent(text=result.text)], structured_content=result.data)
+    return CallToolResult(content=[TextContent(text=failure)], is_error=True)
 
 
 def _listed(tool: DoorTool[Any]) -> Tool:

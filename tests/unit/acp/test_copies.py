@@ -56,31 +56,31 @@ async def copying(project: Path, workspace: KeptFiles) -> Copies:
 
 
 async def test_a_folder_goes_whole_but_for_links_that_lead_out(copying: Copies, workspace: KeptFiles) -> None:
-    told = await copying.bring(".")
+    told = await copying.copy_in(".")
     assert told == "Copied to project in the workspace: 3 files. Left out: project/away."
     assert [sorted(batch) for batch in workspace.batches] == [["project/a", "project/b", "project/lib/c"]]
-    assert await copying.bring("lib/c") == "Copied to project/lib/c in the workspace: 1 file."
+    assert await copying.copy_in("lib/c") == "Copied to project/lib/c in the workspace: 1 file."
 
 
 async def test_what_is_too_large_is_left_out_and_too_much_is_refused(
     copying: Copies, workspace: KeptFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(editor_files, "MAX_FILE", 10)
-    assert "Left out: project/away, project/b." in await copying.bring(".")
+    assert "Left out: project/away, project/b." in await copying.copy_in(".")
     monkeypatch.setattr(editor_files, "MAX_BYTES", 3)
     with pytest.raises(CopyError, match="more than 3 bytes"):
-        await copying.bring(".")
+        await copying.copy_in(".")
     with pytest.raises(CopyError, match="there is nothing to copy"):
-        await copying.bring("none")
+        await copying.copy_in("none")
     with pytest.raises(OutsideError):
-        await copying.bring("..")
+        await copying.copy_in("..")
     monkeypatch.setattr(editor_files, "MAX_BYTES", 100)
     monkeypatch.setattr(editor_files, "BATCH_FILES", 1)
     workspace.batches.clear()
-    await copying.bring(".")
+    await copying.copy_in(".")
     assert [len(batch) for batch in workspace.batches] == [1, 1]
 
 
 async def test_what_an_editor_does_not_take_is_not_handed_over(copying: Copies) -> None:
     with pytest.raises(CopyError, match="the editor takes no files"):
-        await copying.hand_over("a", "a")
+        await copying.copy_out("a", "a")

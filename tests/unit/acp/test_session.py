@@ -78,7 +78,7 @@ class PlayedClient(DrydockClient):
 
 
 async def nothing(*_: object) -> None:
-    """Nobody asks here, and no mode changes."""
+    """Nobody asks here."""
 
 
 def session_of(client: DrydockClient) -> tuple[EditorSession, Sink]:
@@ -90,7 +90,7 @@ def session_of(client: DrydockClient) -> tuple[EditorSession, Sink]:
         "c1",
         client,
         editor,
-        permissions=Permissions("c1", client, editor, nothing),
+        permissions=Permissions("c1", client, editor),
         files=EditorFiles(editor, "c1", folders, copies),
         commands=Commands(client, editor, "c1", copies),
     )

@@ -81,7 +81,7 @@ def test_a_decided_call_is_the_same_call() -> None:
     assert list(updates.waiting) == ["call-5"]
     allowed = event(7, "run", args={**args, "confirmation_state": "confirmed"}, tool_call_metadata=call())
     (decided,) = updates.take(allowed)
-    assert (decided.session_update, getattr(decided, "tool_call_id", ""), updates.waiting) == (
+    assert (getattr(decided, "session_update", ""), getattr(decided, "tool_call_id", ""), updates.waiting) == (
         "tool_call_update",
         "call-5",
         {},
