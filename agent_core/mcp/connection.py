@@ -270,18 +270,14 @@ class McpConnection:
         asking = client.call_tool(name, arguments, progress_callback=Progress(told))
         calling = asyncio.create_task(asking, name=f"mcp-call:{self.name}")
         self._calls.add(calling)
-        calling.add_done_callback(self._call_done)
+        calling.add_done_callback(self._calls.discard)
+        calling.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to raise it
         try:
             return await asyncio.shield(calling)
         finally:
             if not calling.done():
                 calling.cancel()
                 await asyncio.wait([calling], timeout=LET_GO_SECONDS)
-
-    def _call_done(self, calling: asyncio.Task[Any]) -> None:
-        self._calls.discard(calling)
-        if not calling.cancelled():
-            calling.exception()  # whoever waits for it raises it; nobody may be left
 
     async def _linked(self) -> Link:
         """A connection that stands; a lost one is made again, once.

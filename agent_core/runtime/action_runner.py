@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Protocol, Self
 
 from pydantic import ValidationError
 
@@ -29,6 +29,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
 from agent_core.runtime.hook_calls import ConversationHooks
+from agent_core.runtime.sandbox import KeyState
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import CallableTools, tool_called
@@ -281,7 +282,7 @@ MAX_ERROR_CHARS = 2_000
 class ActionSandbox(SandboxAccess, Protocol):
     """What the runtime needs of a conversation's sandbox beside requests."""
 
-    async def lookup(self, key: str) -> Literal["unknown", "running", "done", "lost"]:
+    async def lookup(self, key: str) -> KeyState:
         """What the sandbox knows of a keyed request; ``lost`` when the sandbox is not the one of then."""
         ...
 

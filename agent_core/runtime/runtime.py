@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import chain, repeat
-from typing import Literal
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.branches import Rewind
@@ -45,6 +44,7 @@ from agent_core.runtime.action_runner import (
 )
 from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
+from agent_core.runtime.sandbox import KeyState
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import CallableTools
@@ -170,7 +170,7 @@ class Runtime:
             else:
                 self._enqueue(action)
 
-    async def _what_became_of(self, action: ActionEvent) -> Literal["unknown", "running", "done", "lost"]:
+    async def _what_became_of(self, action: ActionEvent) -> KeyState:
         """Of an action of an earlier process: see `ActionSandbox.lookup`; ``unknown`` also when it may run twice."""
         definition = self._callable.of(action)
         if definition is None:  # a tool that is on its way, or gone: it may have run

@@ -24,6 +24,9 @@ NetworkWish = Literal["none", "internal", "full", "host-access"]
 """``none``; ``internal``: without a way out, nor to other sandboxes; ``full``: the internet, but neither this host nor
 what its cloud tells it (link-local and metadata addresses); ``host-access``: ``full``, and these too."""
 
+KeyState = Literal["unknown", "running", "done", "lost"]
+"""What a sandbox knows of a keyed request; ``lost``: it is not the one of then."""
+
 WITH_A_WAY_OUT: Final = ("full", "host-access")
 
 

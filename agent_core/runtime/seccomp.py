@@ -127,19 +127,10 @@ _FAIL = 0x00050000
 _NEXT = 467
 """The first number that was not given away when this was written; alike on all machines."""
 
-_COMMON = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-}
+_COMMON = """
+io_uring_setup=425 io_uring_enter=426 io_uring_register=427 open_tree=428 move_mount=429 fsopen=430
+fsconfig=431 fsmount=432 fspick=433 mount_setattr=442 quotactl_fd=443
+"""
 
 _Step = tuple[int, int, int, int]
 """Code, steps to leave out when it holds, steps to leave out when it does not, operand."""
@@ -151,79 +142,36 @@ class _Machine(NamedTuple):
     refused: Mapping[str, int]
 
 
+def _numbers(table: str) -> dict[str, int]:
+    pairs = (word.partition("=") for word in (table + _COMMON).split())
+    return {name: int(number) for name, _, number in pairs}
+
+
 _MACHINES = {
     "x86_64": _Machine(
         0xC000003E,
         (41, 53),
-        {
-            **_COMMON,
-            "syslog": 103,
-            "uselib": 134,
-            "ustat": 136,
-            "sysfs": 139,
-            "pivot_root": 155,
-            "chroot": 161,
-            "acct": 163,
-            "mount": 165,
-            "umount2": 166,
-            "swapon": 167,
-            "swapoff": 168,
-            "reboot": 169,
-            "iopl": 172,
-            "ioperm": 173,
-            "init_module": 175,
-            "delete_module": 176,
-            "quotactl": 179,
-            "lookup_dcookie": 212,
-            "kexec_load": 246,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "unshare": 272,
-            "perf_event_open": 298,
-            "fanotify_init": 300,
-            "name_to_handle_at": 303,
-            "open_by_handle_at": 304,
-            "setns": 308,
-            "finit_module": 313,
-            "kexec_file_load": 320,
-            "bpf": 321,
-            "userfaultfd": 323,
-        },
+        _numbers(
+            """
+            syslog=103 uselib=134 ustat=136 sysfs=139 pivot_root=155 chroot=161 acct=163 mount=165 umount2=166
+            swapon=167 swapoff=168 reboot=169 iopl=172 ioperm=173 init_module=175 delete_module=176 quotactl=179
+            lookup_dcookie=212 kexec_load=246 add_key=248 request_key=249 keyctl=250 unshare=272 perf_event_open=298
+            fanotify_init=300 name_to_handle_at=303 open_by_handle_at=304 setns=308 finit_module=313 kexec_file_load=320
+            bpf=321 userfaultfd=323
+            """
+        ),
     ),
     "aarch64": _Machine(
         0xC00000B7,
         (198, 199),
-        {
-            **_COMMON,
-            "lookup_dcookie": 18,
-            "umount2": 39,
-            "mount": 40,
-            "pivot_root": 41,
-            "chroot": 51,
-            "quotactl": 60,
-            "acct": 89,
-            "unshare": 97,
-            "kexec_load": 104,
-            "init_module": 105,
-            "delete_module": 106,
-            "syslog": 116,
-            "reboot": 142,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "swapon": 224,
-            "swapoff": 225,
-            "perf_event_open": 241,
-            "fanotify_init": 262,
-            "name_to_handle_at": 264,
-            "open_by_handle_at": 265,
-            "setns": 268,
-            "finit_module": 273,
-            "bpf": 280,
-            "userfaultfd": 282,
-            "kexec_file_load": 294,
-        },
+        _numbers(
+            """
+            lookup_dcookie=18 umount2=39 mount=40 pivot_root=41 chroot=51 quotactl=60 acct=89 unshare=97 kexec_load=104
+            init_module=105 delete_module=106 syslog=116 reboot=142 add_key=217 request_key=218 keyctl=219 swapon=224
+            swapoff=225 perf_event_open=241 fanotify_init=262 name_to_handle_at=264 open_by_handle_at=265 setns=268
+            finit_module=273 bpf=280 userfaultfd=282 kexec_file_load=294
+            """
+        ),
     ),
 }
 

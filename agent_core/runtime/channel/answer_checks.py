@@ -16,6 +16,8 @@ from agent_core.tools.truncation import maybe_truncate
 
 Asked = Mapping[str, Any]
 Check = Callable[[Any, Asked], Any]
+Field = Check | tuple[Check, Any]
+"""A check, or a check with what stands for a missing value."""
 Limit = int | Callable[[Asked], int]
 
 MAX_PATH: Final = 16 * 1024
@@ -219,22 +221,22 @@ def otherwise(check: Check, default: Any) -> Check:
     return check_or
 
 
-def record(fields: Mapping[str, Check], **defaults: Any) -> Check:
+def record(fields: Mapping[str, Field]) -> Check:
     """An object with these fields; those with a default may be missing, and all others are dropped."""
+    checks = {field: one if isinstance(one, tuple) else (one,) for field, one in fields.items()}
 
     def check(value: Any, asked: Asked) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise UnexpectedError("is no object")
         found: dict[str, Any] = {}
-        for field, look in fields.items():
+        for field, (look, *default) in checks.items():
             if field in value:
                 try:
                     found[field] = look(value[field], asked)
                 except UnexpectedError as error:
                     raise error.within(field) from None
-            elif field in defaults:
-                default = defaults[field]
-                found[field] = [] if default == [] else default
+            elif default:
+                found[field] = [] if default == [[]] else default[0]
             else:
                 raise UnexpectedError("is missing", field)
         return found

@@ -16,6 +16,7 @@ from agent_core.runtime.channel.answer_checks import (
     MAX_PATH,
     Asked,
     Check,
+    Field,
     Limit,
     UnexpectedError,
     asked_for,
@@ -65,7 +66,7 @@ _COUNT: Final = integer(0, 2**63 - 1)
 _NUMBER: Final = integer(-(2**63), 2**63 - 1)
 _WORD: Final = text(500)
 _PATH: Final = text(MAX_PATH)
-_NAMED: Final = {"error": text(4000), "code": text(40)}
+_NAMED: Final = {"error": (text(4000), ""), "code": (text(40), "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,89 +102,47 @@ def _output_bytes(asked: Asked) -> int:
     return _ESCAPED * _output(asked) + 512 * 1024
 
 
-def _cell_bytes(asked: Asked) -> int:
-    return _output_bytes(asked) + _CELL_PICTURES
-
-
 def _browser_text(asked: Asked) -> int:
     return 64_000 * max(1, len(asked.get("calls", ())))
 
 
-def _browser_bytes(asked: Asked) -> int:
-    return 2 * _WINDOW + _ESCAPED * (_browser_text(asked) + 128_000) + 2 * _MIB
-
-
-def _edit_bytes(asked: Asked) -> int:
-    if asked.get("command") == "view":
-        return _PICTURE + _MIB
-    return _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
-
-
-def _whole_bytes(asked: Asked) -> int:
-    return 3 * _MIB if asked.get("command") in ("read", "list") else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
-
-
-def _range_bytes(asked: Asked) -> int:
-    return 24 * _MIB if asked.get("command") == "read" else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
-
-
-def _patch_bytes(asked: Asked) -> int:
-    return _ESCAPED * (4 * len(asked.get("patch", "")) + _DIFF) + _MIB
+def _edit_bytes(other: str, most: int) -> Limit:
+    """Room for both contents of a file and their difference; after the command `other` for so many bytes."""
+    return lambda asked: most if asked.get("command") in other.split() else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
 
 
 def _found(asked: Asked) -> int:
     return int(asked.get("limit", 100))
 
 
-def _read_bytes(asked: Asked) -> int:
-    limit = asked.get("limit")
-    return wire.MAX_BLOB if limit is None else int(limit)
-
-
-def _part_bytes(asked: Asked) -> int:
-    return int(asked.get("limit", _PART))
+def _blob_bytes(default: int) -> Limit:
+    return lambda asked: default if asked.get("limit") is None else int(asked["limit"])
 
 
 _NOTHING: Final = record({})
-_CHANGED: Final[Mapping[str, Check]] = {
+_CHANGED: Final[Mapping[str, Field]] = {
     "is_error": flag,
-    "path": _PATH,
-    "prev_exist": flag,
-    "old_content": dropped_over(_CONTENT),
-    "new_content": dropped_over(_CONTENT),
-    "diff": or_none(text(_DIFF)),
-}
-_UNCHANGED: Final[Mapping[str, Any]] = {
-    "path": "",
-    "prev_exist": False,
-    "old_content": None,
-    "new_content": None,
-    "diff": None,
+    "path": (_PATH, ""),
+    "prev_exist": (flag, False),
+    "old_content": (dropped_over(_CONTENT), None),
+    "new_content": (dropped_over(_CONTENT), None),
+    "diff": (or_none(text(_DIFF)), None),
 }
 _TEXT_FILE: Final = record({"path": _PATH, "content": text(64 * 1024)})
 _CHANGE: Final = record({"status": one_of(("M", "A", "D", "U")), "path": inner_path})
 _REPOSITORY: Final = record(
     {
         "path": inner_path,
-        "branch": or_none(text(1000)),
-        "head": or_none(commit),
-        "upstream": or_none(text(1000)),
-        "ahead": _COUNT,
-        "behind": _COUNT,
-        "base": or_none(record({"name": text(1000), "commit": commit})),
-        "changes": list_of(_CHANGE, 2000),
-        "left_out": _COUNT,
-        "is_cut": flag,
-    },
-    branch=None,
-    head=None,
-    upstream=None,
-    ahead=0,
-    behind=0,
-    base=None,
-    changes=[],
-    left_out=0,
-    is_cut=False,
+        "branch": (or_none(text(1000)), None),
+        "head": (or_none(commit), None),
+        "upstream": (or_none(text(1000)), None),
+        "ahead": (_COUNT, 0),
+        "behind": (_COUNT, 0),
+        "base": (or_none(record({"name": text(1000), "commit": commit})), None),
+        "changes": (list_of(_CHANGE, 2000), []),
+        "left_out": (_COUNT, 0),
+        "is_cut": (flag, False),
+    }
 )
 _COMMIT: Final = record(
     {
@@ -210,32 +169,22 @@ _ENTRY: Final = record(
 _PORT: Final = record(
     {
         "port": integer(1, 65535),
-        "addresses": otherwise(list_of(text(64), 1000), []),
-        "pid": otherwise(_NUMBER, None),
-        "process": otherwise(_WORD, None),
-        "command": otherwise(_WORD, None),
-    },
-    addresses=[],
-    pid=None,
-    process=None,
-    command=None,
+        "addresses": (otherwise(list_of(text(64), 1000), []), []),
+        "pid": (otherwise(_NUMBER, None), None),
+        "process": (otherwise(_WORD, None), None),
+        "command": (otherwise(_WORD, None), None),
+    }
 )
 _SEARCHED: Final = AnswerForm(
     record(
         {
-            "root": _PATH,
-            "files": list_of(_PATH, _found),
-            "truncated": flag,
-            "unreadable": _COUNT,
-            "too_large": _COUNT,
-            "error": text(4000),
-        },
-        root="",
-        files=[],
-        truncated=False,
-        unreadable=0,
-        too_large=0,
-        error="",
+            "root": (_PATH, ""),
+            "files": (list_of(_PATH, _found), []),
+            "truncated": (flag, False),
+            "unreadable": (_COUNT, 0),
+            "too_large": (_COUNT, 0),
+            "error": (text(4000), ""),
+        }
     ),
     lambda asked: min(_SIDE, _found(asked) * 24 * 1024 + SMALL),
 )
@@ -264,117 +213,77 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         record(
             {
                 "status": one_of(("completed", "failed", "timeout", "interrupted", "crashed", "unavailable")),
-                "text": text(_browser_text),
-                "error": text(64_000),
-                "notices": list_of(text(4000), 100),
-                "downloads": first_of(_PATH, 100),
-                "url": text(64_000),
-                "tabs": first_of(record({"id": text(100), "url": text(16_000), "title": text(4000)}, title=""), 200),
-                "active": integer(-1, 1000),
-                "focused": text(1000),
-                "tree": text(64_000),
-                "screenshot": picture(_WINDOW),
-                "screenshot_path": _PATH,
-                "marks": picture(_WINDOW),
-            },
-            text="",
-            error="",
-            notices=[],
-            downloads=[],
-            url="",
-            tabs=[],
-            active=-1,
-            focused="",
-            tree="",
-            screenshot="",
-            screenshot_path="",
-            marks="",
+                "text": (text(_browser_text), ""),
+                "error": (text(64_000), ""),
+                "notices": (list_of(text(4000), 100), []),
+                "downloads": (first_of(_PATH, 100), []),
+                "url": (text(64_000), ""),
+                "tabs": (first_of(record({"id": text(100), "url": text(16_000), "title": (text(4000), "")}), 200), []),
+                "active": (integer(-1, 1000), -1),
+                "focused": (text(1000), ""),
+                "tree": (text(64_000), ""),
+                "screenshot": (picture(_WINDOW), ""),
+                "screenshot_path": (_PATH, ""),
+                "marks": (picture(_WINDOW), ""),
+            }
         ),
-        _browser_bytes,
+        lambda asked: 2 * _WINDOW + _ESCAPED * (_browser_text(asked) + 128_000) + 2 * _MIB,
     ),
     "cancel": AnswerForm(_NOTHING),
     "code.lint": AnswerForm(
         record(
-            {"problems": list_of(record({"line": _NUMBER, "text": text(2000)}), 100), "error": text(4000)},
-            problems=[],
-            error="",
+            {"problems": (list_of(record({"line": _NUMBER, "text": text(2000)}), 100), []), "error": (text(4000), "")}
         ),
         _SIDE,
     ),
     "disk.state": AnswerForm(
-        record(
-            {"bytes": _COUNT, "entries": _COUNT, "over": flag, "stops": _COUNT}, bytes=0, entries=0, over=False, stops=0
-        )
+        record({"bytes": (_COUNT, 0), "entries": (_COUNT, 0), "over": (flag, False), "stops": (_COUNT, 0)})
     ),
     "file.edit": AnswerForm(
-        record({"text": text(64_000), **_CHANGED, "image": or_none(picture(_PICTURE))}, **_UNCHANGED, image=None),
-        _edit_bytes,
+        record({"text": text(64_000), **_CHANGED, "image": (or_none(picture(_PICTURE)), None)}),
+        _edit_bytes("view", _PICTURE + _MIB),
     ),
     "file.range": AnswerForm(
         record(
             {
-                "text": text(64_000),
+                "text": (text(64_000), ""),
                 **_CHANGED,
-                "first": _COUNT,
-                "last": _COUNT,
-                "lines": _COUNT,
-                "content": whole_text(_FILE),
-                "version": whole_text(200),
-            },
-            **_UNCHANGED,
-            text="",
-            first=0,
-            last=0,
-            lines=0,
-            content="",
-            version="",
+                "first": (_COUNT, 0),
+                "last": (_COUNT, 0),
+                "lines": (_COUNT, 0),
+                "content": (whole_text(_FILE), ""),
+                "version": (whole_text(200), ""),
+            }
         ),
-        _range_bytes,
+        _edit_bytes("read", 24 * _MIB),
     ),
     "file.read": AnswerForm(
-        record({"size": _COUNT, "offset": _COUNT, "eof": flag}, size=0, offset=0, eof=True), SMALL, _read_bytes
+        record({"size": (_COUNT, 0), "offset": (_COUNT, 0), "eof": (flag, True)}), SMALL, _blob_bytes(wire.MAX_BLOB)
     ),
-    "file.whole": AnswerForm(record({"text": text(400_000), **_CHANGED}, **_UNCHANGED), _whole_bytes),
+    "file.whole": AnswerForm(record({"text": text(400_000), **_CHANGED}), _edit_bytes("read list", 3 * _MIB)),
     "file.write": AnswerForm(_NOTHING),
     "folder.list": AnswerForm(
-        record({"path": inner_path, "entries": list_of(_ENTRY, 10_000), "left_out": _COUNT}, left_out=0),
+        record({"path": inner_path, "entries": list_of(_ENTRY, 10_000), "left_out": (_COUNT, 0)}),
         10_000 * (_ESCAPED * 255 + 200),
     ),
     "git.clone": AnswerForm(
-        record({"cloned": flag, "branch": or_none(text(1000)), **_NAMED}, cloned=False, branch=None, error="", code=""),
+        record({"cloned": (flag, False), "branch": (or_none(text(1000)), None), **_NAMED}),
         is_live=True,
     ),
     "git.diff": AnswerForm(
-        record(
-            {"modified": whole_text(_MIB + 4096), "original": whole_text(_MIB + 4096), **_NAMED},
-            modified="",
-            original="",
-            error="",
-            code="",
-        ),
+        record({"modified": (whole_text(_MIB + 4096), ""), "original": (whole_text(_MIB + 4096), ""), **_NAMED}),
         _SIDE + 4 * _MIB,
     ),
-    "git.identity": AnswerForm(record(_NAMED, error="", code="")),
+    "git.identity": AnswerForm(record(_NAMED)),
     "git.log": AnswerForm(
         record(
-            {"commits": list_of(_COMMIT, lambda asked: int(asked.get("limit", 50))), "has_more": flag}
-            | {"start": commit, **_NAMED},
-            commits=[],
-            has_more=False,
-            start="",
-            error="",
-            code="",
+            {"commits": (list_of(_COMMIT, lambda asked: int(asked.get("limit", 50))), []), "has_more": (flag, False)}
+            | {"start": (commit, ""), **_NAMED}
         ),
         _SIDE,
     ),
     "git.status": AnswerForm(
-        record(
-            {"repositories": list_of(_REPOSITORY, 20), "errors": list_of(text(4000), 20), **_NAMED},
-            repositories=[],
-            errors=[],
-            error="",
-            code="",
-        ),
+        record({"repositories": (list_of(_REPOSITORY, 20), []), "errors": (list_of(text(4000), 20), []), **_NAMED}),
         _SIDE,
     ),
     "journal.ack": AnswerForm(_NOTHING),
@@ -384,21 +293,15 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         record(
             {
                 "status": one_of(("completed", "error", "timeout", "interrupted", "kernel_died", "unavailable")),
-                "output": text(_output),
-                "omitted": _COUNT,
-                "images": list_of(picture(_CELL_PICTURES), 10),
-                "working_dir": _PATH,
-                "python": _PATH,
-                "notice": text(16_000),
-            },
-            output="",
-            omitted=0,
-            images=[],
-            working_dir="",
-            python="",
-            notice="",
+                "output": (text(_output), ""),
+                "omitted": (_COUNT, 0),
+                "images": (list_of(picture(_CELL_PICTURES), 10), []),
+                "working_dir": (_PATH, ""),
+                "python": (_PATH, ""),
+                "notice": (text(16_000), ""),
+            }
         ),
-        _cell_bytes,
+        lambda asked: _output_bytes(asked) + _CELL_PICTURES,
         is_live=True,
     ),
     "patch.apply": AnswerForm(
@@ -406,92 +309,72 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
             {
                 "text": text(64_000),
                 "is_error": flag,
-                "paths": list_of(_PATH, lambda asked: len(asked.get("patch", ""))),
-                "diff": or_none(text(_DIFF)),
-                "fuzz": _COUNT,
-            },
-            paths=[],
-            diff=None,
-            fuzz=0,
+                "paths": (list_of(_PATH, lambda asked: len(asked.get("patch", ""))), []),
+                "diff": (or_none(text(_DIFF)), None),
+                "fuzz": (_COUNT, 0),
+            }
         ),
-        _patch_bytes,
+        lambda asked: _ESCAPED * (4 * len(asked.get("patch", "")) + _DIFF) + _MIB,
     ),
     "ping": AnswerForm(_NOTHING),
-    "ports.list": AnswerForm(record({"ports": valid_of(_PORT, 500)}, ports=[]), 2 * _MIB),
+    "ports.list": AnswerForm(record({"ports": (valid_of(_PORT, 500), [])}), 2 * _MIB),
     "search.glob": _SEARCHED,
     "search.grep": _SEARCHED,
-    "shell.interrupt": AnswerForm(record({"interrupted": flag}, interrupted=False)),
-    "shell.kill": AnswerForm(record({"killed": flag}, killed=False)),
+    "shell.interrupt": AnswerForm(record({"interrupted": (flag, False)})),
+    "shell.kill": AnswerForm(record({"killed": (flag, False)})),
     "shell.run": AnswerForm(
         record(
             {
                 "status": one_of(
                     ("completed", "soft_timeout", "hard_timeout", "interrupted", "not_executed", "reset", "shell_lost")
                 ),
-                "exit_code": _NUMBER,
-                "prefix": text(1000),
-                "output": text(_output),
-                "omitted": _COUNT,
-                "working_dir": _PATH,
-                "pid": _NUMBER,
-                "python": or_none(_PATH),
-                "username": _WORD,
-                "hostname": _WORD,
-                "running": flag,
-                "notice": text(16_000),
-                "shell_ended": flag,
-            },
-            exit_code=-1,
-            prefix="",
-            output="",
-            omitted=0,
-            working_dir="",
-            pid=-1,
-            python=None,
-            username="",
-            hostname="",
-            running=False,
-            notice="",
-            shell_ended=False,
+                "exit_code": (_NUMBER, -1),
+                "prefix": (text(1000), ""),
+                "output": (text(_output), ""),
+                "omitted": (_COUNT, 0),
+                "working_dir": (_PATH, ""),
+                "pid": (_NUMBER, -1),
+                "python": (or_none(_PATH), None),
+                "username": (_WORD, ""),
+                "hostname": (_WORD, ""),
+                "running": (flag, False),
+                "notice": (text(16_000), ""),
+                "shell_ended": (flag, False),
+            }
         ),
         _output_bytes,
         is_live=True,
     ),
     "transfer.drop": AnswerForm(_NOTHING),
     "transfer.keep": AnswerForm(_NOTHING),
-    "transfer.next": AnswerForm(record({"eof": flag}), SMALL, _part_bytes),
+    "transfer.next": AnswerForm(record({"eof": flag}), SMALL, _blob_bytes(_PART)),
     "transfer.put": AnswerForm(_NOTHING),
     "transfer.read": AnswerForm(_opened),
     "transfer.write": AnswerForm(record({"id": ident})),
     "workspace.facts": AnswerForm(
         record(
             {
-                "working_dir": _PATH,
-                "user": _WORD,
-                "hostname": _WORD,
-                "os": _WORD,
-                "python": _WORD,
-                "git": or_none(
-                    record(
-                        {"branch": or_none(text(1000)), "remote": or_none(text(4000)), "root": or_none(_PATH)},
-                        branch=None,
-                        remote=None,
-                        root=None,
-                    )
+                "working_dir": (_PATH, ""),
+                "user": (_WORD, ""),
+                "hostname": (_WORD, ""),
+                "os": (_WORD, ""),
+                "python": (_WORD, ""),
+                "git": (
+                    or_none(
+                        record(
+                            {
+                                "branch": (or_none(text(1000)), None),
+                                "remote": (or_none(text(4000)), None),
+                                "root": (or_none(_PATH), None),
+                            }
+                        )
+                    ),
+                    None,
                 ),
-                "instructions": first_of(_TEXT_FILE, 100),
-                "skills": list_of(_TEXT_FILE, 200),
-                "agents": list_of(_TEXT_FILE, 200),
-            },
-            working_dir="",
-            user="",
-            hostname="",
-            os="",
-            python="",
-            git=None,
-            instructions=[],
-            skills=[],
-            agents=[],
+                "instructions": (first_of(_TEXT_FILE, 100), []),
+                "skills": (list_of(_TEXT_FILE, 200), []),
+                "agents": (list_of(_TEXT_FILE, 200), []),
+            }
         ),
         16 * _MIB,
     ),

@@ -73,7 +73,7 @@ def _word(value: object, limit: int) -> str:
     return without_halves(value[:limit]) if isinstance(value, str) else ""
 
 
-class Silence:
+class Watchdog:
     """Looks from time to time whether anything was heard; a time limit for each reading would cost more than it.
 
     After `limit` seconds of silence a peer that owes something is asked for a sign of life; after as long again it is
@@ -87,18 +87,18 @@ class Silence:
         self._owes = owes
         self._ask = ask
         self._give_up = give_up
-        self._heard = 0.0
+        self._heard_at = 0.0
         self._was_asked = False
         self._next: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Begin to look, in the running loop."""
-        self.broken()
+        self.heard()
         self._plan(self._limit)
 
-    def broken(self) -> None:
+    def heard(self) -> None:
         """Something was heard."""
-        self._heard, self._was_asked = asyncio.get_running_loop().time(), False
+        self._heard_at, self._was_asked = asyncio.get_running_loop().time(), False
 
     def end(self) -> None:
         """Look no more; harmless where it has not begun."""
@@ -110,7 +110,7 @@ class Silence:
         self._next = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        left = self._heard + self._limit - asyncio.get_running_loop().time()
+        left = self._heard_at + self._limit - asyncio.get_running_loop().time()
         if left > 0:
             self._plan(left)
         elif self._was_asked and self._owes():
@@ -148,7 +148,6 @@ class RunnerChannel:
     def __init__(self, attachment: Attachment, limits: ChannelLimits) -> None:
         reader, self._writer = attachment
         self._limits = limits
-        self._frames = FrameReader(reader, self._heard)
         self._ids = itertools.count(1)
         self._pending = PendingAnswers()
         self._tunnels = Tunnels(self._post, self._drain)
@@ -157,12 +156,13 @@ class RunnerChannel:
         self._hello: RunnerHello | None = None
         self._forgettable: list[str] = []
         self._forgetting: asyncio.TimerHandle | None = None
-        self._silence = Silence(
+        self._watchdog = Watchdog(
             limits.silence_seconds,
             owes=lambda: bool(self._pending) and not self.suspended,
             ask=lambda: self.post("ping", {}),
             give_up=self._lost,
         )
+        self._frames = FrameReader(reader, self._watchdog.heard)
         self.suspended = False
 
     @classmethod
@@ -176,7 +176,10 @@ class RunnerChannel:
         channel = cls(attachment, limits or ChannelLimits())
         try:
             async with asyncio.timeout(channel._limits.hello_seconds):
-                await channel._read_greeting()
+                message, _ = await channel._frames.message(lambda: SMALL, SMALL)
+            if "blob" in message:
+                raise protocol_error("a greeting with an attachment")
+            channel._hello = RunnerHello.from_message(message)
         except TimeoutError:
             channel._writer.close()
             raise SandboxError("The program in the sandbox did not greet in time.", code="start_timeout") from None
@@ -184,7 +187,7 @@ class RunnerChannel:
             channel._writer.close()
             raise
         channel._reading = asyncio.create_task(channel._read(), name="sandbox-channel")
-        channel._silence.begin()
+        channel._watchdog.begin()
         return channel
 
     @property
@@ -311,12 +314,6 @@ class RunnerChannel:
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
-    async def _read_greeting(self) -> None:
-        message, _ = await self._frames.message(lambda: SMALL, SMALL)
-        if "blob" in message:
-            raise protocol_error("a greeting with an attachment")
-        self._hello = RunnerHello.from_message(message)
-
     async def _read(self) -> None:
         """Dispatch what arrives until the stream ends; the owner of every pending answer."""
         end = ChannelClosedError("it was closed")
@@ -337,9 +334,6 @@ class RunnerChannel:
         finally:
             self._fail(end)
 
-    def _heard(self) -> None:
-        self._silence.broken()
-
     def _lost(self) -> None:
         self._fail(ChannelClosedError("the sandbox gave no sign of life"))
         if self._reading is not None:
@@ -359,7 +353,7 @@ class RunnerChannel:
             return
         self._ended = end
         self._forgotten()
-        self._silence.end()
+        self._watchdog.end()
         self._pending.fail(end)
         self._tunnels.fail(end)
         with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already

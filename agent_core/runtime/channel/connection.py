@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, RunnerHello
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.disk import DiskWatch
-from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
+from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
@@ -67,8 +67,7 @@ class SandboxLink:
         return self._channel if self._channel is not None and self._channel.is_open else None
 
     def usable(self) -> RunnerChannel | None:
-        channel = self._channel
-        return channel if channel is not None and channel.is_open and not self.paused and not self.closed else None
+        return None if self.paused or self.closed else self.channel
 
     async def ready(self, *, revive: bool) -> RunnerChannel:
         """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
@@ -78,7 +77,10 @@ class SandboxLink:
             if channel is not None:
                 return channel
             joined = self._bringing_up is not None
-            task = self._bringing_up or self._spawn(self._bring_up(revive))
+            if (task := self._bringing_up) is None:
+                name = f"sandbox-start {self._sandbox.spec.conversation_id}"
+                task = self._bringing_up = asyncio.create_task(self._bring_up(revive), name=name)
+                task.add_done_callback(self._brought_up)
             await asyncio.wait({task})
             if task.cancelled():
                 self._refuse_if_closed()
@@ -93,12 +95,6 @@ class SandboxLink:
         if self.closed:
             raise SandboxClosedError("The connection to the sandbox is closed.")
 
-    def _spawn(self, work: Coroutine[Any, Any, RunnerChannel]) -> asyncio.Task[RunnerChannel]:
-        task = asyncio.create_task(work, name=f"sandbox-start {self._sandbox.spec.conversation_id}")
-        self._bringing_up = task
-        task.add_done_callback(self._brought_up)
-        return task
-
     def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
         if self._bringing_up is task:
             self._bringing_up = None
@@ -109,9 +105,9 @@ class SandboxLink:
         if self.paused:
             await self._sandbox.resume()
             self.paused = False
-            if self._channel is not None and self._channel.is_open:
-                self._channel.suspended = False
-                return self._channel
+            if (channel := self.channel) is not None:
+                channel.suspended = False
+                return channel
         if self._attached_before:
             try:
                 return await self._reattach()
@@ -150,7 +146,7 @@ class SandboxLink:
 
     async def _reattach(self) -> RunnerChannel:
         """A new stream to the sandbox that lives; raises `SandboxLostError` when there is none, or none in time."""
-        delay = 0.02
+        delay = _FIRST_DELAY
         reason = "it does not answer"
         is_silent = False
         try:
@@ -169,17 +165,18 @@ class SandboxLink:
                     except SandboxError as error:
                         is_silent, reason = False, str(error)
                     await asyncio.sleep(delay)
-                    delay = min(1.0, delay * 2)
+                    delay = min(_LONGEST_DELAY, delay * 2)
         except TimeoutError:
             if is_silent:  # it would be as silent to everybody who attaches to it, instead of starting it anew
-                await self._stop_silent()
+                await self.stop_silent()
             raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
 
     async def _stop_full(self, reason: str) -> None:
         await self.let_go(reason)
         await self._sandbox.stop()
 
-    async def _stop_silent(self) -> None:
+    async def stop_silent(self) -> None:
+        """End a sandbox that does not answer."""
         try:
             await self._sandbox.stop()
         except SandboxError:
@@ -205,11 +202,8 @@ class SandboxLink:
                 logger.exception("a listener to the sandbox's status failed")
 
 
-__all__ = ["ConnectionLimits", "KeyState", "SandboxConnection"]
-
 logger = logging.getLogger(__name__)
 
-KeyState = Literal["unknown", "running", "done", "lost"]
 
 _STARTS_AGAIN = "The next command starts it again."
 _REPEATABLE = frozenset(
@@ -321,7 +315,7 @@ class SandboxConnection:
         """
         if self._link.usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
             return "lost"
-        reply = await self._repeat("journal.lookup", {"key": key})
+        reply = await self._ask("journal.lookup", {"key": key}, None, self._limits.request_seconds, None, None)
         state = reply.result.get("state")
         if state not in ("running", "done"):
             return "unknown" if self.sandbox.survived else "lost"
@@ -405,9 +399,6 @@ class SandboxConnection:
                 left = max(1.0, left - (loop.time() - began))
         raise SandboxLostError(f"The stream to the sandbox dropped {self._limits.attempts} times ({reason}).")
 
-    async def _repeat(self, op: str, args: Mapping[str, Any]) -> RunnerReply:
-        return await self._ask(op, args, None, self._limits.request_seconds, None, None)
-
     async def _insist_on_result(self, channel: RunnerChannel, key: str, reason: str) -> None:
         """The runner is another one: only a result in its journal may still be asked for."""
         try:
@@ -427,8 +418,5 @@ class SandboxConnection:
         self._link.tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
         if channel is self._link.channel:
             await self._link.let_go("the sandbox did not answer")
-            try:
-                await self.sandbox.stop()
-            except SandboxError:
-                logger.exception("a sandbox that does not answer could not be stopped")
+            await self._link.stop_silent()
         return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)

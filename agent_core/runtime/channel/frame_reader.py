@@ -78,7 +78,10 @@ class FrameReader:
             ChannelClosedError: the stream has ended.
             SandboxError: ``protocol``.
         """
-        await self._give_way()
+        loop = asyncio.get_running_loop()
+        if self._start and loop.time() - self._turn_began > TURN_SECONDS:
+            await asyncio.sleep(0)  # many small frames that came together are not to hold up everybody else
+            self._turn_began = loop.time()
         length = int.from_bytes(await self._take(_LENGTH, is_inside=False))
         if length > least and length > (limit := most()):
             raise protocol_error(f"a frame of {length} bytes where at most {max(least, limit)} were asked for")
@@ -135,12 +138,6 @@ class FrameReader:
         self._heard()
         self._turn_began = asyncio.get_running_loop().time()
         return data
-
-    async def _give_way(self) -> None:
-        """Many small frames that came together are not to hold up everybody else."""
-        if self._start and asyncio.get_running_loop().time() - self._turn_began > TURN_SECONDS:
-            await asyncio.sleep(0)
-            self._turn_began = asyncio.get_running_loop().time()
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -26,7 +26,7 @@ _CALLERS_FAULT = frozenset({"bad_request", "not_found", "not_a_file", "too_large
 _OUTCOME_UNKNOWN = frozenset({"interrupted", "forgotten"})
 
 
-class _Answered:
+class _Request:
     """A request, and what may still come of it."""
 
     __slots__ = ("answer", "asked", "asked_at", "form", "most_blob", "most_json", "on_output", "pieces")
@@ -52,12 +52,6 @@ class _Answered:
         self.answer = self.on_output = None
         self.asked = {}
 
-    def count_piece(self) -> None:
-        """Take note of a piece of live output; a runner sends few of them in a second."""
-        self.pieces += 1
-        if self.pieces > PIECES_AT_ONCE + PIECES_PER_SECOND * (asyncio.get_running_loop().time() - self.asked_at):
-            raise protocol_error("more pieces of live output than a command can have")
-
 
 class PendingAnswers:
     """The requests of one stream, by their ids, as long as something may come of them.
@@ -66,8 +60,8 @@ class PendingAnswers:
     """
 
     def __init__(self) -> None:
-        self._awaited: dict[int, _Answered] = {}
-        self._abandoned: dict[int, _Answered] = {}
+        self._awaited: dict[int, _Request] = {}
+        self._abandoned: dict[int, _Request] = {}
 
     def __len__(self) -> int:
         return len(self._awaited)
@@ -78,7 +72,7 @@ class PendingAnswers:
     ) -> Iterator[asyncio.Future[RunnerReply]]:
         """The answer to a request, for as long as somebody waits for it; see `RunnerChannel.request` for its errors."""
         answer: asyncio.Future[RunnerReply] = asyncio.get_running_loop().create_future()
-        self._awaited[ident] = request = _Answered(form_of(op), asked, answer, on_output)
+        self._awaited[ident] = request = _Request(form_of(op), asked, answer, on_output)
         try:
             yield answer
         finally:
@@ -90,9 +84,9 @@ class PendingAnswers:
 
     def ignore(self, ident: int, op: str, asked: Asked) -> None:
         """Nobody waits for the answer to this request."""
-        self._abandon(ident, _Answered(form_of(op), asked))
+        self._abandon(ident, _Request(form_of(op), asked))
 
-    def _abandon(self, ident: int, request: _Answered) -> None:
+    def _abandon(self, ident: int, request: _Request) -> None:
         while len(self._abandoned) >= MAX_ABANDONED:  # some never get an answer: asked again under their key
             del self._abandoned[next(iter(self._abandoned))]
         self._abandoned[ident] = request
@@ -108,12 +102,12 @@ class PendingAnswers:
         Raises:
             SandboxError: ``protocol``, it answers no request, or is longer than the answer to that may be.
         """
-        if "id" not in message:
-            return _room(length, SMALL, 0)
-        request = self._request_of(message)
-        if "output" in message:
-            return _room(length, SMALL, 0)
-        return _room(length, request.most_json, request.most_blob)
+        request = self._request_of(message) if "id" in message else None
+        is_answer = request is not None and "output" not in message
+        most = request.most_json if request is not None and is_answer else SMALL
+        if length > most:
+            raise protocol_error(f"a frame of {length} bytes where at most {most} were asked for")
+        return request.most_blob if request is not None and is_answer else 0
 
     async def take(self, message: wire.Message, blob: bytes | None, length: int) -> None:
         """Hand what the runner sent to whoever waits for it.
@@ -136,14 +130,19 @@ class PendingAnswers:
         else:
             raise protocol_error("an answer of an unknown form")
 
-    def _take_output(self, request: _Answered, output: object) -> None:
+    def _take_output(self, request: _Request, output: object) -> None:
         if not isinstance(output, str) or not request.form.is_live:
             raise protocol_error("live output that nobody has asked for")
-        request.count_piece()
+        request.pieces += 1
+        if request.pieces > PIECES_AT_ONCE + PIECES_PER_SECOND * (asyncio.get_running_loop().time() - request.asked_at):
+            raise protocol_error("more pieces of live output than a command can have")
         if request.on_output is not None:
-            _tell(request.on_output, without_halves(output[:MAX_LIVE]))
+            try:
+                request.on_output(without_halves(output[:MAX_LIVE]))
+            except Exception:
+                logger.exception("a listener to live output failed")
 
-    async def _take_result(self, message: wire.Message, request: _Answered, blob: bytes | None, length: int) -> None:
+    async def _take_result(self, message: wire.Message, request: _Request, blob: bytes | None, length: int) -> None:
         if request.answer is None:
             self._over(message["id"], request, None)
             return
@@ -158,7 +157,7 @@ class PendingAnswers:
             raise problem from error
         self._over(message["id"], request, RunnerReply(checked, blob))
 
-    def _over(self, ident: int, request: _Answered, outcome: RunnerReply | Exception | None) -> None:
+    def _over(self, ident: int, request: _Request, outcome: RunnerReply | Exception | None) -> None:
         """It has its one answer: a second one would be asked for by nobody."""
         self._awaited.pop(ident, None)
         self._abandoned.pop(ident, None)
@@ -169,7 +168,7 @@ class PendingAnswers:
         elif outcome is not None:
             request.answer.set_exception(outcome)
 
-    def _request_of(self, message: wire.Message) -> _Answered:
+    def _request_of(self, message: wire.Message) -> _Request:
         ident = message.get("id")
         if isinstance(ident, int) and not isinstance(ident, bool):
             request = self._awaited.get(ident) or self._abandoned.get(ident)
@@ -182,21 +181,6 @@ class PendingAnswers:
         for request in self._awaited.values():
             if request.answer is not None and not request.answer.done():
                 request.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))
-
-
-def _room(length: int, most: int, blob: int) -> int:
-    if length > most:
-        raise protocol_error(f"a frame of {length} bytes where at most {most} were asked for")
-    return blob
-
-
-def _tell(on_output: Callable[[str], None] | None, text: str) -> None:
-    if on_output is None:
-        return
-    try:
-        on_output(text)
-    except Exception:
-        logger.exception("a listener to live output failed")
 
 
 def _message(error: Mapping[str, Any]) -> str:

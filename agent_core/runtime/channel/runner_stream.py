@@ -1,4 +1,4 @@
-"""Connecting to a runner's socket in a place that the sandbox can write to: no link is followed out of it."""
+"""Byte streams to a runner, and connecting to its socket in a place that the sandbox can write to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 from agent_core.runtime.sandbox import Attachment
 
@@ -17,15 +18,18 @@ READ_LIMIT = 256 * 1024
 _OPENING = 5
 _LONGEST_GREETING = 128 * 1024
 _STRAY_KEPT = 2000
+_LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = _LAST | os.O_DIRECTORY
 
 
 class RunnerStream(asyncio.StreamReaderProtocol):
-    """Feeds a reader, and tells when the runner has said its first word or the stream has ended before.
+    """One stream from a runner into a reader, which tells when the first frame begins.
 
-    Providers use `first_word` to know that a sandbox is READY without consuming anything. What does not begin like a
-    frame is no word of a runner (an engine writes its own errors there); the beginning of it is kept in `stray`, and in
-    `errors` what came beside the stream, where it has a way for that.
+    What does not begin like a frame is no word of a runner (an engine writes its own errors there): its beginning is
+    kept in `stray`, and in `errors` what came beside the stream, where there is a way for that.
     """
+
+    transport: asyncio.Transport
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reader = asyncio.StreamReader(limit=READ_LIMIT, loop=loop)
@@ -36,18 +40,17 @@ class RunnerStream(asyncio.StreamReaderProtocol):
         self.errors = bytearray()
         self.ended = False
 
-    def data_received(self, data: bytes) -> None:
-        self.deliver(data)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
 
-    def deliver(self, data: bytes) -> None:
-        """Pass on bytes that the runner wrote."""
+    def data_received(self, data: bytes) -> None:
         if not self._first.done():
             self._opening += data
             if len(self._opening) < _OPENING:
                 return
             data = bytes(self._opening)
-            spoke = int.from_bytes(data[:4], "big") <= _LONGEST_GREETING and data[4:5] == b"{"
-            self._settle(spoke)
+            self._settle(int.from_bytes(data[:4], "big") <= _LONGEST_GREETING and data[4:5] == b"{")
         if self._first.result():
             super().data_received(data)
         else:
@@ -64,12 +67,23 @@ class RunnerStream(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
     async def first_word(self) -> bool:
-        """Wait until the runner has written something (True) or the stream has ended without (False)."""
-        return await asyncio.shield(self._first)
+        """Whether the runner writes something before the stream ends; consumes nothing. Without it this is aborted."""
+        spoke = False
+        try:
+            spoke = await asyncio.shield(self._first)
+        finally:
+            if not spoke:
+                self.abort()
+        return spoke
 
-    def attachment(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> Attachment:
+    def attachment(self) -> Attachment:
         """The pair that a channel works with."""
-        return Attachment(self.reader, asyncio.StreamWriter(transport, self, self.reader, loop))
+        loop = asyncio.get_running_loop()
+        return Attachment(self.reader, asyncio.StreamWriter(self.transport, self, self.reader, loop))
+
+    def abort(self) -> None:
+        """End it at once."""
+        self.transport.abort()
 
     def _settle(self, spoke: bool) -> None:
         if not self._first.done():
@@ -79,13 +93,7 @@ class RunnerStream(asyncio.StreamReaderProtocol):
             self._opening.clear()
 
 
-_FOLDER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-
-Opened = tuple[RunnerStream, asyncio.Transport]
-
-
-async def connect(path: Path) -> Opened | None:
+async def connect(path: Path) -> RunnerStream | None:
     """A stream to whoever listens at `path`; None while nobody does.
 
     The way there goes through a descriptor, so the path may be of any length, and a link that was put there from inside
@@ -98,7 +106,7 @@ async def connect(path: Path) -> Opened | None:
     return await _connect(descriptor)
 
 
-async def connect_below(root: int, path: str, listener: int) -> Opened | None:
+async def connect_below(root: int, path: str, listener: int) -> RunnerStream | None:
     """The same for an absolute `path` inside the folder `root` (a descriptor); no part of it may be a link.
 
     `listener`: id of the process that has to be the one that listens; another one is nobody.
@@ -125,47 +133,31 @@ def _folder(root: int, parts: list[str]) -> Iterator[int]:
         os.close(found)
 
 
-async def _connect(descriptor: int, listener: int | None = None) -> Opened | None:
+async def _connect(descriptor: int, listener: int | None = None) -> RunnerStream | None:
     """Connect to the socket behind `descriptor`, which is closed."""
-    channel = await _dial(descriptor)
-    if channel is None:
-        return None
-    if listener is not None and _listener_of(channel) != listener:
-        channel.close()
-        return None
     loop = asyncio.get_running_loop()
-    stream = RunnerStream(loop)
-    try:
-        transport, _ = await loop.create_unix_connection(lambda: stream, sock=channel)
-    except BaseException:
-        channel.close()
-        raise
-    return stream, transport
-
-
-def _listener_of(channel: socket.socket) -> int:
-    """Id of the process that listens at the other end."""
-    given = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", given)[0])
-
-
-async def _dial(descriptor: int) -> socket.socket | None:
     try:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError:
         os.close(descriptor)
         return None
     try:
-        channel.setblocking(False)
-        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        try:
+            channel.setblocking(False)
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                raise ConnectionRefusedError
+            await loop.sock_connect(channel, f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+        peer, *_ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        if listener not in (None, peer):
             raise ConnectionRefusedError
-        await asyncio.get_running_loop().sock_connect(channel, f"/proc/self/fd/{descriptor}")
+        stream = RunnerStream(loop)
+        await loop.create_unix_connection(lambda: stream, sock=channel)
     except OSError:
         channel.close()
         return None
     except BaseException:
         channel.close()
         raise
-    finally:
-        os.close(descriptor)
-    return channel
+    return stream

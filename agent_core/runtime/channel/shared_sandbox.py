@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from agent_core.errors import SandboxLostError
-from agent_core.runtime.channel.connection import KeyState
 from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, ProgramAccess
-from agent_core.runtime.sandbox import Progress
+from agent_core.runtime.sandbox import KeyState, Progress
 from agent_core.tools.spec import SandboxReply
 
 MAX_NAME: Final = 64

@@ -329,7 +329,6 @@ class PortAccess(SandboxAccess, Protocol):
 
 
 LIST_SECONDS = 10.0
-_MAX_TEXT = 500
 
 
 class OpenPort(NamedTuple):
@@ -360,25 +359,4 @@ async def listening(sandbox: SandboxAccess) -> list[OpenPort]:
         reply = await sandbox.request("ports.list", {}, limit_seconds=LIST_SECONDS)
     except ToolError:
         return []
-    given = reply.result.get("ports")
-    entries = given if isinstance(given, list) else []
-    return [_entry(one) for one in entries if isinstance(one, dict) and _is_port(one.get("port"))]
-
-
-def _entry(given: dict[str, Any]) -> OpenPort:
-    addresses, pid = given.get("addresses"), given.get("pid")
-    return OpenPort(
-        given["port"],
-        tuple(str(one) for one in addresses) if isinstance(addresses, list) else (),
-        pid if isinstance(pid, int) else None,
-        _text(given.get("process")),
-        _text(given.get("command")),
-    )
-
-
-def _text(value: object) -> str | None:
-    return value[:_MAX_TEXT] if isinstance(value, str) else None
-
-
-def _is_port(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
+    return [OpenPort(**{**one, "addresses": tuple(one["addresses"])}) for one in reply.result["ports"]]

@@ -12,6 +12,7 @@ import ssl
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -79,7 +80,7 @@ class ExecStream(RunnerStream):
             data = self._read_head(data)
         for stream, piece in self._demultiplexer.feed(data):
             if stream == _STDOUT:
-                self.deliver(piece)
+                super().data_received(piece)
             else:
                 self.errors += piece
                 del self.errors[:-_ERRORS_KEPT]
@@ -112,7 +113,7 @@ class ExecStream(RunnerStream):
         return rest if self._passing else b""
 
 
-async def open_exec(address: EngineAddress, path: str, limit: float) -> tuple[ExecStream, asyncio.Transport]:
+async def open_exec(address: EngineAddress, path: str, limit: float) -> ExecStream:
     """Start an exec that was created with standard input, output and errors attached.
 
     Args:
@@ -125,37 +126,32 @@ async def open_exec(address: EngineAddress, path: str, limit: float) -> tuple[Ex
     """
     loop = asyncio.get_running_loop()
     stream = ExecStream(loop)
-    transport: asyncio.Transport | None = None
-    try:
-        async with asyncio.timeout(limit):
-            if address.socket_path is not None:
-                transport, _ = await loop.create_unix_connection(lambda: stream, address.socket_path)
-            else:
-                transport, _ = await loop.create_connection(lambda: stream, address.host, address.port, ssl=address.tls)
-            body = json.dumps({"Detach": False, "Tty": False}).encode()
-            transport.write(
-                f"POST {path} HTTP/1.1\r\nHost: {address.host or 'docker'}\r\nContent-Type: application/json\r\n"
-                f"Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-                + body
+    async with AsyncExitStack() as undo:
+        try:
+            async with asyncio.timeout(limit):
+                if address.socket_path is not None:
+                    await loop.create_unix_connection(lambda: stream, address.socket_path)
+                else:
+                    await loop.create_connection(lambda: stream, address.host, address.port, ssl=address.tls)
+                undo.callback(stream.abort)
+                body = json.dumps({"Detach": False, "Tty": False}).encode()
+                stream.transport.write(
+                    f"POST {path} HTTP/1.1\r\nHost: {address.host or 'docker'}\r\nContent-Type: application/json\r\n"
+                    f"Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                    + body
+                )
+                status, words = await asyncio.shield(stream.upgraded)
+        except (OSError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {limit:g} s"
+            raise SandboxError(
+                f"The Docker engine did not open a stream to the sandbox: {reason}.", code="engine_unavailable"
+            ) from error
+        if status not in (101, 200):
+            raise SandboxError(
+                f"The Docker engine refused a stream to the sandbox ({status}): {words.strip()}", code="exec_refused"
             )
-            status, words = await asyncio.shield(stream.upgraded)
-    except (OSError, TimeoutError) as error:
-        if transport is not None:
-            transport.abort()
-        reason = str(error) or f"no answer within {limit:g} s"
-        raise SandboxError(
-            f"The Docker engine did not open a stream to the sandbox: {reason}.", code="engine_unavailable"
-        ) from error
-    except BaseException:
-        if transport is not None:
-            transport.abort()
-        raise
-    if status not in (101, 200):
-        transport.abort()
-        raise SandboxError(
-            f"The Docker engine refused a stream to the sandbox ({status}): {words.strip()}", code="exec_refused"
-        )
-    return stream, transport
+        undo.pop_all()
+    return stream
 
 
 T = TypeVar("T")
@@ -234,9 +230,16 @@ class DockerEngine:
         bound = functools.partial(_translated, what, work, client)
         return await self._in_thread(what, bound, limit or self._call_seconds, on_abandon)
 
-    async def open_exec(
-        self, container: str, command: list[str], *, user: str, folder: str
-    ) -> tuple[ExecStream, asyncio.Transport]:
+    async def find(self, what: str, work: Callable[[Any], T]) -> T | None:
+        """As `call`; None where the engine knows no such object."""
+        try:
+            return await self.call(what, work)
+        except EngineRefusedError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def open_exec(self, container: str, command: list[str], *, user: str, folder: str) -> ExecStream:
         """Start a process in a running container with its standard streams on a connection of its own."""
         created = await self.call(
             "create a stream to the sandbox",
@@ -259,8 +262,8 @@ class DockerEngine:
         if self._client is None:
             async with self._connecting:
                 if self._client is None:
-                    connect = functools.partial(_connect, self._host, self._connect_seconds, self._call_seconds)
-                    work = functools.partial(_translated, "answer", lambda _: connect(), None)
+                    limits = self._connect_seconds, self._call_seconds
+                    work = functools.partial(_translated, "answer", lambda host: _connect(host, *limits), self._host)
                     self._client, self._address = await self._in_thread("connecting", work, self._connect_seconds + 1)
         return self._client
 
@@ -268,7 +271,7 @@ class DockerEngine:
         self, what: str, work: Callable[[], T], limit: float, on_abandon: Callable[[], None] | None = None
     ) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
         try:
             async with asyncio.timeout(limit):
                 return await asyncio.shield(future)
@@ -282,12 +285,6 @@ class DockerEngine:
                 on_abandon()
             await asyncio.wait({future}, timeout=_ABANDON_SECONDS)
             raise
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Look at the outcome of a call that perhaps nobody waits for any more."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _connect(host: str | None, connect_seconds: float, call_seconds: float) -> tuple[Any, EngineAddress]:
@@ -347,10 +344,7 @@ def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
 def _root_cause(error: BaseException) -> str:
     """The innermost reason, which names the socket's trouble rather than the layers above it."""
     seen: BaseException = error
-    while True:
-        inner = seen.__cause__ or seen.__context__
-        if inner is None or inner is seen:
-            break
+    while (inner := seen.__cause__ or seen.__context__) is not None:
         seen = inner
     if isinstance(seen, OSError) and seen.strerror:
         where = os.environ.get("DOCKER_HOST") or "the local socket"

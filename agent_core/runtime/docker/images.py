@@ -53,12 +53,10 @@ def missing_error(image: str, reason: str) -> SandboxError:
 async def check_image(engine: DockerEngine, image: str) -> Availability:
     """Whether an image is here, or a registry says that it can be pulled."""
     try:
-        await engine.call("look for the image", lambda client: client.inspect_image(image))
+        if await engine.find("look for the image", lambda client: client.inspect_image(image)) is not None:
+            return Availability(True, f"the image {image} is there")
     except EngineRefusedError as error:
-        if error.status != 404:
-            return Availability(False, str(error))
-    else:
-        return Availability(True, f"the image {image} is there")
+        return Availability(False, str(error))
     if is_own(image):
         return Availability(False, f"the image {image} has not been built", _BUILD_FIX)
     try:
@@ -80,12 +78,7 @@ async def ensure_image(engine: DockerEngine, image: str, progress: Progress, lim
     Raises:
         SandboxError: ``image_missing`` with the reason and the command that helps, or ``engine_unavailable``.
     """
-    try:
-        await engine.call("look for the image", lambda client: client.inspect_image(image))
-    except EngineRefusedError as error:
-        if error.status != 404:
-            raise
-    else:
+    if await engine.find("look for the image", lambda client: client.inspect_image(image)) is not None:
         return
     if is_own(image):
         raise missing_error(image, "it has not been built")

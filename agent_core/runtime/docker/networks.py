@@ -22,7 +22,6 @@ _BORDER_ROLE = "border"
 _PROGRAM = Path(network_border.__file__).read_text("utf-8")
 _SET_SECONDS = 20.0
 _AGAIN_SECONDS = 600.0
-_OLD_CONTAINER_SECONDS = 600.0
 _WORDS = 300
 
 
@@ -122,7 +121,7 @@ def border_config(image: str) -> dict[str, Any]:
 def _run(client: Any, image: str) -> str:
     """Have the rules set (in a thread); returns why that failed, or nothing."""
     for left in client.containers(all=True, filters={"label": [f"{LABEL_ROLE}={_BORDER_ROLE}"], "status": ["exited"]}):
-        if time.time() - left["Created"] > _OLD_CONTAINER_SECONDS:
+        if time.time() - left["Created"] > _OLD_SECONDS:
             unless_gone(client.remove_container, left["Id"], force=True)
     name = f"drydock-border-{secrets.token_hex(4)}"
     client.create_container_from_config(border_config(image), name)
@@ -213,7 +212,9 @@ class DockerNetworks:
         """Name of the network that a spec wishes for; ``none`` is the engine's own."""
         if spec.network == "none":
             return "none"
-        name = network_name(spec)
+        # Those of before there were borders had the wish's name alone.
+        wish = f"guarded-{spec.network}" if spec.network in GUARDED else spec.network
+        name = f"{instance_name(spec.instance_id)}-{wish}"
         async with self._making:
             if name not in self._made:
                 await self._make(name, spec)
@@ -250,13 +251,11 @@ class DockerNetworks:
         self.forget()
 
     async def _make(self, name: str, spec: SandboxSpec) -> None:
-        try:
-            await self._engine.call("look for the sandboxes' network", lambda client: client.inspect_network(name))
-        except EngineRefusedError as error:
-            if error.status != 404:
-                raise
-        else:
+        look = "look for the sandboxes' network"
+        if await self._engine.find(look, lambda client: client.inspect_network(name)) is not None:
             return
+        device = {_NAME: bridge_name(BRIDGES, name)} if spec.network in GUARDED else {}
+        options = _BRIDGE | device | (_NO_HOST if spec.network == "internal" else {})
         with ignoring(403, 409):  # another process was faster, and has the name or the device
             await self._engine.call(
                 "create the sandboxes' network",
@@ -265,21 +264,10 @@ class DockerNetworks:
                     driver="bridge",
                     internal=spec.network == "internal",
                     check_duplicate=True,
-                    options=_options(spec, name),
+                    options=options,
                     labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _ROLE},
                 ),
             )
-
-
-def network_name(spec: SandboxSpec) -> str:
-    """The network for a spec's wish; those of before there were borders had the wish's name alone."""
-    wish = f"guarded-{spec.network}" if spec.network in GUARDED else spec.network
-    return f"{instance_name(spec.instance_id)}-{wish}"
-
-
-def _options(spec: SandboxSpec, name: str) -> dict[str, str]:
-    device = {_NAME: bridge_name(BRIDGES, name)} if spec.network in GUARDED else {}
-    return _BRIDGE | device | (_NO_HOST if spec.network == "internal" else {})
 
 
 def _age(created: str) -> float:

@@ -240,13 +240,7 @@ class DockerObjects:
 
     async def inspect(self) -> Mapping[str, Any] | None:
         """The container as the engine describes it; None when there is none."""
-        try:
-            found = await self._engine.call("look at the sandbox", lambda client: client.inspect_container(self.name))
-        except EngineRefusedError as error:
-            if error.status == 404:
-                return None
-            raise
-        return dict(found)
+        return await self._engine.find("look at the sandbox", lambda client: dict(client.inspect_container(self.name)))
 
     async def create(self, network: str, making: str) -> None:
         """Make the container, and the workspace's volume unless it is there (see `sandbox_config`)."""
@@ -284,7 +278,7 @@ class DockerObjects:
             "connect the sandbox", lambda client: client.connect_container_to_network(self.name, network)
         )
 
-    async def open_exec(self) -> tuple[ExecStream, asyncio.Transport]:
+    async def open_exec(self) -> ExecStream:
         """A stream to the program that attaches to the runner."""
         return await self._engine.open_exec(self.name, ATTACH, user=USER, folder=RUNNER_ROOT)
 

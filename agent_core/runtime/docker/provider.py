@@ -10,7 +10,7 @@ from agent_core.runtime.docker.engine import DockerEngine, labels_of, unless_gon
 from agent_core.runtime.docker.images import check_image
 from agent_core.runtime.docker.networks import GUARDED, DockerBorder, DockerNetworks, beyond_the_border, probe
 from agent_core.runtime.docker.objects import GID, UID, DockerQuota, Quota
-from agent_core.runtime.docker.sandbox import DockerSandbox, docker_name
+from agent_core.runtime.docker.sandbox import DockerSandbox
 from agent_core.runtime.injection import runner_archive
 from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
@@ -19,6 +19,7 @@ from agent_core.runtime.sandbox import (
     Sandbox,
     SandboxSpec,
     SandboxState,
+    object_name,
 )
 
 PULL_SECONDS = 600.0
@@ -81,10 +82,11 @@ class DockerProvider:
         return await self._quota.find(instance_id)
 
     def create(self, spec: SandboxSpec) -> Sandbox:
-        return self._sandbox(spec, docker_name(spec), known=False)
+        return self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id), known=False)
 
     def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
-        return self._sandbox(spec, state.get("container") or docker_name(spec), known=True)
+        name = state.get("container") or object_name(spec.instance_id, spec.conversation_id)
+        return self._sandbox(spec, name, known=True)
 
     def _sandbox(self, spec: SandboxSpec, name: str, *, known: bool) -> DockerSandbox:
         waits, direct = self._pull_seconds, self._direct

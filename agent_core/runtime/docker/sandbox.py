@@ -10,18 +10,18 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.transient import NETWORK_WARNING
-from agent_core.runtime import processes
 from agent_core.runtime.channel import runner_stream
-from agent_core.runtime.channel.runner_stream import Opened
+from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker.images import ensure_image, missing_error, no_python_error
+from agent_core.runtime.docker.networks import DockerNetworks
 from agent_core.runtime.docker.objects import DockerObjects, DockerQuota
-from agent_core.runtime.processes import members_of_namespace
+from agent_core.runtime.processes import children_of, members_of_namespace
 from agent_core.runtime.sandbox import (
     SOCKET,
     WORKSPACE,
@@ -31,95 +31,14 @@ from agent_core.runtime.sandbox import (
     SandboxSpec,
     SandboxState,
     SandboxStatus,
-    object_name,
 )
 
+logger = logging.getLogger(__name__)
 
-class HostFolders(NamedTuple):
-    """Folders of this host; none when it is another one, or when this process may not look at them."""
-
-    folders: tuple[str, ...]
-    init: int
-    container: str
-
-    def processes(self) -> list[int]:
-        """The container's processes, where they are seen from here. Blocks for as long as the process table takes."""
-        try:
-            groups = Path(f"/proc/{self.init}/cgroup").read_text()
-        except OSError:
-            return []
-        return members_of_namespace(self.init) if self.container in groups else []
-
-
-def places_of(found: Mapping[str, Any]) -> HostFolders:
-    """The places of a container as the engine describes it."""
-    folders = {str(mount.get("Source")): None for mount in found.get("Mounts") or () if mount.get("Type") == "volume"}
-    if not found["HostConfig"].get("ReadonlyRootfs"):
-        upper = (found.get("GraphDriver") or {}).get("Data") or {}
-        folders[str(upper.get("UpperDir"))] = None
-    seen = all(os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK) for folder in folders)
-    return HostFolders(tuple(folders) if seen else (), int(found["State"].get("Pid") or 0), str(found["Id"]))
-
-
-# An exec's stream passes two processes of the engine each way. Where the engine runs on this machine, and this process
-# may look into the container (it is root's, or of the same user), the runner's socket can be connected to like any
-# other. Everywhere else the exec is the way.
 LISTENS_SECONDS = 2.0
 """How long the runner of a container that has just been started is waited for; then the exec's words tell more."""
 
 _LOOK_SECONDS = 0.005
-
-
-async def connect(found: Mapping[str, Any]) -> Opened | None:
-    """A stream to the runner of a container as the engine describes it; None when there is no such way.
-
-    The stream's first word has not been waited for.
-    """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + LISTENS_SECONDS
-    while loop.time() < end:
-        first = int(found["State"].get("Pid") or 0)
-        with _root(first, str(found["Id"])) as root:
-            if root is None:
-                return None
-            opened = await runner_stream.connect_below(root, SOCKET, _runner(first))
-        if opened is not None:
-            return opened
-        await asyncio.sleep(_LOOK_SECONDS)
-    return None
-
-
-def _runner(first: int) -> int:
-    """Id of the runner: the first child of its container's first process, which ends with it; 0 when it is gone."""
-    return next(iter(processes.children_of(first)), 0)
-
-
-@contextmanager
-def _root(pid: int, container: str) -> Iterator[int | None]:
-    """The root folder of the process `pid` as a descriptor, if it is of this container and may be looked into."""
-    try:
-        descriptor = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if pid > 0 else None
-    except OSError:
-        descriptor = None
-    try:
-        # A process of the same number may be another one: the engine may run on another machine, or its container may
-        # have ended since.
-        yield descriptor if descriptor is not None and container and container in _groups(pid) else None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _groups(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-logger = logging.getLogger(__name__)
-
 _STATUS = {
     "running": SandboxStatus.RUNNING,
     "restarting": SandboxStatus.RUNNING,
@@ -135,22 +54,6 @@ _FIXES = {
 }
 _RETRY_SECONDS = 0.05
 _CREATE_ATTEMPTS = 4
-
-
-class Networks(Protocol):
-    """Gives the engine's network for a wish of the spec."""
-
-    async def ensure(self, spec: SandboxSpec) -> str:
-        """Name of the network, made if need be."""
-        ...
-
-    def warning(self, spec: SandboxSpec) -> str:
-        """What people are to know of it; empty if nothing."""
-        ...
-
-    def forget(self) -> None:
-        """Look anew next time."""
-        ...
 
 
 class _EndedError(Exception):
@@ -176,7 +79,7 @@ class DockerSandbox:
     def __init__(
         self,
         engine: DockerEngine,
-        networks: Networks,
+        networks: DockerNetworks,
         quota: DockerQuota,
         spec: SandboxSpec,
         name: str,
@@ -192,7 +95,7 @@ class DockerSandbox:
         self._known = known
         self._pull_seconds = pull_seconds
         self._direct = direct
-        self._fresh: Opened | None = None
+        self._fresh: RunnerStream | None = None
         self._look = DiskLook(spec.limits)
         self._places: HostFolders | None = None
         self._making = ""
@@ -239,19 +142,18 @@ class DockerSandbox:
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
-        stream, transport = self._fresh or (None, None)
-        self._fresh = None
-        if stream is None or transport is None or stream.ended:
+        stream, self._fresh = self._fresh, None
+        if stream is None or stream.ended:
             if await self.poll() is not SandboxStatus.RUNNING:
                 raise SandboxLostError("The sandbox is not running any more.")
             try:
                 async with asyncio.timeout(self.spec.limits.start_seconds):
-                    stream, transport = await self._connect()
+                    stream = await self._connect()
             except _EndedError as end:
                 raise SandboxLostError(f"The sandbox has ended: {end.reason}.") from end
             except TimeoutError:
                 raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
-        return stream.attachment(transport, asyncio.get_running_loop())
+        return stream.attachment()
 
     async def poll(self) -> SandboxStatus:
         return _status(await self._objects.inspect())
@@ -359,26 +261,20 @@ class DockerSandbox:
         except EngineRefusedError as error:
             raise _EndedError(error.explanation, _code_of(error.explanation)) from error
 
-    async def _connect(self) -> Opened:
+    async def _connect(self) -> RunnerStream:
         """Attach to the runner once it listens; raises `_EndedError` as soon as the container does not run."""
         while True:
             found = await self._objects.inspect()
             if found is None or _status(found) is not SandboxStatus.RUNNING:
                 raise await self._end(found)
-            opened = await connect(found) if self._direct else None
-            if (opened := opened or await self._exec()) is not None:
-                stream, transport = opened
-                try:
-                    if await stream.first_word():
-                        return opened
-                except BaseException:
-                    transport.abort()
-                    raise
-                transport.abort()
+            stream = await connect(found) if self._direct else None
+            if (stream := stream or await self._exec()) is not None:
+                if await stream.first_word():
+                    return stream
                 self._last_words = str(stream.stray + stream.errors, "utf-8", "replace").strip()[-500:]
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _exec(self) -> Opened | None:
+    async def _exec(self) -> RunnerStream | None:
         try:
             return await self._objects.open_exec()
         except SandboxError as error:
@@ -422,13 +318,75 @@ class DockerSandbox:
 
     def _let_go(self) -> None:
         if self._fresh is not None:
-            self._fresh[1].abort()
+            self._fresh.abort()
             self._fresh = None
 
 
-def docker_name(spec: SandboxSpec) -> str:
-    """The container's name for a spec."""
-    return object_name(spec.instance_id, spec.conversation_id)
+class HostFolders(NamedTuple):
+    """Folders of this host; none when it is another one, or when this process may not look at them."""
+
+    folders: tuple[str, ...]
+    init: int
+    container: str
+
+    def processes(self) -> list[int]:
+        """The container's processes, where they are seen from here. Blocks for as long as the process table takes."""
+        return members_of_namespace(self.init) if _is_of(self.container, self.init) else []
+
+
+def places_of(found: Mapping[str, Any]) -> HostFolders:
+    """The places of a container as the engine describes it."""
+    folders = {str(mount.get("Source")): None for mount in found.get("Mounts") or () if mount.get("Type") == "volume"}
+    if not found["HostConfig"].get("ReadonlyRootfs"):
+        upper = (found.get("GraphDriver") or {}).get("Data") or {}
+        folders[str(upper.get("UpperDir"))] = None
+    seen = all(os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK) for folder in folders)
+    return HostFolders(tuple(folders) if seen else (), int(found["State"].get("Pid") or 0), str(found["Id"]))
+
+
+async def connect(found: Mapping[str, Any]) -> RunnerStream | None:
+    """A stream to the runner of a container as the engine describes it; None when there is no way past the engine.
+
+    An exec's stream passes two processes of the engine each way. Where the engine runs on this machine, and this
+    process may look into the container (it is root's, or of the same user), the runner's socket can be connected to
+    like any other. The stream's first word has not been waited for.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LISTENS_SECONDS
+    init = int(found["State"].get("Pid") or 0)
+    while loop.time() < end:
+        with _root(init, str(found["Id"])) as root:
+            if root is None:
+                return None
+            # The runner is the first child of its container's first process, which ends with it.
+            runner = next(iter(children_of(init)), 0)
+            stream = await runner_stream.connect_below(root, SOCKET, runner)
+        if stream is not None:
+            return stream
+        await asyncio.sleep(_LOOK_SECONDS)
+    return None
+
+
+@contextmanager
+def _root(pid: int, container: str) -> Iterator[int | None]:
+    """The root folder of the process `pid` as a descriptor, if it is of this container and may be looked into."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if pid > 0 else None
+    except OSError:
+        descriptor = None
+    try:
+        yield descriptor if descriptor is not None and _is_of(container, pid) else None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _is_of(container: str, pid: int) -> bool:
+    """Whether a process is of a container: one of that number may be another, here or since the container ended."""
+    try:
+        return bool(container) and container in Path(f"/proc/{pid}/cgroup").read_text("utf-8", "replace")
+    except OSError:
+        return False
 
 
 def _status(found: Mapping[str, Any] | None) -> SandboxStatus:

@@ -105,45 +105,15 @@ OWN_PROGRAMS = "/opt/bin"
 RESOLVER = "10.0.2.3"
 _SYSTEM_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHARED_MEMORY = 64 * 1024**2
-_HOST_FILES = (
-    "/etc/alternatives",
-    "/etc/bash.bashrc",
-    "/etc/ca-certificates",
-    "/etc/chromium.d",
-    "/etc/crypto-policies",
-    "/etc/debian_version",
-    "/etc/fonts",
-    "/etc/inputrc",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/os-release",
-    "/etc/pki/ca-trust",
-    "/etc/pki/tls/certs",
-    "/etc/protocols",
-    "/etc/services",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/terminfo",
-    "/etc/timezone",
-)
-"""Read-only, where the host has them; nothing that names its users, keys or machines."""
+_HOST_FILES = """
+alternatives bash.bashrc ca-certificates chromium.d crypto-policies debian_version fonts inputrc ld.so.cache
+ld.so.conf ld.so.conf.d localtime magic mime.types os-release pki/ca-trust pki/tls/certs protocols services
+ssl/certs ssl/openssl.cnf terminfo timezone
+"""
+"""In /etc, read-only, where the host has them; nothing that names its users, keys or machines."""
 
 _KERNEL_SETTINGS = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger", "tty")
-_KERNEL_SECRETS = (
-    "kallsyms",
-    "kcore",
-    "keys",
-    "kmsg",
-    "kpagecgroup",
-    "kpagecount",
-    "kpageflags",
-    "slabinfo",
-    "timer_list",
-)
+_KERNEL_SECRETS = "kallsyms kcore keys kmsg kpagecgroup kpagecount kpageflags slabinfo timer_list"
 
 OWN_FILES: Mapping[str, str] = {
     "passwd": f"root:x:0:0:root:/:/bin/sh\nagent:x:{INNER_UID}:{INNER_UID}:agent:{HOME}:/bin/bash\n"
@@ -180,8 +150,8 @@ def isolation(folder: str) -> list[str]:
             arguments += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             arguments += ["--ro-bind", path, path]
-    for path in _HOST_FILES:
-        arguments += ["--ro-bind-try", path, path]
+    for path in _HOST_FILES.split():
+        arguments += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
     for name in OWN_FILES:
         arguments += ["--ro-bind", f"{folder}/etc/{name}", f"/etc/{name}"]
     prefix = interpreter().prefix
@@ -202,7 +172,7 @@ def without_kernel_files() -> list[str]:
     for name in _KERNEL_SETTINGS:
         if os.path.exists(f"/proc/{name}"):
             arguments += ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
-    for name in _KERNEL_SECRETS:
+    for name in _KERNEL_SECRETS.split():
         if os.path.isfile(f"/proc/{name}"):
             arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     return arguments
@@ -224,22 +194,18 @@ def places(
         *("--size", str(limits.tmp_size), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 - inside the sandbox
         *("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108
         *("--ro-bind", f"{folder}/runner", f"{RUNNER_ROOT}/runner"),
-        *_packages(libraries),
+        *(
+            word
+            for seen, library in libraries
+            for name in library.names
+            for word in ("--ro-bind", f"{seen}/{name}", f"{library.place}/{name}")
+        ),
         *("--bind", f"{folder}/state", STATE_DIR),
         *("--bind", f"{folder}/home", HOME),
         *("--bind", *workspace),
         *("--remount-ro", "/dev", "--remount-ro", "/"),  # both are in memory and would be without a bound
         *("--chdir", RUNNER_ROOT, "--info-fd", INFO_MARK),
         *(("--seccomp", FILTER_MARK) if filtered else ()),
-    ]
-
-
-def _packages(libraries: Sequence[tuple[str, Shown]]) -> list[str]:
-    return [
-        word
-        for seen, library in libraries
-        for name in library.names
-        for word in ("--ro-bind", f"{seen}/{name}", f"{library.place}/{name}")
     ]
 
 
@@ -264,17 +230,19 @@ def lacks_python() -> bool:
     return interpreter().prefix is None and shutil.which("python", path=SYSTEM_PATH) is None
 
 
-class Interpreter:
-    """A Python for the runner: the system's, or, where that is missing or too old, the one that runs this server."""
+class Interpreter(NamedTuple):
+    """A Python for the runner: the system's, or, where that is missing or too old, the one that runs this server.
 
-    def __init__(self, path: str, prefix: str | None) -> None:
-        self.path = path
-        self.prefix = prefix
+    `prefix` is the folder to show to the sandbox in addition, if any.
+    """
+
+    path: str
+    prefix: str | None
 
 
 @cache
 def interpreter() -> Interpreter:
-    """Find it once per process; `prefix` is the folder to show to the sandbox in addition, if any."""
+    """Find it, once per process."""
     system = "/usr/bin/python3"
     if os.access(system, os.X_OK):
         try:

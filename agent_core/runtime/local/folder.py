@@ -90,7 +90,7 @@ class SandboxFolder:
     def copy_workspace(self, name: str) -> str:
         """Copy the workspace, without sockets, pipes and devices; returns where to. Nothing may run meanwhile."""
         target = self.path / "snapshots" / name
-        shutil.copytree(self.workspace, target, symlinks=True, ignore=_only_plain)
+        shutil.copytree(self.workspace, target, symlinks=True, ignore=_special)
         return str(target)
 
     # --- what runs ---
@@ -145,8 +145,7 @@ class SandboxFolder:
 
     def log(self) -> str:
         """The end of what was written before the runner took over, and of what the runner wrote."""
-        ends = [_end_of(self.path / "log"), _end_of(self.path / "state" / "log")]
-        return "\n".join(end for end in ends if end)
+        return "\n".join(filter(None, (_end_of(self.path / "log"), _end_of(self.path / "state" / "log"))))
 
     def missing_network(self) -> str:
         """Why it has no network, as the launcher noted it; empty if it noted nothing."""
@@ -218,7 +217,7 @@ def _end_of(path: Path) -> str:
         return ""
 
 
-def _only_plain(folder: str, names: list[str]) -> list[str]:
-    """Sockets, pipes and devices are not copied."""
+def _special(folder: str, names: list[str]) -> list[str]:
+    """The sockets, pipes and devices among them."""
     kinds = ((name, os.lstat(os.path.join(folder, name)).st_mode) for name in names)
     return [name for name, mode in kinds if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]

@@ -213,7 +213,7 @@ def _prepare_network(order: dict[str, Any], namespace: int, border: Any, link: A
     child = os.fork()
     if child == 0:
         try:
-            _end_with_parent()
+            _call("the end of its parent", lambda libc: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
             _enter(namespace, _CLONE_NEWNET, "the sandbox's network")
             if border is not None:
                 border.keep_in(order["network"]["resolver"], order["network"]["refused"])
@@ -273,10 +273,6 @@ def _has_tun() -> bool:
 
 def _enter(namespace: int, kind: int, subject: str) -> None:
     _call(subject, lambda libc: libc.setns(namespace, kind))
-
-
-def _end_with_parent() -> None:
-    _call("the end of its parent", lambda libc: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
 
 
 def _note_missing(order: dict[str, Any], reason: bytes) -> None:
@@ -366,12 +362,8 @@ def _show(mounts: dict[str, str]) -> None:
     _call("a namespace for mounts", lambda libc: libc.unshare(_CLONE_NEWNS))
     _call("/", lambda libc: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     for folder, place in mounts.items():
-        arguments = (os.fsencode(folder), os.fsencode(place), None, _MS_BIND | _MS_REC, None)
-        _call(place, functools.partial(_mount, arguments))
-
-
-def _mount(arguments: tuple[Any, ...], libc: Any) -> int:
-    return int(libc.mount(*arguments))
+        words = (os.fsencode(folder), os.fsencode(place), None, _MS_BIND | _MS_REC, None)
+        _call(place, functools.partial(lambda words, libc: int(libc.mount(*words)), words))
 
 
 def _call(subject: str, call: Callable[[Any], int]) -> None:

@@ -26,42 +26,27 @@ from agent_core.runtime.seccomp import filter_program
 _OWN = "/32 host LOCAL"
 
 
-def host_networks(proc: Path = Path("/proc/self/net"), devices: Path = Path("/sys/class/net")) -> list[str]:
+def host_networks() -> list[str]:
     """All addresses of this host's interfaces, and networks on bridges without a network card (engines' and VMs').
 
     Of version 4 only: local sandboxes send nothing over the other.
     """
-    return list(dict.fromkeys([*_addresses(proc), *_inner_networks(proc, devices)]))
-
-
-def _addresses(proc: Path) -> list[str]:
     found: list[str] = []
-    place = ""
-    for line in (proc / "fib_trie").read_text().splitlines():
-        words = line.split()
-        if words[:1] == ["|--"]:
-            place = words[1]
+    address = ""
+    for line in Path("/proc/self/net/fib_trie").read_text().splitlines():
+        if line.split()[:1] == ["|--"]:
+            address = line.split()[1]
         elif line.strip() == _OWN:
-            found.append(f"{place}/32")
-    return found
-
-
-def _inner_networks(proc: Path, devices: Path) -> list[str]:
-    found: list[str] = []
-    for line in (proc / "route").read_text().splitlines()[1:]:
+            found.append(f"{address}/32")
+    for line in Path("/proc/self/net/route").read_text().splitlines()[1:]:
         device, network, gateway, *_, mask = line.split()[:8]
-        if gateway != "00000000" or network == "00000000" or not _leads_nowhere(devices / device):
+        ports = Path("/sys/class/net", device, "brif")
+        if gateway != "00000000" or network == "00000000" or not ports.is_dir():
             continue
-        bits = bin(int(mask, 16)).count("1")
-        address = socket.inet_ntoa(struct.pack("=I", int(network, 16)))
-        found.append(str(ipaddress.IPv4Network(f"{address}/{bits}")))
-    return found
-
-
-def _leads_nowhere(device: Path) -> bool:
-    """A bridge between programs of this host."""
-    ports = device / "brif"
-    return ports.is_dir() and not any((port / "device").exists() for port in ports.iterdir())
+        if not any((port / "device").exists() for port in ports.iterdir()):
+            start = socket.inet_ntoa(struct.pack("=I", int(network, 16)))
+            found.append(str(ipaddress.IPv4Network(f"{start}/{int(mask, 16).bit_count()}")))
+    return list(dict.fromkeys(found))
 
 
 MARK = "DRYDOCK_SANDBOX"
@@ -89,6 +74,15 @@ def launch_order(
         bounds["FSIZE"] = spec.limits.disk
     if uid is not None and not spec.workspace:  # the user of a given folder may have processes elsewhere
         bounds["NPROC"] = spec.limits.processes
+    guard = {
+        "program": local_guard.__file__,
+        "order": {
+            "owner": list(identify(os.getpid()) or (0, 0)),
+            "folder": str(folder.path),
+            "joins": joins,
+            "scratch": os.path.abspath(spec.data_dir),
+        },
+    }
     own = _unconfined(spec, folder) if bwrap is None else _confined(spec, folder, uid, bwrap, "pids" in limited)
     return {
         **own,
@@ -98,20 +92,7 @@ def launch_order(
         "joins": joins,
         "limits": bounds,
         "oom_score_adj": 500,
-        "guard": _guard(spec, folder, joins) if spec.ends_with_owner else {},
-    }
-
-
-def _guard(spec: SandboxSpec, folder: SandboxFolder, joins: list[str]) -> dict[str, Any]:
-    owner = identify(os.getpid())
-    return {
-        "program": local_guard.__file__,
-        "order": {
-            "owner": list(owner) if owner is not None else [0, 0],
-            "folder": str(folder.path),
-            "joins": joins,
-            "scratch": os.path.abspath(spec.data_dir),
-        },
+        "guard": guard if spec.ends_with_owner else {},
     }
 
 

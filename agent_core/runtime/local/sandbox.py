@@ -60,7 +60,7 @@ class LocalSandbox:
         self._pool = pool
         self._group = ControlGroup(name)
         self._look = DiskLook(spec.limits)
-        self._fresh: tuple[RunnerStream, asyncio.Transport] | None = None
+        self._fresh: RunnerStream | None = None
         self._survived = False
 
     @property
@@ -100,19 +100,18 @@ class LocalSandbox:
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
-        stream, transport = self._fresh or (None, None)
-        self._fresh = None
-        if stream is None or transport is None or stream.ended:
+        stream, self._fresh = self._fresh, None
+        if stream is None or stream.ended:
             if await self.poll() is not SandboxStatus.RUNNING:
                 raise SandboxLostError("The sandbox is not running any more.")
             try:
                 async with asyncio.timeout(self.spec.limits.start_seconds):
-                    stream, transport = await self._connect()
+                    stream = await self._connect()
             except TimeoutError:
                 raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
             except SandboxError as error:
                 raise SandboxLostError(str(error)) from error
-        return stream.attachment(transport, asyncio.get_running_loop())
+        return stream.attachment()
 
     async def poll(self) -> SandboxStatus:
         return await self._blocking(self._status)
@@ -196,19 +195,12 @@ class LocalSandbox:
             reason = errors.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
             raise SandboxError(f"The sandbox did not start: {reason}.", code="start_failed")
 
-    async def _connect(self) -> tuple[RunnerStream, asyncio.Transport]:
+    async def _connect(self) -> RunnerStream:
         """Connect to the runner's socket once it listens; ends with an error when its process has ended."""
         while True:
-            opened = await runner_stream.connect(self._folder.socket)
-            if opened is not None:
-                stream, transport = opened
-                try:
-                    if await stream.first_word():
-                        return stream, transport
-                except BaseException:
-                    transport.abort()
-                    raise
-                transport.abort()
+            stream = await runner_stream.connect(self._folder.socket)
+            if stream is not None and await stream.first_word():
+                return stream
             init = await self._blocking(lambda: self._folder.process("init"))
             if init is None or not init.alive:
                 raise await self._early_end()
@@ -291,7 +283,7 @@ class LocalSandbox:
 
     def _let_go(self) -> None:
         if self._fresh is not None:
-            self._fresh[1].abort()
+            self._fresh.abort()
             self._fresh = None
 
     async def _blocking(self, work: Callable[[], T]) -> T:

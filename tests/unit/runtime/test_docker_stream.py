@@ -67,11 +67,11 @@ async def test_bytes_that_arrive_with_the_upgrade_are_not_lost(tmp_path: Path) -
         await reader.read()
 
     async with engine(tmp_path, answer) as address:
-        stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
+        stream = await open_exec(address, "/v1.41/exec/abc/start", 5)
         assert await stream.first_word()
         assert await stream.reader.readexactly(len(FRAME)) == FRAME
         assert bytes(stream.errors) == b"warning"
-        transport.abort()
+        stream.abort()
 
 
 async def test_an_answer_in_single_bytes_is_understood(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ async def test_an_answer_in_single_bytes_is_understood(tmp_path: Path) -> None:
         await reader.read()
 
     async with engine(tmp_path, answer) as address:
-        stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
+        stream = await open_exec(address, "/v1.41/exec/abc/start", 5)
         assert await stream.reader.readexactly(len(FRAME)) == FRAME
-        transport.abort()
+        stream.abort()
 
 
 async def test_a_refusal_carries_the_engines_words(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ async def test_a_stream_that_ends_without_a_word_says_so(tmp_path: Path) -> None
         await writer.drain()
 
     async with engine(tmp_path, answer) as address:
-        stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
+        stream = await open_exec(address, "/v1.41/exec/abc/start", 5)
         assert not await stream.first_word()
         assert stream.ended
-        transport.abort()
+        stream.abort()
 
 
 async def test_an_engines_error_on_the_stream_is_no_word_of_a_runner(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ async def test_an_engines_error_on_the_stream_is_no_word_of_a_runner(tmp_path: P
         await writer.drain()
 
     async with engine(tmp_path, answer) as address:
-        stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
+        stream = await open_exec(address, "/v1.41/exec/abc/start", 5)
         assert not await stream.first_word()
         assert b"not found in $PATH" in stream.stray
-        transport.abort()
+        stream.abort()
