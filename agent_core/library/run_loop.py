@@ -334,7 +334,8 @@ class RunLoop:
         if not waited:
             await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
         await session.start(max_steps=max_steps)
-        self.sessions.has_begun, self._tells_end = True, session.has_hooks(HookEvent.SESSION_END)
+        self.sessions.has_begun = True
+        self._tells_end = session.running is not None and session.running.hooks.has(HookEvent.SESSION_END)
         session.count(self.side_calls.taken())
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))

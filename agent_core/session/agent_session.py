@@ -1,14 +1,14 @@
-"""One conversation's session: its stream, subscribers and sandbox, and their life together."""
+"""`AgentSession`: one loaded conversation, with its log, its agent and its sandbox."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.guards import answers_to_invalid_calls
@@ -19,7 +19,6 @@ from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ClientToolResult,
-    ConfirmationPolicyChanged,
     LoopRecovery,
     Recorded,
 )
@@ -33,136 +32,46 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.snapshots import plant
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.factory import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.hooks import make_hooks
 from agent_core.session.repository import set_up
 from agent_core.session.rewind import Rewinder, check_cause
+from agent_core.session.running_agent import RunningAgent, make_running_agent
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subagent_factory import Parent, Shared
-from agent_core.session.subscribers import SessionSubscribers, make_subscribers
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.tools.vision_inspect import VisionInspectTool
-
-RESTART_SECONDS = (0.1, 1.0, 5.0)
-
-
-class SupervisedTasks:
-    """Owns what follows a stream until that is closed."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def begin(
-        self,
-        name: str,
-        run: Callable[[], Coroutine[Any, Any, None]],
-        stream: EventStream,
-        give_up: Callable[[str], Awaitable[None]],
-    ) -> None:
-        """Run this one; when it fails (a bug) that is logged, and it is started again at its position.
-
-        `give_up` is told, in words for people, when that does not help.
-        """
-        work = _supervised(name, run, stream, give_up)
-        self._tasks.append(asyncio.create_task(work, name=f"{name}:{stream.conversation_id}"))
-
-    async def end(self, *, patience_seconds: float, limit_seconds: float) -> None:
-        """Wait for their end: the stream is closed, they read to its end and return. Who does not is cancelled."""
-        if not self._tasks:
-            return
-        _, late = await asyncio.wait(self._tasks, timeout=patience_seconds)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=limit_seconds)
-
-
-async def _supervised(
-    name: str,
-    run: Callable[[], Coroutine[Any, Any, None]],
-    stream: EventStream,
-    give_up: Callable[[str], Awaitable[None]],
-) -> None:
-    for delay in (*RESTART_SECONDS, None):
-        try:
-            await run()
-            return
-        except Exception:
-            logger.exception("subscriber %s of conversation %s failed", name, stream.conversation_id)
-            if stream.closed:
-                return
-            if delay is None:
-                break
-            await asyncio.sleep(delay)
-    await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
-
-
-OPENING = 20
-"""Within so many events of its own the prompt stands, whatever a rewind or a fork has written before it."""
-
-
-async def own_beginning(stream: EventStream) -> list[AnyEvent]:
-    """The first events, as many as tell whether the agent has its prompt already; none of those that were imported."""
-    first = await stream.page(limit=FIRST_EVENTS)
-    if not first or not isinstance(first[0], Recorded):
-        return first
-    imported, own = first[0].id, stream.last_id + 1
-    while own - imported > 1:
-        middle = (imported + own) // 2
-        found = await stream.page(after=middle - 1, limit=1)
-        if isinstance(found[0], Recorded):
-            imported = middle
-        else:
-            own = middle
-    opening = await stream.page(after=imported, limit=OPENING)
-    return [event for event in opening if isinstance(event, SystemPromptEvent | MessageEvent)]
-
-
-logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
 """States in which an agent waits for its user."""
 LOOK_SECONDS: Final = 0.005
 SETTLE_LOOKS: Final = 100
+OPENING = 20
+"""Within so many events of its own the prompt stands, whatever a rewind or a fork has written before it."""
 
 AfterClose = Literal["keep", "pause", "stop", "destroy"]
 
-
-async def _let_go(sandbox: SandboxConnection | SharedSandbox, after: AfterClose) -> None:
-    """Do that to the sandbox, and close the connection; a sandbox that does not obey is logged."""
-    actions: dict[AfterClose, Callable[[], Awaitable[None]]] = {
-        "pause": sandbox.pause,
-        "stop": sandbox.stop,
-        "destroy": sandbox.destroy,
-    }
-    try:
-        if (action := actions.get(after)) is not None:
-            await action()
-    except SandboxError as error:
-        where = sandbox.sandbox.spec.conversation_id if isinstance(sandbox, SandboxConnection) else "of a sub-agent"
-        logger.warning("conversation %s: %s of its sandbox failed: %s", where, after, error)
-    finally:
-        await sandbox.close()
+logger = logging.getLogger(__name__)
 
 
 class AgentSession:
-    """Runs one conversation: `open` it, `start` it once, `send` as often as you like, and `close` it.
+    """One loaded conversation: its log is owned, and its agent, tools and secrets are there, from `open` to `close`.
 
-    What `open` returns is whole: its log is owned, and its agent, tools and secrets are there. As an asynchronous
-    context manager it closes itself, leaving the conversation as it is.
+    `start` puts a `RunningAgent` to work, which needs the sandbox; without it the log can be read and written all the
+    same, at no cost. As an asynchronous context manager the session closes itself, leaving the conversation as it is.
 
     Attributes:
         stream: the conversation's log.
         agent: who works, with its tools.
         secrets: the conversation's secrets, to which more may be added at any time.
         call_context: what side calls of models are made with that this conversation pays for.
+        running: the agent at work; None before its start has come that far.
         is_ready: whether `start` has succeeded.
         has_failed: whether it has not; set before anybody is told.
     """
@@ -172,12 +81,13 @@ class AgentSession:
         shared: Shared,
         tool_servers: ToolServers,
         report: StatusReport,
+        resources: AsyncExitStack,
         *,
-        keep_servers: bool,
         hook_events: frozenset[HookEvent],
         client_count: Callable[[], int] | None,
+        opened_at: int,
     ) -> None:
-        """See `open`, which makes these."""
+        """See `open`, which makes these; the session ends the `resources`."""
         self.conversation_id = shared.stream.conversation_id
         self.stream = shared.stream
         self.agent = shared.agent
@@ -185,6 +95,7 @@ class AgentSession:
         self.secrets = shared.secrets
         self.sandbox = shared.sandbox
         self.call_context = shared.step.usage.context
+        self.running: RunningAgent | None = None
         self.is_ready = self.has_failed = False
         self._shared = shared
         self._step = shared.step
@@ -193,24 +104,24 @@ class AgentSession:
         self._report = report
         self._hook_events = hook_events
         self._client_count = client_count
+        self._opened_at = opened_at
         self._rewinder = Rewinder(
-            self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
+            self.stream,
+            self.sandbox,
+            lambda: self._step.system_prompt(self.secrets.descriptions()),
+            lambda: self.running,
         )
-        self._supervised = SupervisedTasks()
-        self._subscribers: SessionSubscribers | None = None
-        self._started = False
-        self._opened_at = -1
-        self._closing: asyncio.Task[None] | None = None
+        self._followers: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._after: AfterClose = "keep"
         # Unwound from the last to the first. The sandbox goes before the tasks: a cancelled task ends what it runs
         # there, and that shall go on.
-        self._ending = AsyncExitStack()
-        self._ending.push_async_callback(tool_servers.close, keep_servers=keep_servers)
-        self._ending.push_async_callback(self._end_tasks)
-        self._ending.push_async_callback(self._let_go_of_sandbox)
-        self._ending.push_async_callback(self._suspend_subagents)
-        self._ending.callback(self.stream.close)
+        self._resources = resources
+        resources.push_async_callback(self._end_tasks)
+        resources.push_async_callback(self._let_go_of_sandbox)
+        resources.push_async_callback(self._suspend_subagents)
+        resources.callback(self.stream.close)
 
     @classmethod
     async def open(
@@ -238,19 +149,22 @@ class AgentSession:
             AssertionError: the log holds a user's message before any system prompt.
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(sandbox.close)
+        async with AsyncExitStack() as resources:
+            resources.push_async_callback(sandbox.close)
             agent = await make_agent(settings)
             place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             tool_servers = ToolServers(known, agent, place, settings.own_tools)
-            undo.push_async_callback(tool_servers.close, keep_servers=servers is not None)
+            resources.push_async_callback(tool_servers.close, keep_servers=servers is not None)
             tool_servers.set_client_tools(settings.client_tools)
             stream = await EventStream.open(conversation_id, store)
-            undo.callback(stream.close)
-            report = StatusReport(on_status)
-            report.begin(stream)
+            resources.callback(stream.close)
             secrets = make_secrets(settings, agent, stream, parent)
+            step = make_step(settings, agent, tool_servers.tools, stream, parent)
+            opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
+            prompt = step.init_state(await _first_own_events(stream), secrets.descriptions())
+            opening.extend([prompt] if prompt is not None else [])
+            opened_at = (await stream.add_events(opening))[-1].id
             shared = Shared(
                 stream=stream,
                 store=store,
@@ -258,27 +172,19 @@ class AgentSession:
                 agent=agent,
                 sandbox=sandbox,
                 secrets=secrets,
-                step=make_step(settings, agent, tool_servers.tools, stream, parent),
+                step=step,
                 parent=parent,
                 open=cls.open,
             )
-            session = cls(
+            return cls(
                 shared,
                 tool_servers,
-                report,
-                keep_servers=servers is not None,
+                StatusReport(stream, on_status),
+                resources.pop_all(),
                 hook_events=frozenset(hook_events),
                 client_count=client_count,
+                opened_at=opened_at,
             )
-            await session._write_opening()
-            undo.pop_all()
-        return session
-
-    async def _write_opening(self) -> None:
-        opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
-        prompt = self._step.init_state(await own_beginning(self.stream), self.secrets.descriptions())
-        opening.extend([prompt] if prompt is not None else [])
-        self._opened_at = (await self.stream.add_events(opening))[-1].id
 
     async def __aenter__(self) -> Self:
         return self
@@ -289,7 +195,7 @@ class AgentSession:
         await self.close(stopped=False)
 
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
-        """Bring up the sandbox and the agent, and go on where the log ends.
+        """Bring up the sandbox and the agent, and go on where the log ends; once for each session.
 
         After `max_steps` (None: without a limit) an agent that would go on is paused.
 
@@ -301,9 +207,8 @@ class AgentSession:
             SandboxError: the sandbox cannot be had; the message says why and what to do.
             EventStoreError: the log cannot be read or written.
         """
-        if self._started:
+        if self._warming is not None:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
-        self._started = True
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
         self._warming = asyncio.create_task(self.agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         self._tool_servers.start(self.stream, self.secrets)
@@ -315,44 +220,37 @@ class AgentSession:
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._rewinder.lock:
                 await self._begin(initial_message, max_steps)
-        except DrydockError as error:
-            self.has_failed = True
-            # One line: what a program said last may be many.
-            await self._report.start_failed(type(error).__name__, " ".join(str(error).split()))
-            raise
         except Exception as error:
             self.has_failed = True
-            text = "The conversation could not be started; the server's log says why."
-            await self._report.start_failed(type(error).__name__, text)
+            problem = "The conversation could not be started; the server's log says why."
+            if isinstance(error, DrydockError):
+                problem = " ".join(str(error).split())  # one line: what a program said last may be many
+            await self._report.start_failed(type(error).__name__, problem)
             raise
         self._report.ready()
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
 
     async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
-        shared = replace(self._shared, settings=self.settings)
-        subscribers = await make_subscribers(
-            shared,
+        agent = await make_running_agent(
+            replace(self._shared, settings=self.settings),
             self._tools,
             rewinding=self._rewinder.lock,
             max_steps=max_steps,
             client_count=self._client_count,
         )
-        await subscribers.catch_up(self.stream, self._rewinder)
+        await agent.catch_up(self._rewinder)
         await self._rewinder.bring_back_files()
-        controller, runtime = subscribers.controller, subscribers.runtime
-        state = controller.state
+        state = agent.controller.state
         self._step.usage.restore(state.metrics)
         if HookEvent.SESSION_START in self._hook_events:
-            await subscribers.hooks.session_started()
+            await agent.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
-        await subscribers.memory.look_again()
-        await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
-        self._subscribers = subscribers
-        self._rewinder.begin(controller, runtime)
-        for name, run in subscribers.runs().items():
-            self._supervised.begin(name, run, self.stream, self._report.broken)
-        await controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
+        await agent.memory.look_again()
+        await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
+        self.running = agent
+        self._followers = agent.follow(self._report.broken)
+        await agent.controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The subscribers take it from there.
@@ -366,9 +264,9 @@ class AgentSession:
         if isinstance(event, Rewind):
             return await self._rewinder.rewind(event.to, client_key=event.client_key)
         if isinstance(event, ClientToolResult):
-            if self._subscribers is None:
+            if self.running is None:
                 raise ClientToolError("the conversation is being loaded; send the answer again", code="loading")
-            return await self._subscribers.runtime.client_calls.accept(event)
+            return await self.running.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
             return await self._rewinder.recover(event.option, client_key=event.client_key)
         check_cause(event.cause, self.stream.last_id)
@@ -377,15 +275,6 @@ class AgentSession:
     async def rewind(self, to: int | None) -> AnyEvent:
         """Go back to right behind this event of the log (None: before the first one); see `Rewinder.rewind`."""
         return await self._rewinder.rewind(to)
-
-    async def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
-        """From the next answer of the model on, let this policy decide what waits for the user; the log remembers it.
-
-        Raises:
-            StreamClosedError: the session is closed.
-            EventStoreError: it could not be stored.
-        """
-        await self.send(ConfirmationPolicyChanged(policy=policy.model_dump(mode="json")))
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
         """For a session that was not started: tell the hooks that the conversation ends, through that connection."""
@@ -420,26 +309,34 @@ class AgentSession:
 
     async def _close(self, *, stopped: bool, after: AfterClose) -> None:
         self._after = after
-        async with self._ending:
+        async with self._resources:
             if not self.stream.closed:
                 await self._say_last(stopped=stopped)
 
     async def _suspend_subagents(self) -> None:
-        if self._subscribers is not None:
-            await self._subscribers.delegation.suspend()
+        if self.running is not None:
+            await self.running.delegation.suspend()
 
     async def _let_go_of_sandbox(self) -> None:
-        await _let_go(self.sandbox, self._after)
+        """A sandbox that does not obey is logged."""
+        actions = {"pause": self.sandbox.pause, "stop": self.sandbox.stop, "destroy": self.sandbox.destroy}
+        try:
+            if (action := actions.get(self._after)) is not None:
+                await action()
+        except SandboxError as error:
+            logger.warning("conversation %s: %s of its sandbox failed: %s", self.conversation_id, self._after, error)
+        finally:
+            await self.sandbox.close()
 
     async def _say_last(self, *, stopped: bool) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                if self._subscribers is not None:  # its usage tells what was spent before
+                if self.running is not None:  # its usage tells what was spent before
                     if HookEvent.SESSION_END in self._hook_events:
-                        await self._subscribers.hooks.session_ended()
+                        await self.running.hooks.session_ended()
                     await self._step.usage.settle()
                     if stopped:
-                        await self._subscribers.stop(self.stream)
+                        await self.running.stop()
                 elif stopped:
                     await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
         except (TimeoutError, EventStoreError, StreamClosedError) as error:
@@ -449,8 +346,13 @@ class AgentSession:
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait([self._warming])
-        patience = CLOSE_SECONDS if self.is_ready else 0
-        await self._supervised.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
+        # The stream is closed: they read to its end and return.
+        late: set[asyncio.Task[None]] = set(self._followers)
+        for patience in (CLOSE_SECONDS if self.is_ready else 0, CLOSE_SECONDS):
+            if late:
+                _, late = await asyncio.wait(late, timeout=patience)
+            for task in late:
+                task.cancel()
 
     # --- what can be asked of it at any moment ---
 
@@ -509,20 +411,16 @@ class AgentSession:
 
     @property
     def _state(self) -> ConversationState | None:
-        return self._subscribers.controller.state if self._subscribers is not None else None
+        return self.running.controller.state if self.running is not None else None
 
     async def skills(self) -> list[Skill] | None:
         """The skills that the agent may be told, with those of its workspace; None before the session is ready."""
-        return await self._subscribers.memory.skills() if self._subscribers is not None else None
+        return await self.running.memory.skills() if self.running is not None else None
 
     @property
     def failure(self) -> Exception | None:
         """What the agent failed with the last time in this session; None where it did not."""
-        return self._subscribers.controller.failure if self._subscribers is not None else None
-
-    def has_hooks(self, event: HookEvent) -> bool:
-        """Whether any hook wants to know of such an event; valid after `start`."""
-        return self._subscribers is not None and self._subscribers.hooks.has(event)
+        return self.running.controller.failure if self.running is not None else None
 
     @property
     def is_at_rest(self) -> bool:
@@ -530,10 +428,27 @@ class AgentSession:
 
         What it was doing is stopped and answered then, unless a part of the session has failed for good.
         """
-        state, subscribers = self._state, self._subscribers
         if self._report.is_broken:
             return True
-        if state is None or subscribers is None:
+        if self.running is None:
             return False
+        state = self.running.controller.state
         waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
-        return waits and min(state.last_event_id, subscribers.runtime.dealt_with) >= self.stream.last_id
+        return waits and min(state.last_event_id, self.running.runtime.dealt_with) >= self.stream.last_id
+
+
+async def _first_own_events(stream: EventStream) -> list[AnyEvent]:
+    """The first events, as many as tell whether the agent has its prompt already; none of those that were imported."""
+    first = await stream.page(limit=FIRST_EVENTS)
+    if not first or not isinstance(first[0], Recorded):
+        return first
+    imported, own = first[0].id, stream.last_id + 1
+    while own - imported > 1:
+        middle = (imported + own) // 2
+        found = await stream.page(after=middle - 1, limit=1)
+        if isinstance(found[0], Recorded):
+            imported = middle
+        else:
+            own = middle
+    opening = await stream.page(after=imported, limit=OPENING)
+    return [event for event in opening if isinstance(event, SystemPromptEvent | MessageEvent)]

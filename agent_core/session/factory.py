@@ -26,10 +26,9 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
-from agent_core.session.subagent_factory import Parent, told_of_kinds
+from agent_core.session.subagent_factory import Parent
 from agent_core.skills.context import AgentContext
 from agent_core.skills.loader import load_user_skills
 from agent_core.skills.notes import user_notes
@@ -37,7 +36,6 @@ from agent_core.skills.public import load_public_skills
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.registry import LiveTools
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
@@ -227,36 +225,3 @@ def make_drafts(agent: AgentBase, usage: UsageTracker, check: Callable[[], None]
     """The model for drafts of a conversation with this agent, registered among its models when it is first asked."""
     llm = draft_llm(agent)
     return ConversationDrafts(lambda: usage.registry.get_llm(USAGE_ID, llm), usage.context, check)
-
-
-def make_memory(
-    settings: SessionSettings,
-    agent: AgentBase,
-    tools: LiveTools,
-    secrets: SecretRegistry,
-    stream: EventStream,
-    sandbox: SandboxAccess,
-    rewinding: asyncio.Lock,
-) -> Memory:
-    """The memory of the conversation; it tells of the secrets that there are when it is asked."""
-
-    def attach(skills: Sequence[Skill]) -> None:
-        agent.attach_skills(skills)
-        tools.replace(agent.tools_map)
-
-    async def remarks(facts: Mapping[str, object]) -> str:
-        return "\n\n".join(filter(None, [settings.sandbox_remarks, await told_of_kinds(agent, facts)]))
-
-    return Memory(
-        stream,
-        sandbox,
-        instructions=settings.conversation_instructions,
-        context=agent.agent_context,
-        model=agent.llm.model,
-        secrets=secrets.descriptions,
-        remarks=remarks,
-        left_out=agent.skills_left_out,
-        is_silent=not agent.is_told_of_workspace,
-        attach=attach,
-        rewinding=rewinding,
-    )

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.state import ConversationState, opening_of, state_of_branch
 from agent_core.errors import NoSuchEventError, NotStuckError
 from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
@@ -18,8 +17,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import SharedSandbox
-from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
+from agent_core.session.running_agent import RunningAgent
 
 
 class Rewinder:
@@ -30,19 +29,19 @@ class Rewinder:
     """
 
     def __init__(
-        self, stream: EventStream, sandbox: SandboxConnection | SharedSandbox, prompt: Callable[[], SystemPromptEvent]
+        self,
+        stream: EventStream,
+        sandbox: SandboxConnection | SharedSandbox,
+        prompt: Callable[[], SystemPromptEvent],
+        running: Callable[[], RunningAgent | None],
     ) -> None:
+        """`running` says who is at work: that agent is brought to rest before anything is taken back."""
         self._stream = stream
         self._sandbox = sandbox
         self._prompt = prompt
-        self._controller: AgentController | None = None
-        self._runtime: Runtime | None = None
+        self._running = running
         self._branches = Branches()
         self.lock = asyncio.Lock()
-
-    def begin(self, controller: AgentController, runtime: Runtime) -> None:
-        """From now on these are at work, and are brought to rest before anything is taken back."""
-        self._controller, self._runtime = controller, runtime
 
     async def rewind(self, to: int | None, *, client_key: str | None = None) -> Rewind:
         """Go on behind event `to` (None: before the first one), as if nothing had come after it.
@@ -73,7 +72,7 @@ class Rewinder:
                 problem = await keep(self._sandbox, self._stream.conversation_id, self._stream.last_id)
                 rewind = rewind.model_copy(update={"restores": not problem, "note": problem})
             opening = opening_of(rewind, state, self._prompt())
-            if self._controller is None:  # the session goes on to load
+            if self._running() is None:  # the session goes on to load
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
             stored = (await self._stream.add_events(opening))[0]
             files = await self.bring_back_files()
@@ -117,7 +116,7 @@ class Rewinder:
         if option == 3:
             stopped = AgentState.STOPPED
             asked: list[AnyEvent] = [ChangeAgentState(agent_state=stopped, source="user")]
-            entered = [] if self._controller is not None else [AgentStateChanged(agent_state=stopped)]
+            entered = [] if self._running() is not None else [AgentStateChanged(agent_state=stopped)]
             await self._stream.add_events([*asked, *entered])
             return stored
         said = await self._last_said(loop.start)
@@ -143,11 +142,12 @@ class Rewinder:
 
     @asynccontextmanager
     async def _at_rest(self) -> AsyncIterator[None]:
-        if self._controller is None or self._runtime is None:
+        agent = self._running()
+        if agent is None:
             yield
             return
-        async with self._controller.held():
-            await self._runtime.interrupt()
+        async with agent.controller.held():
+            await agent.runtime.interrupt()
             yield
 
 

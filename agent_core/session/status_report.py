@@ -27,15 +27,11 @@ class StatusReport:
         is_broken: whether a part of the session has failed for good.
     """
 
-    def __init__(self, on_status: Callable[[str], None] | None) -> None:
+    def __init__(self, stream: EventStream, on_status: Callable[[str], None] | None) -> None:
         self.status: str = STARTING
         self.warning = ""
         self.is_broken = False
         self._on_status = on_status
-        self._stream: EventStream | None = None
-
-    def begin(self, stream: EventStream) -> None:
-        """From now on tell this stream too."""
         self._stream = stream
 
     def progress(self, status_id: str, text: str) -> None:
@@ -43,11 +39,11 @@ class StatusReport:
         if status_id == FAILED:
             return  # the error that follows says it, once and for all
         self._note(status_id if status_id != READY else self.status, text)
-        self._publish(StatusNotice(status_id, text))
+        self._stream.publish(StatusNotice(status_id, text))
 
     def step(self, status_id: str, text: str) -> None:
         """Something is being done that does not count as a state of the sandbox."""
-        self._publish(StatusNotice(status_id, text))
+        self._stream.publish(StatusNotice(status_id, text))
 
     def ready(self) -> None:
         """Sandbox and agent are there."""
@@ -55,37 +51,31 @@ class StatusReport:
 
     def changed(self, status_id: str, text: str) -> None:
         """Tell of a sandbox that is lost, and of its next start."""
-        if self._stream is not None and not self._stream.closed:
+        if not self._stream.closed:
             if status_id != DISK_LIMIT:  # it is as it was, or its stop is told as well
                 self._note(status_id, text)
             level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
-            self._publish(StatusNotice(status_id, text, level))
+            self._stream.publish(StatusNotice(status_id, text, level))
 
     async def broken(self, problem: str) -> None:
         """Say for good that the session does not go on; the sandbox is as it was."""
         self.is_broken = True
-        self._publish(StatusNotice(FAILED, problem, "error"))
+        self._stream.publish(StatusNotice(FAILED, problem, "error"))
         await self._store_failure("RuntimeError", problem)
 
     async def start_failed(self, kind: str, problem: str) -> None:
         """Say for good that there is no session."""
         self._set(FAILED)
-        self._publish(StatusNotice(FAILED, problem, "error", start_failed=True))
+        self._stream.publish(StatusNotice(FAILED, problem, "error", start_failed=True))
         await self._store_failure(kind, problem)
 
     async def _store_failure(self, kind: str, problem: str) -> None:
         failed = AgentStateChanged(agent_state=AgentState.ERROR, reason=f"{kind}: {problem}", detail=problem)
-        if self._stream is None:
-            return
         try:
             await self._stream.add_events([ConversationError(code=kind, detail=problem), failed])
         except (EventStoreError, StreamClosedError) as unwritten:
             where = self._stream.conversation_id
             logger.error("conversation %s: its failure was not stored: %s", where, unwritten)
-
-    def _publish(self, notice: StatusNotice) -> None:
-        if self._stream is not None:
-            self._stream.publish(notice)
 
     def _note(self, status_id: str, text: str) -> None:
         """A warning is no state: the sandbox's own one goes on beside it."""

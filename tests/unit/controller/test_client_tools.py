@@ -104,8 +104,8 @@ async def test_without_an_answer_in_time_the_agent_goes_on_and_a_late_one_is_ref
     stage = Stage(settings={"client_tools": (ask_db(0.05),)})
     await stage.begin()
     try:
-        assert stage.session._subscribers is not None
-        stage.session._subscribers.runtime.client_calls.connected = lambda: connected
+        assert stage.session.running is not None
+        stage.session.running.runtime.client_calls.connected = lambda: connected
         await stage.say()
         log = await until(stage, lambda log: bool(answers_in(log)), [ASK])
         (error,) = answers_in(log)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.agent.agent import Agent
-from agent_core.events.control import AgentState, ChangeAgentState
+from agent_core.events.control import AgentState, ChangeAgentState, ConfirmationPolicyChanged
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.schema import Action, Observation
 from agent_core.llm.llm import LLM
@@ -157,7 +157,7 @@ async def test_a_tool_that_remembers_sees_the_results_of_the_calls_before_it_in_
 
 async def test_calls_that_were_approved_together_run_together() -> None:
     async with working(3) as stage:
-        await stage.session.set_confirmation_policy(AlwaysConfirm())
+        await stage.session.send(ConfirmationPolicyChanged(policy=AlwaysConfirm().model_dump(mode="json")))
         await asked(stage, do("a", "b", "c"))
         await until(stage, is_in(AgentState.AWAITING_USER_CONFIRMATION))
         await doing()

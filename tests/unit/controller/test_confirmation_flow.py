@@ -221,7 +221,7 @@ async def test_a_refusal_is_never_remembered_as_an_approval() -> None:
 async def test_a_policy_that_is_set_later_decides_from_then_on() -> None:
     async with staged(analyzer=ShellRuleAnalyzer()) as stage:
         before = stage.session.is_confirmation_mode_active
-        await stage.session.set_confirmation_policy(AlwaysConfirm())
+        await stage.session.send(ConfirmationPolicyChanged(policy=AlwaysConfirm().model_dump(mode="json")))
         await stage.say()
         events = await until(stage, waits(1), [calls("ls")])
         assert (before, stage.session.is_confirmation_mode_active) == (False, True)

@@ -8,7 +8,7 @@ from agent_core import ConversationErrorEvent, ConversationRunError, ExecutionSt
 from agent_core.controller.agent_controller import AgentController
 from agent_core.memory.memory import Memory
 from agent_core.runtime.runtime import Runtime
-from agent_core.session import agent_session
+from agent_core.session import running_agent
 from tests.unit.library.playing import DONE, Script, agent, conversation, run
 
 
@@ -21,7 +21,7 @@ async def defective(_self: object) -> None:
 def test_a_run_fails_when_a_part_of_its_session_does_for_good_and_the_next_one_may_go_on(
     part: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_session, "RESTART_SECONDS", (0.0,))
+    monkeypatch.setattr(running_agent, "RESTART_SECONDS", (0.0,))
     with conversation(agent(Script(run("ls"), DONE))) as one:
         one.send_message("Go.")
         with monkeypatch.context() as patched:

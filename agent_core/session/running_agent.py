@@ -1,0 +1,170 @@
+"""`RunningAgent`: what follows the log of a session whose sandbox is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent_core.agent.vision import ImageQuestions
+from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.delegation import Delegation
+from agent_core.controller.guards import check_budget, check_limits
+from agent_core.controller.state import ConversationState, Limits
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.memory.memory import Memory
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.hook_calls import ConversationHooks
+from agent_core.runtime.runtime import Runtime
+from agent_core.runtime.snapshots import ConversationSnapshots
+from agent_core.session.factory import make_drafts
+from agent_core.session.hooks import make_hooks
+from agent_core.session.subagent_factory import Shared, told_of_kinds
+from agent_core.skills.skill import Skill
+from agent_core.tools.registry import LiveTools
+
+logger = logging.getLogger(__name__)
+
+RESTART_SECONDS = (0.1, 1.0, 5.0)
+
+
+class Observer(Protocol):
+    """Folds the log."""
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take the next stored event into account."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAgent:
+    """An agent at work in a session: the parts that follow its log."""
+
+    stream: EventStream
+    controller: AgentController
+    runtime: Runtime
+    memory: Memory
+    hooks: ConversationHooks
+    delegation: Delegation
+    snapshots: ConversationSnapshots | None
+
+    async def catch_up(self, *others: Observer) -> None:
+        """Tell all parts, and the others, what is in the log by now."""
+        own: tuple[Observer, ...] = (self.controller, self.runtime, self.memory, self.delegation)
+        readers = (*own, *others) if self.snapshots is None else (*own, self.snapshots, *others)
+        async for event in self.stream.history():
+            for reader in readers:
+                reader.observe(event)
+        await self.controller.rejoin()
+        await self.memory.rejoin()
+
+    def follow(self, give_up: Callable[[str], Awaitable[None]]) -> list[asyncio.Task[None]]:
+        """Begin to follow the log until it is closed.
+
+        A part that fails (a bug) is logged and started again at its position; `give_up` is told, in words for people,
+        when that does not help.
+        """
+        runs = {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
+        if self.snapshots is not None:
+            runs["snapshots"] = self.snapshots.run
+        where = self.stream.conversation_id
+        return [
+            asyncio.create_task(self._supervised(name, run, give_up), name=f"{name}:{where}")
+            for name, run in runs.items()
+        ]
+
+    async def _supervised(
+        self, name: str, run: Callable[[], Coroutine[Any, Any, None]], give_up: Callable[[str], Awaitable[None]]
+    ) -> None:
+        for delay in (*RESTART_SECONDS, None):
+            try:
+                await run()
+                return
+            except Exception:
+                logger.exception("subscriber %s of conversation %s failed", name, self.stream.conversation_id)
+                if self.stream.closed:
+                    return
+                if delay is not None:
+                    await asyncio.sleep(delay)
+        await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
+
+    async def stop(self) -> None:
+        """Enter the state `stopped`, with no step under way any more and every action answered.
+
+        Raises:
+            StreamClosedError: the session is closed.
+            EventStoreError: it could not be stored.
+        """
+        async with self.controller.held():
+            if self.controller.state.agent_state is not AgentState.STOPPED:
+                await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
+            # An action that was stored just before is answered, too, once the runtime has seen it.
+            await self.runtime.has_dealt_with(self.stream.newest_id)
+
+
+async def make_running_agent(
+    shared: Shared,
+    tools: LiveTools,
+    *,
+    rewinding: asyncio.Lock,
+    max_steps: int | None,
+    client_count: Callable[[], int] | None,
+) -> RunningAgent:
+    """The agent of a session whose sandbox is there; its parts have seen nothing of the log yet.
+
+    While `rewinding` is held those wait that must not act then. After `max_steps` (None: without a limit) an agent
+    that would go on is paused.
+    """
+    settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
+    budget = shared.parent.budget if shared.parent is not None else None
+    state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
+    hooks = await make_hooks(settings, agent, tools, step, stream, sandbox, lambda: step.gate(controller.state).policy)
+
+    def attach(skills: Sequence[Skill]) -> None:
+        agent.attach_skills(skills)
+        tools.replace(agent.tools_map)
+
+    async def remarks(facts: Mapping[str, object]) -> str:
+        return "\n\n".join(filter(None, [settings.sandbox_remarks, await told_of_kinds(agent, facts)]))
+
+    def check_money() -> None:
+        if budget is not None:
+            budget.check_money()
+        check_budget(state.limits, step.usage.stats.accumulated_cost)
+
+    memory = Memory(
+        stream,
+        sandbox,
+        instructions=settings.conversation_instructions,
+        context=agent.agent_context,
+        model=agent.llm.model,
+        secrets=shared.secrets.descriptions,
+        remarks=remarks,
+        left_out=agent.skills_left_out,
+        is_silent=not agent.is_told_of_workspace,
+        attach=attach,
+        rewinding=rewinding,
+    )
+    check = check_limits if budget is None else budget.check
+    controller = AgentController(stream, agent, state, step, hooks, check=check, steps_left=max_steps)
+    delegation = shared.delegation(lambda: controller.state)
+    runtime = Runtime(
+        stream,
+        tools,
+        sandbox,
+        secrets=shared.secrets,
+        hooks=hooks,
+        rules_for=memory.rules_for,
+        subagents=delegation,
+        vision=ImageQuestions(stream, step.usage.context, stream.secrets.add),
+        draft_model=make_drafts(agent, step.usage, check_money),
+        concurrency=agent.tool_concurrency_limit,
+        client_count=client_count,
+    )
+    own = isinstance(sandbox, SandboxConnection) and settings.snapshots
+    snapshots = ConversationSnapshots(stream, sandbox, tools, rewinding) if own else None
+    return RunningAgent(stream, controller, runtime, memory, hooks, delegation, snapshots)
