@@ -151,7 +151,7 @@ class Failing:
 def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
     """How a conversation goes on that has been loaded: as it was, or with what its user has said since.
 
-    Where actions await the user's word it waits still: a message that came meanwhile refuses them then (6.4).
+    Where actions await the user's word it waits still: a message that came meanwhile refuses them then.
     """
     before = state.resumable if state.resumable in RESUMABLE else None
     if state.undecided and state.resumable not in INTERRUPTING:

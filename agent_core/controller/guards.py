@@ -94,7 +94,7 @@ def nudge(detector: StuckDetector) -> MessageEvent | None:
 def error_events(error: Exception, detail: str) -> list[AnyEvent]:
     """What the log is to say of a failed step, for programs.
 
-    An agent that is stuck has not failed (8.4): of it the log tells the loop.
+    An agent that is stuck has not failed: of it the log tells the loop.
     """
     if isinstance(error, AgentStuckInLoopError):
         return [LoopDetected(start=error.start, pattern=str(error))]

@@ -255,7 +255,7 @@ class ConversationState:
         self.empty_replies = self.fruitless_replies = 0
 
     def _refuse_message(self, message_id: int) -> None:
-        """Hooks refused a message: it is as if it had not been said, and the agent does not see it (8.10)."""
+        """Hooks refused a message: it is as if it had not been said, and the agent does not see it."""
         if message_id in self._said:
             self.is_blocked = message_id == self._said[-1]
             self._said.remove(message_id)

@@ -153,7 +153,7 @@ class Transcript:
 
 
 def join_user_messages(messages: Sequence[Message]) -> list[Message]:
-    """`messages` with neighbouring plain messages of the user made one (rule 3)."""
+    """`messages` with neighbouring plain messages of the user made one."""
     out: list[Message] = []
     for message in messages:
         if out and is_plain(message) and is_plain(out[-1]):

@@ -1,4 +1,4 @@
-"""The calls of one conversation that its clients carry out: who waits for what, and which answers count (3.4).
+"""The calls of one conversation that its clients carry out: who waits for what, and which answers count.
 
 The answer is an event of the log, and is taken before whoever gave it is told so: it survives a crash, and to give it
 again is harmless.

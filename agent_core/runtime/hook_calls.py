@@ -1,4 +1,4 @@
-"""The hooks of a conversation: told of what happens in it, asked whether it may, and kept in its log (8.10)."""
+"""The hooks of a conversation: told of what happens in it, asked whether it may, and kept in its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a workspace at the moments of its conversation: kept by the runner, brought back from there (idea 5).
+"""The files of a workspace at the moments of its conversation: kept by the runner, brought back from there.
 
 The runner keeps them behind each action that it carries out, under the action's key; here the moments are named that it
 cannot know of: messages of the user, and actions that are carried out elsewhere.

@@ -1,4 +1,4 @@
-"""Tools that a session's agent has from others: clients, and MCP servers, whose trouble is told in the log (3.5)."""
+"""Tools that a session's agent has from others: clients, and MCP servers, whose trouble is told in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of sub-agent is: a Markdown file, its header the configuration, its body the instructions (4.11)."""
+"""What a kind of sub-agent is: a Markdown file, its header the configuration, its body the instructions."""
 
 from __future__ import annotations
 

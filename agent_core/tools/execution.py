@@ -1,4 +1,4 @@
-"""Executors: what carries out the calls of a tool, and how a call reaches one without blocking the loop (3.2)."""
+"""Executors: what carries out the calls of a tool, and how a call reaches one without blocking the loop."""
 
 from __future__ import annotations
 

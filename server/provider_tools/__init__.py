@@ -1,1 +1,1 @@
-"""Tools with which an agent makes pull and merge requests, carried out by the server with its user's tokens (4.9)."""
+"""Tools with which an agent makes pull and merge requests, carried out by the server with its user's tokens."""

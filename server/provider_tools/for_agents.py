@@ -1,4 +1,4 @@
-"""The tools as the agent of one conversation has them: called in this process, without a connection (4.9).
+"""The tools as the agent of one conversation has them: called in this process, without a connection.
 
 The same tools are served at ``/mcp/mcp``; an agent of this server need not go that way, and waits for nothing.
 """

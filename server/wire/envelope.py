@@ -69,8 +69,8 @@ _UTC_OFFSET: Final = "+00:00"
 def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
     """What clients are sent for `event`; None when it is never sent.
 
-    `live` says which rules hold: those for an event that happens now, or those for history
-    (1.4). Which state changes of a history are withheld is the reader's business: it depends on what follows.
+    `live` says which rules hold: those for an event that happens now, or those for history. Which state changes of a
+    history are withheld is the reader's business: it depends on what follows.
     """
     form = _form(event)
     if form is None or form.name == "null":

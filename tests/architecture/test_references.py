@@ -21,6 +21,8 @@ NUMBERED = re.compile(r"(?<!\w)(?P<what>[\w.-]+),?\s+(?:sections?|chapters?|§)\
 PUBLISHED = re.compile(r"RFC\s?\d+|ECMA-\d+|ISO \d+|POSIX|HTML|OpenAPI|PEP \d+", re.IGNORECASE)
 # Numbers behind the name of a document that is no page of ours; and its paths.
 OUTSIDE = re.compile(r"(?:agent[-]core|wire[- ]protocol|style[-]examples|architecture)(?:\.md)?,?\s\d|\.\./shared\b")
+# A number in brackets that no document is named with, and numbered ideas and rules.
+BARE = re.compile(r"(?<=[a-z`*]\s)\(\d{1,2}\.\d{1,2}(?:, \d{1,2}\.\d{1,2})*\)|\b(?:ideas?|rules?|rows? of) \d+\b")
 MADE_UP = frozenset({"docs/a.md", "docs/d.md"})
 """Files that tests make."""
 
@@ -40,7 +42,7 @@ def texts() -> Iterator[tuple[str, str]]:
 def dangling(text: str) -> list[str]:
     """What a text refers to that a reader of the repository cannot find."""
     found = [match[0] for match in PAGE.finditer(text) if not (ROOT / match[0]).exists() and match[0] not in MADE_UP]
-    found += [match[0] for match in OUTSIDE.finditer(text)]
+    found += [match[0] for match in (*OUTSIDE.finditer(text), *BARE.finditer(text))]
     for match in NUMBERED.finditer(text):
         around = text[max(0, match.start() - 80) : match.end() + 80]
         if not PUBLISHED.search(around):
@@ -61,6 +63,9 @@ def test_no_reference_dangles() -> None:
         "wire protocol" + " 4.1 has it",
         "see the manual, section 5",
         "in ../" + "shared/x.md",
+        "what bounds them (4" + ".11)",
+        "as reader (8" + ".7, 4.11) has it",
+        "a cursor (idea" + " 3)",
     ],
 )
 def test_references_that_dangle_are_found(text: str) -> None:
@@ -68,7 +73,7 @@ def test_references_that_dangle_are_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["docs/protocol.md", "RFC 6455, section 5.5.1", "section 5.2 of RFC 9110", "two sections"]
+    "text", ["docs/protocol.md", "RFC 6455, section 5.5.1", "section 5.2 of RFC 9110", "two sections", "sleep(0.2)"]
 )
 def test_references_that_can_be_followed_are_left_alone(text: str) -> None:
     assert not dangling(text)

@@ -12,7 +12,7 @@ from tests.contract.rest.conftest import MakeServer, Server
 
 
 class Row(NamedTuple):
-    """A row of 7.1: the field's default, two values that it takes, and some that it does not."""
+    """One setting: the field's default, two values that it takes, and some that it does not."""
 
     default: Any
     values: tuple[Any, Any]

@@ -1,4 +1,4 @@
-"""A prompt that is too long, or that the provider cannot read: a condensation is asked for, and it always ends (5)."""
+"""A prompt that is too long, or that the provider cannot read: a condensation is asked for, and it always ends."""
 
 from __future__ import annotations
 

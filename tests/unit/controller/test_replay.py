@@ -1,4 +1,4 @@
-"""Trajectories: recorded answers stand for the model's, results are new, then everything goes its usual way (8.11)."""
+"""Trajectories: recorded answers stand for the model's, results are new, then everything goes its usual way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sub-agents at work: in parallel, each in a conversation of its own, in the workspace of the one that asks (4.11)."""
+"""Sub-agents at work: in parallel, each in a conversation of its own, in the workspace of the one that asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegation as the first generation has it: an agent and its inputs, steps that count as the caller's (8.7)."""
+"""Delegation as the first generation has it: an agent and its inputs, steps that count as the caller's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bounds sub-agents: their number, their depth, their iterations, and the money of whoever asks them (4.11)."""
+"""What bounds sub-agents: their number, their depth, their iterations, and the money of whoever asks them."""
 
 from __future__ import annotations
 

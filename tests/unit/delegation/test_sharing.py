@@ -1,4 +1,4 @@
-"""What sub-agents have from the one that asks them: policy, secrets, cache key; and what they do not (4.11)."""
+"""What sub-agents have from the one that asks them: policy, secrets, cache key; and what they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model that writes out what an agent has drafted: what it is sent, and what becomes of its failures (4.13)."""
+"""The model that writes out what an agent has drafted: what it is sent, and what becomes of its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sub-agents in a program's conversation: kept with it, counted with it, and decided on by the program (4.11, 8.8)."""
+"""Sub-agents in a program's conversation: kept with it, counted with it, and decided on by the program."""
 
 from __future__ import annotations
 
