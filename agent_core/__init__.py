@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import logging
+
     from agent_core.agent.agent import Agent as Agent
     from agent_core.agent.base import AgentBase as AgentBase
     from agent_core.agent.codeact import CodeActAgent as CodeActAgent
@@ -104,7 +106,6 @@ if TYPE_CHECKING:
     from agent_core.llm.router import RandomRouter as RandomRouter
     from agent_core.llm.router import RouterLLM as RouterLLM
     from agent_core.llm.transport.exchange import CallContext as CallContext
-    from agent_core.log import get_logger as get_logger
     from agent_core.memory.condenser import Condenser as Condenser
     from agent_core.memory.condenser import CondenserBase as CondenserBase
     from agent_core.memory.condenser import NoOpCondenser as NoOpCondenser
@@ -145,20 +146,20 @@ if TYPE_CHECKING:
     from agent_core.security.shell_rules import ShellRuleAnalyzer as ShellRuleAnalyzer
     from agent_core.session.repository import GitSetup as GitSetup
     from agent_core.session.repository import Repository as Repository
+    from agent_core.skills.agent_catalog import AgentDefinition as AgentDefinition
     from agent_core.skills.agent_catalog import register_agent as register_agent
     from agent_core.skills.agent_catalog import register_agent_definition as register_agent_definition
     from agent_core.skills.agent_catalog import register_agent_if_absent as register_agent_if_absent
-    from agent_core.skills.agent_definition import AgentDefinition as AgentDefinition
     from agent_core.skills.context import AgentContext as AgentContext
     from agent_core.skills.loader import load_project_skills as load_project_skills
     from agent_core.skills.loader import load_skill as load_skill
     from agent_core.skills.loader import load_skills_from_dir as load_skills_from_dir
     from agent_core.skills.loader import load_skills_from_folder as load_skills_from_folder
     from agent_core.skills.loader import load_user_skills as load_user_skills
+    from agent_core.skills.skill import KeywordTrigger as KeywordTrigger
+    from agent_core.skills.skill import PathTrigger as PathTrigger
     from agent_core.skills.skill import Skill as Skill
-    from agent_core.skills.trigger import KeywordTrigger as KeywordTrigger
-    from agent_core.skills.trigger import PathTrigger as PathTrigger
-    from agent_core.skills.trigger import TaskTrigger as TaskTrigger
+    from agent_core.skills.skill import TaskTrigger as TaskTrigger
     from agent_core.tools.builtin import FinishTool as FinishTool
     from agent_core.tools.builtin import ThinkTool as ThinkTool
     from agent_core.tools.definition import ToolDefinition as ToolDefinition
@@ -178,6 +179,7 @@ if TYPE_CHECKING:
     from agent_core.tools.truncation import maybe_truncate as maybe_truncate
 
     __version__: str
+    get_logger = logging.getLogger
 
 _MODULES = {
     "agent.agent": "Agent",
@@ -224,7 +226,6 @@ _MODULES = {
     "llm.registry": "LLMRegistry ProfileStore",
     "llm.response": "LLMResponse RetryNotice",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
-    "log": "get_logger",
     "memory.condenser": "Condenser CondenserBase NoOpCondenser PipelineCondenser RollingCondenser",
     "memory.condensers.catalog": "get_default_condenser",
     "memory.condensers.selection": (
@@ -245,12 +246,10 @@ _MODULES = {
     "session.repository": "GitSetup Repository",
     "library.conversation_log": "ExecutionStatus get_agent_final_response",
     "library.workspace": "DockerWorkspace LocalWorkspace",
-    "skills.agent_catalog": "register_agent register_agent_definition register_agent_if_absent",
-    "skills.agent_definition": "AgentDefinition",
+    "skills.agent_catalog": "AgentDefinition register_agent register_agent_definition register_agent_if_absent",
     "skills.context": "AgentContext",
     "skills.loader": "load_project_skills load_skill load_skills_from_dir load_skills_from_folder load_user_skills",
-    "skills.skill": "Skill",
-    "skills.trigger": "KeywordTrigger PathTrigger TaskTrigger",
+    "skills.skill": "KeywordTrigger PathTrigger Skill TaskTrigger",
     "tools.definition": "ToolDefinition",
     "tools.execution": "ToolExecutor",
     "tools.builtin": "FinishTool ThinkTool",
@@ -286,8 +285,10 @@ def __getattr__(name: str) -> Any:
     """A public name, loaded when it is asked for."""
     if name == "__version__":
         return import_module("agent_core.version").VERSION
+    if name == "get_logger":
+        return import_module("logging").getLogger
     if name == "__all__":
-        return sorted([*_HOMES, "__version__"])
+        return sorted([*_HOMES, "__version__", "get_logger"])
     own = _OTHER_NAMES.get(name, name)
     if own not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -295,4 +296,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *_OTHER_NAMES])
+    return sorted([*globals(), *_HOMES, *_OTHER_NAMES, "get_logger"])

@@ -8,8 +8,7 @@ from agent_core.security.confirmation import ConfirmRisky
 from agent_core.security.presets import get_default_analyzer
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger
+from agent_core.skills.skill import KeywordTrigger, Skill
 from bench.view import Summing
 
 SKILLS = 20

@@ -13,8 +13,7 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers.catalog import get_default_condenser
-from agent_core.skills.agent_catalog import AgentKind
-from agent_core.skills.agent_definition import INHERIT, AgentDefinition
+from agent_core.skills.agent_catalog import INHERIT, AgentDefinition, AgentKind
 from agent_core.skills.context import AgentContext
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import Tool

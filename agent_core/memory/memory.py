@@ -19,9 +19,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.memory.transcript import later_secrets
-from agent_core.skills.context import AgentContext, available_skills
+from agent_core.skills.context import MAX_NOTES_CHARS, NOTES_FILE, AgentContext, available_skills
 from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
-from agent_core.skills.notes import MAX_NOTES_CHARS, NOTES_FILE
 from agent_core.skills.skill import Skill
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 from agent_core.tools.spec import SandboxAccess

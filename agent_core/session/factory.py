@@ -29,10 +29,8 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent
-from agent_core.skills.context import AgentContext
-from agent_core.skills.loader import load_user_skills
-from agent_core.skills.notes import user_notes
-from agent_core.skills.public import load_public_skills
+from agent_core.skills.context import AgentContext, user_notes
+from agent_core.skills.loader import load_public_skills, load_user_skills
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor

@@ -31,12 +31,13 @@ from agent_core.session.repository import GitSetup
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import (
     AgentCatalog,
+    AgentDefinition,
     AgentKind,
+    PermissionMode,
     agents_in_texts,
     is_registered,
     load_user_agents,
 )
-from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
 from agent_core.tools.execution import ToolExecutor, called
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.subagents import SubAgentError, is_kind_usable, usable_kinds

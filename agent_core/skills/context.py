@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field, SecretStr, field_serializer, field_validator
 
@@ -206,3 +206,20 @@ def _shortened(text: str) -> str:
     if len(text) <= MAX_LISTED_CHARS:
         return text
     return f"{text[:MAX_LISTED_CHARS].rstrip()}… (load the skill to read on)"
+
+
+NOTES_FILE: Final = ".openhands/MEMORY.md"
+"""Relative to the user's home, and to the workspace."""
+MAX_NOTES_CHARS: Final = 6_000
+
+
+def user_notes(home: Path | None = None) -> str:
+    """What stands in the notes of the user's home; empty where there are none."""
+    try:
+        with ((home or Path.home()) / NOTES_FILE).open(encoding="utf-8", errors="replace") as file:
+            return file.read(MAX_NOTES_CHARS).strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+        logger.warning("the user's notes are not used: %s", error)
+        return ""

@@ -1,22 +1,25 @@
-"""One skill from the text of one file."""
+"""A skill from the text of one file: a YAML header between two lines of three dashes, and the text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
 
 from agent_core.errors import SkillValidationError
-from agent_core.skills import frontmatter
-from agent_core.skills.skill import Skill, SkillInput
-from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger, Trigger
+from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill, SkillInput, TaskTrigger, Trigger
 
+MAX_HEADER_CHARS = 64 * 1024
+MAX_DEPTH = 20
+_HEADER = re.compile(r"\A---[ \t]*\n(.*?)(?:\n|(?<=\n))---[ \t]*(?:\n|\Z)", re.DOTALL)
 SKILL_FILE = "SKILL.md"
 MAX_NAME_CHARS = 64
 TYPES = ("repo", "knowledge", "task", "agentskills")
+
 THIRD_PARTY = {
     ".cursorrules": "cursorrules",
     "agents.md": "agents",
@@ -29,11 +32,13 @@ THIRD_PARTY = {
 """Files that other programs read as well, in lower case, and the names of the skills that are made of them."""
 
 _AGENTSKILLS_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
 _KEYS = frozenset(
     {"name", "description", "triggers", "inputs", "paths", "mcp_tools", "version", "license", "compatibility"}
     | {"metadata", "allowed_tools", "disable_model_invocation"}
 )
 """What is read of a header, whose keys may be written with hyphens as well."""
+
 _ASK_FOR_MISSING = (
     "If the user has not said what one of the variables in this task stands for, ask for it before you begin."
 )
@@ -42,25 +47,6 @@ _ASK_FOR_MISSING = (
 def is_skill_file(path: str) -> bool:
     """Whether a file is the ``SKILL.md`` of its folder, in whatever case it is written."""
     return PurePosixPath(path).name.lower() == SKILL_FILE.lower()
-
-
-def third_party_skill(path: str, text: str) -> Skill:
-    """The always-on skill of a file like AGENTS.md; in a folder below the root it applies to that folder.
-
-    `path` is relative to the project's root. Its text is taken as it is, without a header.
-
-    Raises:
-        SkillValidationError: no program has instructions in a file of this name.
-    """
-    place = PurePosixPath(path)
-    name = THIRD_PARTY.get(place.name.lower())
-    if name is None:
-        raise SkillValidationError(f"{path}: is none of {sorted(THIRD_PARTY)}")
-    folder = place.parent.as_posix()
-    if folder in (".", ".github"):
-        return Skill(name=name, content=text.strip(), source=path)
-    trigger = PathTrigger(paths=[f"{folder}/**"])
-    return Skill(name=f"{name}:{folder}", content=text.strip(), source=path, trigger=trigger)
 
 
 def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
@@ -73,7 +59,7 @@ def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
         SkillValidationError: the file cannot be used; the message names it and the field.
     """
     try:
-        header, body = frontmatter.split(text)
+        header, body = split_frontmatter(text)
         is_agentskills = is_skill_file(path)
         skill = _made(path, header, body, name, is_agentskills=is_agentskills)
         if is_agentskills:
@@ -155,3 +141,84 @@ def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError(f"metadata: must be a mapping of names to texts, not {type(value).__name__}")
     return {str(key): str(item) for key, item in value.items()}
+
+
+def third_party_skill(path: str, text: str) -> Skill:
+    """The always-on skill of a file like AGENTS.md; in a folder below the root it applies to that folder.
+
+    `path` is relative to the project's root. Its text is taken as it is, without a header.
+
+    Raises:
+        SkillValidationError: no program has instructions in a file of this name.
+    """
+    place = PurePosixPath(path)
+    name = THIRD_PARTY.get(place.name.lower())
+    if name is None:
+        raise SkillValidationError(f"{path}: is none of {sorted(THIRD_PARTY)}")
+    folder = place.parent.as_posix()
+    if folder in (".", ".github"):
+        return Skill(name=name, content=text.strip(), source=path)
+    trigger = PathTrigger(paths=[f"{folder}/**"])
+    return Skill(name=f"{name}:{folder}", content=text.strip(), source=path, trigger=trigger)
+
+
+def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
+    """The values of the header and the text after it; a text without a header has no values.
+
+    Aliases are refused: a header needs none, and a few of them can stand for gigabytes.
+
+    Raises:
+        ValueError: the header is no YAML mapping, or too long; the message says where the mistake is.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    found = _HEADER.match(text)
+    if found is None:
+        return {}, text.strip()
+    header = found.group(1)
+    if len(header) > MAX_HEADER_CHARS:
+        raise ValueError(f"its header has {len(header)} characters; at most {MAX_HEADER_CHARS} are allowed")
+    values = _parsed(header)
+    if values is None:
+        values = {}
+    if not isinstance(values, dict):
+        raise ValueError("its header must be a YAML mapping of names to values, for example `name: my-skill`")
+    if strange := [key for key in values if not isinstance(key, str)]:
+        raise ValueError(f"its header has a name that is no text: {strange[0]!r}")
+    return values, text[found.end() :].strip()
+
+
+def _parsed(header: str) -> Any:
+    yaml, loader = _yaml()
+    try:
+        return yaml.load(header, Loader=loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 2}" if mark is not None else ""  # the dashes are line 1
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ValueError(f"its header is no valid YAML{where}: {problem}") from None
+    except (ValueError, OverflowError, RecursionError) as error:  # a date that does not exist, for example
+        raise ValueError(f"its header is no valid YAML: {error}") from None
+
+
+@cache
+def _yaml() -> tuple[Any, Any]:
+    # Imported here: only conversations with skills need it, and it costs every start of the server 15 ms.
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined,unused-ignore] # the library comes without types
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.events.AliasEvent):
+                problem = "aliases (*name) are not allowed here; write the value out"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
+            if self.depth > MAX_DEPTH:
+                problem = f"it is nested more than {MAX_DEPTH} levels deep"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
+            self.depth += 1
+            try:
+                return super().compose_node(parent, index)
+            finally:
+                self.depth -= 1
+
+    return yaml, Loader

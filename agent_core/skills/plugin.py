@@ -10,11 +10,9 @@ from pydantic import Field
 
 from agent_core.errors import SkillValidationError
 from agent_core.events.messages import Frozen
-from agent_core.skills.agent_catalog import agents_in_texts
-from agent_core.skills.agent_definition import AgentDefinition
+from agent_core.skills.agent_catalog import AgentDefinition, agents_in_texts
 from agent_core.skills.loader import MCP_FILE, load_skills_from_folder
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import TaskTrigger
+from agent_core.skills.skill import Skill, TaskTrigger
 
 MANIFESTS: Final = (".plugin/plugin.json", ".claude-plugin/plugin.json")
 MAX_FILE_BYTES: Final = 1024 * 1024

@@ -1,14 +1,19 @@
 """Sandboxes in memory for tests: one that works, and slow, broken, never ready and lossy ones, all with one interface.
 
 They behave like a provider's sandboxes towards `agent_core.runtime.channel.connection.SandboxConnection` and run no
-program: what an operation does is given as a handler (`agent_core.testing.fake_runner`).
+program: what an operation does is given as a handler.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.transient import NETWORK_WARNING
@@ -22,7 +27,9 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
-from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest, FakeRunner
+from runtime_images.runner import wire
+
+Send = Callable[[Mapping[str, Any], bytes | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,317 @@ SLOW = FakeBehaviour(start_seconds=0.3)
 BROKEN = FakeBehaviour(error=SandboxError("The engine is on fire.", code="engine_unavailable", fix="Fetch some water."))
 NEVER_READY = FakeBehaviour(never_ready=True)
 LOSSY = FakeBehaviour(drop_after=1)
+
+
+class FakePrograms:
+    """Starts, feeds and ends the programs of one stream; frames as in `runtime_images/runner/tunnels/tunnels.py`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._inputs: dict[int, asyncio.Queue[bytes | None]] = {}
+
+    def take(self, frame: wire.Frame) -> None:
+        """Serve a frame."""
+        number, message = frame.message["stream"], frame.message
+        if "open" in message:
+            self._inputs[number] = asyncio.Queue()
+            task = asyncio.create_task(self._run(number, message["open"]["program"]), name="fake-program")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif frame.blob is not None:
+            self._inputs[number].put_nowait(frame.blob)
+        elif "end" in message:
+            self._inputs[number].put_nowait(None)
+        elif "reset" in message and (process := self._running.get(number)) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def close(self) -> None:
+        """End all of them."""
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(self, number: int, order: Mapping[str, Any]) -> None:
+        pipe = asyncio.subprocess.PIPE
+        environment = {**os.environ, **(order.get("env") or {})}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *order["command"], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+            )
+        except OSError as error:
+            code = "not_found" if isinstance(error, FileNotFoundError) else "failed"
+            self._send({"stream": number, "error": {"code": code, "message": str(error)}}, None)
+            return
+        self._running[number] = process
+        self._send({"stream": number, "opened": True}, None)
+        feeding = asyncio.create_task(self._feed(number, process), name="fake-program-input")
+        try:
+            assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - pipes were asked for
+            while data := await process.stdout.read(wire.TUNNEL_CHUNK):
+                self._send({"stream": number}, data)
+            words = (await process.stderr.read()).decode("utf-8", "replace")
+            self._send({"stream": number, "end": True, "last_words": words}, None)
+        finally:
+            feeding.cancel()
+            await asyncio.wait([feeding])
+            await process.wait()
+            self._running.pop(number, None)
+
+    async def _feed(self, number: int, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        with contextlib.suppress(OSError):
+            while (data := await self._inputs[number].get()) is not None:
+                process.stdin.write(data)
+                await process.stdin.drain()
+                self._send({"stream": number, "credit": len(data)}, None)
+        process.stdin.close()
+
+
+@dataclass(slots=True)
+class FakeRequest:
+    """One operation as a handler sees it: what was asked, and how to send output while it runs."""
+
+    op: str
+    args: Mapping[str, Any]
+    key: str | None
+    blob: bytes | None
+    output: Callable[[str], None]
+
+
+async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        return await asyncio.open_connection(sock=end)
+    except BaseException:
+        end.close()
+        raise
+
+
+FakeAnswer = Mapping[str, Any] | tuple[Mapping[str, Any], bytes]
+FakeHandler = Callable[[FakeRequest], Awaitable[FakeAnswer]]
+
+
+class FakeRunnerError(Exception):
+    """Raised by a handler: answered as an error with this code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def command_result(output: str, exit_code: int = 0) -> FakeAnswer:
+    """What a runner answers about a command that has ended: all fields of ``shell.run`` that are read."""
+    return {
+        "status": "completed",
+        "exit_code": exit_code,
+        "output": output,
+        "omitted": 0,
+        "working_dir": "/workspace",
+        "pid": -1,
+        "python": None,
+        "username": "agent",
+        "hostname": "fake",
+        "running": False,
+        "notice": "",
+    }
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    task: asyncio.Task[None]
+    listeners: set[tuple[_Stream, int]]
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    reading: asyncio.Task[None] | None = None
+
+    def send(self, message: Mapping[str, Any], blob: bytes | None = None) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(wire.encode(dict(message), blob))
+
+
+@dataclass(eq=False)
+class FakeRunner:
+    """Answers like the real runner: keys run once, results are kept, the newest stream wins, cancel interrupts.
+
+    Attributes:
+        handlers: what each operation does; one that is missing is refused with ``bad_request``.
+        ran: the operations that really ran, in order (not those answered from the journal).
+        hello: changes to the greeting.
+        mute: True to read and never answer.
+    """
+
+    handlers: dict[str, FakeHandler] = field(default_factory=dict)
+    hello: dict[str, Any] = field(default_factory=dict)
+    ran: list[FakeRequest] = field(default_factory=list)
+    acked: list[str] = field(default_factory=list)
+    cancelled: list[Any] = field(default_factory=list)
+    mute: bool = False
+    boot: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def __post_init__(self) -> None:
+        self._streams: list[_Stream] = []
+        self._work: dict[object, _Work] = {}
+        self._journal: dict[str, tuple[Mapping[str, Any], bytes | None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> Attachment:
+        """A new stream to this runner; older ones are closed."""
+        ours, theirs = socket.socketpair()
+        try:
+            await self._serve_on(ours)
+        except BaseException:
+            theirs.close()
+            raise
+        return Attachment(*await _opened(theirs))
+
+    async def _serve_on(self, ours: socket.socket) -> None:
+        for stream in self._streams:
+            stream.send({"error": {"code": "replaced", "message": "another server has attached"}})
+            stream.writer.close()
+        self._streams = [_Stream(*await _opened(ours))]
+        stream = self._streams[0]
+        greeting = {
+            "protocol": wire.PROTOCOL,
+            "runner": "fake",
+            "python": "3",
+            "pid": 1,
+            "boot": self.boot,
+            "workspace": "/workspace",
+            "user": "agent",
+            "hostname": "fake",
+            "programs": True,
+        }
+        stream.send({"hello": {**greeting, **self.hello}})
+        stream.reading = asyncio.create_task(self._serve(stream), name="fake-runner")
+
+    async def drop(self) -> None:
+        """Close the stream, as a network does; what runs goes on."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.writer.close()
+            if stream.reading is not None:
+                await asyncio.wait({stream.reading})
+
+    async def restart(self, *, keep_journal: bool = True) -> None:
+        """End everything and be a new runner, with or without the results of the old one."""
+        await self.drop()
+        for work in list(self._work.values()):
+            work.task.cancel()
+            await asyncio.wait({work.task})
+        self._work.clear()
+        if not keep_journal:
+            self._journal.clear()
+        self.boot = secrets.token_hex(8)
+
+    async def send_raw(self, data: bytes) -> None:
+        """Write bytes of any kind to whoever is attached."""
+        for stream in self._streams:
+            stream.writer.write(data)
+            await stream.writer.drain()
+
+    async def close(self) -> None:
+        """End all tasks and streams."""
+        await self.restart()
+
+    async def _serve(self, stream: _Stream) -> None:
+        decoder = wire.Decoder()
+        programs = FakePrograms(stream.send)
+        try:
+            while data := await stream.reader.read(65536):
+                for frame in decoder.feed(data):
+                    if self.mute:
+                        continue
+                    if "stream" in frame.message:
+                        programs.take(frame)
+                    else:
+                        self._take(stream, frame)
+        except OSError:
+            return
+        finally:
+            await programs.close()
+            stream.writer.close()
+
+    def _take(self, stream: _Stream, frame: wire.Frame) -> None:
+        message = frame.message
+        if "stream" in message:
+            return  # nothing listens here
+        ident, op, args, key = message["id"], message["op"], message["args"], message.get("key")
+        self._forget(message.get("forget", ()))
+        if op == "ping":
+            stream.send({"id": ident, "ok": True, "result": {}})
+        elif op == "cancel":
+            self._cancel(stream, ident, args)
+        elif op == "journal.lookup":
+            asked = args["key"]
+            state = "done" if asked in self._journal else "running" if asked in self._work else "unknown"
+            stream.send({"id": ident, "ok": True, "result": {"state": state}})
+        elif op == "journal.ack":
+            self._forget(args["keys"])
+            stream.send({"id": ident, "ok": True, "result": {}})
+        elif key is not None and key in self._journal:
+            answer, blob = self._journal[key]
+            stream.send({"id": ident, **answer}, blob)
+        elif key is not None and key in self._work:
+            self._work[key].listeners = {(stream, ident)}
+        else:
+            self._begin(stream, ident, op, args, key, frame.blob)
+
+    def _forget(self, keys: Sequence[str]) -> None:
+        self.acked.extend(keys)
+        for key in keys:
+            self._journal.pop(key, None)
+
+    def _begin(
+        self, stream: _Stream, ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: bytes | None
+    ) -> None:
+        name: object = key if key is not None else (stream, ident)
+
+        def output(text: str) -> None:
+            for listener, number in self._work[name].listeners:
+                listener.send({"id": number, "output": text})
+
+        call = FakeRequest(op, args, key, blob, output)
+        task = asyncio.create_task(self._run(name, call), name=f"fake-runner {op}")
+        self._work[name] = _Work(task, {(stream, ident)})
+
+    async def _run(self, name: object, call: FakeRequest) -> None:
+        answer: Mapping[str, Any]
+        blob: bytes | None = None
+        self.ran.append(call)
+        try:
+            handler = self.handlers.get(call.op)
+            if handler is None:
+                raise FakeRunnerError("bad_request", f"unknown operation {call.op}")
+            result = await handler(call)
+            if isinstance(result, tuple):
+                result, blob = result
+            answer = {"ok": True, "result": dict(result)}
+        except FakeRunnerError as error:
+            answer = {"ok": False, "error": {"code": error.code, "message": str(error)}}
+        except asyncio.CancelledError:
+            if name not in self.cancelled:
+                raise  # the runner itself ends
+            answer = {"ok": True, "result": {"status": "interrupted", "exit_code": 130, "output": ""}}
+        if call.key is not None:
+            self._journal[call.key] = (answer, blob)
+        work = self._work.pop(name)
+        for stream, ident in work.listeners:
+            stream.send({"id": ident, **answer}, blob)
+
+    def _cancel(self, stream: _Stream, ident: int, args: Mapping[str, Any]) -> None:
+        name: object = args["key"] if "key" in args else (stream, args["id"])
+        self.cancelled.append(name)
+        if name in self._work:
+            self._work[name].task.cancel()
+        stream.send({"id": ident, "ok": True, "result": {}})
 
 
 class FakeSandbox:

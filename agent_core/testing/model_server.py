@@ -12,133 +12,76 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
+import json
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
-import orjson
-
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_turns import Turn, call, error_body, fail, finish, say, stream_parts
-
-Script = Callable[[ModelRequest], Turn]
+from agent_core.testing.model_turns import Turn, call, error_body, fail, finish, response_events, say, stream_parts
 
 _STEP_TEXTS = 1024
+
 _STEPS = tuple(
     call("terminal", {"command": f"echo step {number}", "security_risk": "LOW"}) for number in range(_STEP_TEXTS)
 )
 
-
 _GIST = say("The steps so far.")
-
-
-def instant(request: ModelRequest) -> Turn:
-    """Answers every request with a short text."""
-    del request
-    return _READY
-
-
 _READY = say("Ready.")
-
-
-def echo_steps(count: int) -> Script:
-    """A script that runs `count` commands ``echo step N`` after each user message, one per turn, then finishes.
-
-    A request without tools, for a summary or a title, is answered by a few words.
-    """
-
-    def script(request: ModelRequest) -> Turn:
-        if b'"tools":' not in request.content:
-            return _GIST
-        done = request.results_since_user()
-        return _STEPS[done % _STEP_TEXTS] if done < count else finish(f"{count} steps done.")
-
-    return script
-
-
-def named(name: str) -> Script:
-    """The script of that name: ``instant`` or ``steps:N``.
-
-    Raises:
-        ValueError: there is no such script.
-    """
-    if name == "instant":
-        return instant
-    kind, _, count = name.partition(":")
-    if kind == "steps" and count.isdigit():
-        return echo_steps(int(count))
-    raise ValueError(f"no script named {name!r}: use instant or steps:N")
-
-
-_ids = itertools.count(1)
-
-
-def response_events(turn: Turn, model: str) -> Iterator[bytes]:
-    """The server-sent events of a turn: its reasoning, its text, its calls, each an item of the output.
-
-    A turn's raw chunks are sent as they are. A reasoning item carries ``encrypted_content``.
-    """
-    if turn.chunks is not None:
-        for chunk in turn.chunks:
-            yield chunk.encode() if isinstance(chunk, str) else _event(dict(chunk))
-        return
-    response: dict[str, Any] = {"id": f"resp_{next(_ids)}", "object": "response", "model": model, "output": []}
-    yield _event({"type": "response.created", "response": {**response, "status": "in_progress"}})
-    output: list[dict[str, Any]] = []
-    if turn.reasoning:
-        number = next(_ids)
-        summary = [{"type": "summary_text", "text": turn.reasoning}]
-        delta = {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": turn.reasoning}
-        yield _event(delta)
-        item = {"type": "reasoning", "id": f"rs_{number}", "summary": summary, "encrypted_content": f"sealed-{number}"}
-        output.append(item)
-        yield _event({"type": "response.output_item.done", "output_index": 0, "item": item})
-    if turn.text:
-        index = len(output)
-        for position, word in enumerate(turn.text.split(" ")):
-            piece = f" {word}" if position else word
-            yield _event({"type": "response.output_text.delta", "output_index": index, "delta": piece})
-        content = [{"type": "output_text", "text": turn.text, "annotations": []}]
-        output.append({"type": "message", "id": f"msg_{next(_ids)}", "role": "assistant", "content": content})
-        yield _event({"type": "response.output_item.done", "output_index": index, "item": output[-1]})
-    for one in turn.calls:
-        index, number = len(output), next(_ids)
-        item = {"type": "function_call", "id": f"fc_{number}", "call_id": one.id or f"call_{number}", "name": one.name}
-        yield _event({"type": "response.output_item.added", "output_index": index, "item": {**item, "arguments": ""}})
-        for start in range(0, len(one.arguments_text), turn.argument_pieces):
-            piece = one.arguments_text[start : start + turn.argument_pieces]
-            delta = {"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece}
-            yield _event(delta)
-        output.append({**item, "arguments": one.arguments_text})
-        yield _event({"type": "response.output_item.done", "output_index": index, "item": output[-1]})
-    if turn.fault in ("cut", "hang"):
-        return
-    usage = turn.usage
-    if usage == "auto":
-        usage = {"input_tokens": 100, "output_tokens": max(1, len(turn.text) // 4)}
-    if turn.finish_reason == "length":
-        reason = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-        yield _event(
-            {"type": "response.incomplete", "response": {**response, **reason, "output": output, "usage": usage}}
-        )
-        return
-    done = {**response, "status": "completed", "output": output, "usage": usage}
-    yield _event({"type": "response.completed", "response": done})
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return b"event: " + str(value.get("type")).encode() + b"\ndata: " + orjson.dumps(value) + b"\n\n"
-
-
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 _END_OF_STREAM = b"data: [DONE]\n\n"
 _END_OF_BODY = b"0\r\n\r\n"
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
 _RESPONSES = "/responses"
 _PATHS = ("/chat/completions", "/messages", _RESPONSES)
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One request. Header names are lower-case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    content: bytes
+
+    @cached_property
+    def json(self) -> dict[str, Any]:
+        """The body, parsed; {} when there is none."""
+        body = json.loads(self.content) if self.content else {}
+        if not isinstance(body, dict):
+            raise ValueError(f"{self.method} {self.path}: the body is no JSON object")
+        return body
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages of the request."""
+        messages: list[dict[str, Any]] = self.json.get("messages", [])
+        return messages
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return str(self.json.get("model", ""))
+
+    @property
+    def api_key(self) -> str | None:
+        """The bearer token."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        return token if scheme.lower() == "bearer" else None
+
+    def results_since_user(self) -> int:
+        """How many tool results stand after the last user message; counted in the bytes, without parsing."""
+        body = self.content
+        space = b" " if b'"role": ' in body[:4096] else b""
+        start = body.rfind(b'"role":' + space + b'"user"')
+        return body.count(b'"role":' + space + b'"tool"', max(start, 0))
+
+
+Script = Callable[[ModelRequest], Turn]
 
 
 class ModelServer:
@@ -363,6 +306,41 @@ def _in_turn(turns: Iterable[Turn]) -> Callable[[ModelRequest], Turn]:
         return left.popleft() if left else fail(500, "the script of the model server is at its end")
 
     return script
+
+
+def instant(request: ModelRequest) -> Turn:
+    """Answers every request with a short text."""
+    del request
+    return _READY
+
+
+def echo_steps(count: int) -> Script:
+    """A script that runs `count` commands ``echo step N`` after each user message, one per turn, then finishes.
+
+    A request without tools, for a summary or a title, is answered by a few words.
+    """
+
+    def script(request: ModelRequest) -> Turn:
+        if b'"tools":' not in request.content:
+            return _GIST
+        done = request.results_since_user()
+        return _STEPS[done % _STEP_TEXTS] if done < count else finish(f"{count} steps done.")
+
+    return script
+
+
+def named(name: str) -> Script:
+    """The script of that name: ``instant`` or ``steps:N``.
+
+    Raises:
+        ValueError: there is no such script.
+    """
+    if name == "instant":
+        return instant
+    kind, _, count = name.partition(":")
+    if kind == "steps" and count.isdigit():
+        return echo_steps(int(count))
+    raise ValueError(f"no script named {name!r}: use instant or steps:N")
 
 
 async def _serve(script: str, host: str, port: int) -> None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from agent_core.events.event import utc_now
-from agent_core.skills import frontmatter
+from agent_core.skills.files import split_frontmatter
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency, identity_of, services_of
 from server.errors import ReplyError
@@ -201,7 +201,7 @@ async def read_microagent(account: GitProvider, repository: str, path: str) -> M
         raise AccessRefusedError(f"file {path} in {repository}") from error
     header: dict[str, Any] = {}
     try:
-        read, body = frontmatter.split(text)
+        read, body = split_frontmatter(text)
         header = dict(read)
     except ValueError:
         body = text

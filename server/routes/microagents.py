@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from agent_core.errors import DrydockError, LLMBadRequestError
 from agent_core.events.serialization import from_payload
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger, TaskTrigger
+from agent_core.skills.skill import KeywordTrigger, Skill, TaskTrigger
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from agent_core.mcp.config import McpServer, mcp_servers
 from agent_core.security.hooks import HookConfig, HookEvent
 from agent_core.session.settings import AgentOptions
-from agent_core.skills.agent_definition import agent_from_text
+from agent_core.skills.agent_catalog import agent_from_text
 from agent_core.skills.files import skill_from_text
 
 ROOT = Path(__file__).parents[2]

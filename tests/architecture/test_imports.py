@@ -55,7 +55,7 @@ HOMES = {
     "h11": {"server/doors/preview"},
     "websockets": {"server/doors/preview", "drydock_client/live.py"},
     "jinja2": {"agent_core/templates.py"},
-    "yaml": {"agent_core/skills/frontmatter.py"},
+    "yaml": {"agent_core/skills/files.py"},
     "cryptography": {"server/auth"},
     "playwright": {"runtime_images/runner/browser/browser_driver"},
     "tokenizers": {"agent_core/llm/llm.py"},
@@ -162,7 +162,7 @@ def test_only_the_runtime_knows_the_runner_and_only_its_frames() -> None:
         and not (
             (
                 path.is_relative_to(ROOT / "agent_core/runtime")
-                or path.name == "fake_runner.py"  # the other end of the same stream
+                or path.name == "fake_sandbox.py"  # the other end of the same stream
             )
             and found.module in {"runtime_images.runner.wire", "runtime_images.runner"}
         )

@@ -11,8 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, say
 from tests.integration.server.conftest import ServerProcess
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Call, Turn, call, calls, finish, say
 from tests.e2e.conftest import ROOT, Visit
 from tests.integration.server.conftest import ServerProcess

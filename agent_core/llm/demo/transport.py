@@ -14,8 +14,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent_core.llm.demo.history import Intent, MadeCall, Result, Run, runs_of, text_of
-from agent_core.llm.demo.steps import HOW_TO_GO_ON, OFFER, DemoCall, DemoTurn, Script
-from agent_core.llm.demo.tour import Demo
+from agent_core.llm.demo.tour import HOW_TO_GO_ON, OFFER, Demo, DemoCall, DemoTurn, Script
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 
 TURN_SECONDS = 0.8

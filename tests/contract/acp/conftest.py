@@ -26,10 +26,8 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest
-from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeHandler, FakeProvider, FakeRequest
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, say
 from drydock_client import DrydockClient
 from server.app import create_app

@@ -17,10 +17,8 @@ from openai._models import FinalRequestOptions
 from pydantic import ValidationError
 
 from agent_core.events.control import AgentState
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeProvider
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.app import Application, create_app
 from server.doors.chat.requests import ChatRequest

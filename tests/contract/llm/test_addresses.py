@@ -9,8 +9,7 @@ from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMBadRequestError, LLMError, LLMModelNotFoundError
 from agent_core.llm.llm import LLM
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, fail, say
 
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -12,8 +12,7 @@ import pytest
 from agent_core.errors import LLMInternalError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer, named
+from agent_core.testing.model_server import ModelRequest, ModelServer, named
 from agent_core.testing.model_turns import Turn, finish, say
 
 

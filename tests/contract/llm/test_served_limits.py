@@ -13,8 +13,7 @@ from pydantic import SecretStr
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.served_models import FRESH_SECONDS, SERVED
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, fail, say
 from tests.listening import listening
 

@@ -30,8 +30,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, RetryNotice
 from agent_core.llm.transport import client
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, fail, raw, say
 
 KEY = "sk-very-secret-123"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeHandler, FakeRequest, FakeRunnerError, command_result
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeRequest, FakeRunnerError, command_result
 
 TEXT = b"Ahoy\n"
 _FILE = {"kind": "file", "link": False, "modified": 1.5, "hidden": False}

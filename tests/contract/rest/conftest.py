@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from agent_core.runtime.sandbox import SandboxProvider
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest, command_result
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest, command_result
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
 from server.db.sealing_keys import rotate_key

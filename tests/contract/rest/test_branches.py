@@ -10,8 +10,7 @@ import pytest
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.contract.rest.conftest import MakeServer, Server
 
 

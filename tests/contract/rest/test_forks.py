@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import BROKEN, FakeProvider
+from agent_core.testing.fake_sandbox import BROKEN, FakeAnswer, FakeProvider, FakeRequest
 from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, Server, facts, kill
 
 BARE = {"copy_files": False}

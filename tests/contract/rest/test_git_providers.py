@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 from tests.listening import listening
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import SLOW, FakeProvider
+from agent_core.testing.fake_sandbox import SLOW, FakeAnswer, FakeProvider, FakeRequest
 from server.db.user_settings import StoredSettings
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunnerError
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunnerError
 from tests.contract.rest.conftest import MakeServer, Server
 
 FOUND: list[Any] = [

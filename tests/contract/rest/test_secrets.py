@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 from tests.unit.db.another_program import another_program
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import call, finish
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.errors import ConversationNotFoundError
 from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, Server, facts, kill, shell

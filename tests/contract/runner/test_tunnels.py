@@ -12,7 +12,7 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.channel.tunnels import MAX_TUNNELS, PortError
-from agent_core.testing.fake_runner import FakeRunner
+from agent_core.testing.fake_sandbox import FakeRunner
 from runtime_images.runner.wire import TUNNEL_WINDOW, encode
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
 from tests.listening import listening

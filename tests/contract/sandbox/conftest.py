@@ -14,7 +14,7 @@ pytest.register_assert_rewrite(
     "agent_core.testing.sandbox_contract",
     "agent_core.testing.sandbox_disk",
     "agent_core.testing.sandbox_isolation",
-    "agent_core.testing.sandbox_together",
+    "agent_core.testing.sandbox_contract",
     "tests.contract.suites.terminal_contract",
 )
 

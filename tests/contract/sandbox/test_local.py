@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
+from agent_core.testing.sandbox_contract import (
+    SandboxLifecycleContract,
+    SandboxRequestContract,
+    SandboxTogetherContract,
+)
 from agent_core.testing.sandbox_disk import SandboxDiskContract
 from agent_core.testing.sandbox_isolation import SandboxIsolationContract
 from agent_core.testing.sandbox_kit import SandboxKit
-from agent_core.testing.sandbox_together import SandboxTogetherContract
 from tests.contract.suites.editor_contract import FileEditorContract
 from tests.contract.suites.file_tools_contract import FileToolsContract
 from tests.contract.suites.terminal_contract import TerminalContract

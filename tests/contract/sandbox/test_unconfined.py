@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
+from agent_core.testing.sandbox_contract import (
+    SandboxLifecycleContract,
+    SandboxRequestContract,
+    SandboxTogetherContract,
+)
 from agent_core.testing.sandbox_disk import SandboxDiskContract
 from agent_core.testing.sandbox_kit import SandboxKit, output
-from agent_core.testing.sandbox_together import SandboxTogetherContract
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from tests.integration.library.conftest import StartModel
 

@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 import pytest_asyncio
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
 from drydock_client import (
     Action,

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following, stored_events
 

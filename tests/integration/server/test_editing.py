@@ -6,8 +6,7 @@ import base64
 
 import pytest
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
 from agent_core.testing.sandbox_kit import eventually
 from tests.integration.server.conftest import Follower, MakeProcess, create, following

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
 from tests.integration.server.conftest import Follower, MakeProcess, create, following
 

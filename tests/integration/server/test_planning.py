@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from tests.integration.server.conftest import Follower, MakeProcess, create, following
 

@@ -21,8 +21,7 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import FakeBehaviour, FakeSandbox
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeRequest, FakeSandbox
 
 FACTS = {"working_dir": "/workspace", "user": "agent", "os": "Linux", "python": "3.12.1", "git": None}
 

@@ -10,9 +10,8 @@ from agent_core.events.masking import MASK
 from agent_core.events.serialization import to_payload
 from agent_core.security.secrets import StaticSecret
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
+from agent_core.skills.skill import KeywordTrigger, Skill
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
 

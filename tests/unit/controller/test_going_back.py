@@ -25,9 +25,8 @@ from agent_core.memory.view import View
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
+from agent_core.skills.skill import KeywordTrigger, Skill
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Gate, Stage
 
 LIMIT_SECONDS = 10.0

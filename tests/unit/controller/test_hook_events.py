@@ -17,7 +17,7 @@ from agent_core.runtime.hook_calls import MAX_FIELD_CHARS, STOP_PREFIX
 from agent_core.security.confirmation import AlwaysConfirm
 from agent_core.security.hooks import HookConfig, HookEvent
 from agent_core.session.hooks import MAX_CALLS, home_hooks
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED, calls

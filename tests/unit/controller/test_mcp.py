@@ -24,8 +24,7 @@ from agent_core.mcp.tool import MCPToolAction, MCPToolObservation
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger
+from agent_core.skills.skill import KeywordTrigger, Skill
 from agent_core.tools.builtin import FinishTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace

@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.store import InMemoryEventStore, NewEvent
 from agent_core.session.forks import fork_log
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_going_back import answer, at, until
 

@@ -13,7 +13,7 @@ from typing import Any
 from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, ObservationEvent, UserRejectObservation
 from agent_core.security.hooks import HookConfig
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunnerError
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunnerError
 from agent_core.tools.terminal import TerminalAction
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until

@@ -12,7 +12,7 @@ from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.runtime import runtime
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunnerError, command_result
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunnerError, command_result
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks

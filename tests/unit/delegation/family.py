@@ -22,10 +22,8 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, command_result
-from agent_core.testing.fake_sandbox import FakeSandbox
-from agent_core.testing.model_request import ModelRequest
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeSandbox, command_result
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Call, Turn, calls, fail
 from agent_core.tools.spec import Tool
 

@@ -7,8 +7,7 @@ import pytest
 from agent_core.agent.agent import Agent
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
-from agent_core.skills.agent_catalog import register_agent_definition, unregister_agent
-from agent_core.skills.agent_definition import AgentDefinition
+from agent_core.skills.agent_catalog import AgentDefinition, register_agent_definition, unregister_agent
 from agent_core.testing.model_turns import Call, calls
 from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.subagents import MAX_DEPTH, TaskReport

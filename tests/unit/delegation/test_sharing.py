@@ -14,8 +14,7 @@ from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
-from agent_core.skills.agent_catalog import register_agent, register_agent_definition, unregister_agent
-from agent_core.skills.agent_definition import AgentDefinition
+from agent_core.skills.agent_catalog import AgentDefinition, register_agent, register_agent_definition, unregister_agent
 from agent_core.testing.model_turns import Call, calls
 from agent_core.tools.builtin import ThinkAction, ThinkObservation, ThinkTool
 from agent_core.tools.definition import ToolDefinition

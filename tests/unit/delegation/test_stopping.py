@@ -13,8 +13,7 @@ from agent_core.events.control import AgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import OutputDelta
-from agent_core.skills.agent_catalog import register_agent_definition, unregister_agent
-from agent_core.skills.agent_definition import AgentDefinition
+from agent_core.skills.agent_catalog import AgentDefinition, register_agent_definition, unregister_agent
 from agent_core.testing.model_turns import Turn, calls
 from tests.unit.delegation.family import (
     GO,

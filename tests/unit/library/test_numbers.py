@@ -12,11 +12,11 @@ from agent_core.events.llm_events import TokenUsage
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [
-        ("skills.notes", "MAX_NOTES_CHARS", 6_000),
+        ("skills.context", "MAX_NOTES_CHARS", 6_000),
         ("skills.skill", "MAX_DESCRIPTION_CHARS", 1_024),
         ("skills.files", "MAX_NAME_CHARS", 64),
-        ("skills.public", "REFRESH_SECONDS", 60),
-        ("skills.public", "DEFAULT_REF", "main"),
+        ("skills.loader", "REFRESH_SECONDS", 60),
+        ("skills.loader", "DEFAULT_REF", "main"),
         ("tools.invoke_skill", "COMMAND_SECONDS", 10),
         ("tools.invoke_skill", "COMMAND_OUTPUT_CHARS", 50_000),
         ("library.side_questions", "MAX_TITLE_SOURCE", 1_000),

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from agent_core import Agent
+from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.client import headers_of
 from agent_core.mcp.config import EXPOSE_SECRETS, McpConfig, McpServer, expanded, names_in
 from agent_core.mcp.servers import servers_with_skills
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger
+from agent_core.skills.skill import KeywordTrigger, Skill
 
 HTTP = {"url": "https://host/mcp"}
 

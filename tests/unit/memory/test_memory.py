@@ -20,8 +20,7 @@ from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.memory.transcript import facts_message
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger, PathTrigger
+from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 from tests.answering_sandbox import AnsweringSandbox, Asked, Reply
 

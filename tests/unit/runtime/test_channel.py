@@ -16,7 +16,7 @@ from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.sandbox import Attachment
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest, FakeRunner, FakeRunnerError
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunner, FakeRunnerError
 from runtime_images.runner import wire
 
 

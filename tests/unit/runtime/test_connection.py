@@ -15,8 +15,16 @@ from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel.channel import ChannelLimits
 from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec, SandboxStatus
-from agent_core.testing.fake_runner import FakeAnswer, FakeRequest
-from agent_core.testing.fake_sandbox import BROKEN, LOSSY, NEVER_READY, SLOW, FakeBehaviour, FakeSandbox
+from agent_core.testing.fake_sandbox import (
+    BROKEN,
+    LOSSY,
+    NEVER_READY,
+    SLOW,
+    FakeAnswer,
+    FakeBehaviour,
+    FakeRequest,
+    FakeSandbox,
+)
 
 QUICK = ConnectionLimits(
     request_seconds=5, reattach_seconds=1, ping_seconds=0.2, channel=ChannelLimits(hello_seconds=1, silence_seconds=5)

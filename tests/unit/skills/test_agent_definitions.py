@@ -16,13 +16,15 @@ from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import NoOpCondenser
 from agent_core.skills.agent_catalog import (
     AgentCatalog,
+    AgentDefinition,
     AgentKind,
+    AgentLevel,
+    agent_from_text,
     agents_in_texts,
     load_user_agents,
     register_agent_definition,
     unregister_agent,
 )
-from agent_core.skills.agent_definition import AgentDefinition, AgentLevel, agent_from_text
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.delegate import DelegateTool, TaskToolSet

@@ -14,8 +14,7 @@ from pydantic import SecretStr, ValidationError
 from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.security.secrets import StaticSecret
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
+from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill, TaskTrigger
 
 NAMES = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "gamma ray"]), unique=True)
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.errors import SkillValidationError
-from agent_core.skills import frontmatter
-from agent_core.skills.files import skill_from_text, third_party_skill
-from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
+from agent_core.skills.files import MAX_DEPTH, skill_from_text, split_frontmatter, third_party_skill
+from agent_core.skills.skill import KeywordTrigger, PathTrigger, TaskTrigger
 
 
 def headed(header: str, body: str = "Do it so.") -> str:
@@ -112,8 +111,8 @@ def test_a_broken_file_is_refused_with_its_path_and_the_field(path: str, text: s
 
 def test_a_line_of_dashes_alone_is_no_header() -> None:
     assert skill_from_text("a.md", "---\njust text").content == "---\njust text"
-    assert frontmatter.split("\ufeff---\r\nname: n\r\n---\r\nbody\r\n") == ({"name": "n"}, "body")
-    assert frontmatter.split("---\n---\nbody") == ({}, "body")
+    assert split_frontmatter("\ufeff---\r\nname: n\r\n---\r\nbody\r\n") == ({"name": "n"}, "body")
+    assert split_frontmatter("---\n---\nbody") == ({}, "body")
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -149,15 +148,15 @@ def test_such_a_file_in_a_folder_is_a_rule_for_that_folder() -> None:
 
 
 def test_a_header_may_be_nested_so_deeply_and_no_more_whatever_stands_before() -> None:
-    limit = frontmatter.MAX_DEPTH
+    limit = MAX_DEPTH
     many = "".join(f"key{number}: [[a]]\n" for number in range(30))
 
     def header(levels: int) -> str:
         return f"---\n{many}last: {'[' * levels}{']' * levels}\n---\nText."
 
-    assert frontmatter.split(header(limit - 1))[1].strip() == "Text."
+    assert split_frontmatter(header(limit - 1))[1].strip() == "Text."
     with pytest.raises(ValueError, match=f"nested more than {limit} levels deep"):
-        frontmatter.split(header(limit + 1))
+        split_frontmatter(header(limit + 1))
 
 
 def test_a_key_without_a_value_counts_as_left_out() -> None:

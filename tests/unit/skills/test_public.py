@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent_core.session.factory import completed
-from agent_core.skills.context import MARKETPLACE, AgentContext
-from agent_core.skills.notes import MAX_NOTES_CHARS, NOTES_FILE, user_notes
-from agent_core.skills.public import REF_VARIABLE, URL_VARIABLE, load_public_skills
+from agent_core.skills.context import MARKETPLACE, MAX_NOTES_CHARS, NOTES_FILE, AgentContext, user_notes
+from agent_core.skills.loader import REF_VARIABLE, URL_VARIABLE, load_public_skills
 from agent_core.skills.skill import Skill
 
 
@@ -71,7 +70,7 @@ def test_a_repository_is_cloned_at_its_branch_and_used_as_it_was_when_it_is_gone
     git(origin, "add", "skills")
     git(origin, "commit", "-q", "-m", "nets")
     assert found() == ["boats", "fish"], "it was fetched a moment ago"
-    monkeypatch.setattr("agent_core.skills.public.REFRESH_SECONDS", -1.0)
+    monkeypatch.setattr("agent_core.skills.loader.REFRESH_SECONDS", -1.0)
     assert found() == ["boats", "fish", "nets"]
     origin.rename(tmp_path / "moved")
     assert found() == ["boats", "fish", "nets"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
+from agent_core.skills.skill import KeywordTrigger, PathTrigger, TaskTrigger
 
 
 @given(st.text(max_size=6), st.text(max_size=6), st.sampled_from(["git", "c++", "pull request", "/run", "É"]))

@@ -15,8 +15,7 @@ from agent_core.events.llm_events import ObservationEvent
 from agent_core.llm.llm import LLM
 from agent_core.memory.memory import Knowledge
 from agent_core.skills.context import AgentContext
-from agent_core.skills.skill import Skill, SkillResources
-from agent_core.skills.trigger import KeywordTrigger
+from agent_core.skills.skill import KeywordTrigger, Skill, SkillResources
 from agent_core.tools.invoke_skill import InvokeSkillAction, InvokeSkillObservation, InvokeSkillTool, with_outputs
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 

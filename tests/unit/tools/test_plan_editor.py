@@ -13,8 +13,8 @@ from agent_core.agent.base import AgentBase
 from agent_core.agent.presets import PlanningAgent, get_default_agent, get_planning_agent
 from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
-from agent_core.testing.fake_runner import FakeAnswer
-from agent_core.testing.fake_runner import FakeRequest as RunnerCall
+from agent_core.testing.fake_sandbox import FakeAnswer
+from agent_core.testing.fake_sandbox import FakeRequest as RunnerCall
 from agent_core.tools.file_editor import (
     BLANK_PLAN,
     PLAN_PARTS,
