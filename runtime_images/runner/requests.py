@@ -4,65 +4,42 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, Mapping, Optional
+from functools import partial
+from typing import Any, Dict, Mapping, Optional
 
 from .browser.browser import Browser, browser_order
 from .core import arguments
-from .core.arguments import BadRequestError
-from .core.connection import Connection, Request
+from .core.arguments import BadRequestError, RequestError
+from .core.connection import Connection, Operation, Request
 from .core.disk_limit import Room
 from .core.journal import Answer, Journal
 from .core.lent_secrets import Lent
 from .core.loop import Loop
 from .core.workers import TooMuchWorkError
 from .files.disk import FileError
-from .files.lint_requests import Lints
-from .files.operations import HandlerReply
-from .files.requests import FileRequests
-from .files.search_requests import Searches
 from .files.snapshots import Snapshots
 from .kernel.kernel import Kernel, cell_order
 from .terminal.output import WholeOutputs
 from .terminal.requests import FreshAsker, fresh_directory, shell_order
 from .terminal.session import TerminalSession
-from .tunnels.ports import SandboxPorts
 from .wire import Frame
 
 _IN_FLIGHT_LIMIT = 512
 _KEY_LIMIT = 512
 _SESSION_LIMIT = 64
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
-_CARRIED_OUT_ONCE = (
-    "browser.run",
-    "kernel.run",
-    "shell.run",
-    "shell.kill",
-    "file.edit",
-    "file.range",
-    "file.whole",
-    "file.write",
-    "patch.apply",
-)
-_WRITING = (
-    "file.edit",
-    "file.range",
-    "file.whole",
-    "file.write",
-    "git.clone",
-    "patch.apply",
-    "transfer.keep",
-    "transfer.put",
-    "transfer.write",
-    "workspace.restore",
-    "workspace.unpack",
-)
+_EDITS = ("file.edit", "file.range", "file.whole", "file.write", "patch.apply")
+_CARRIED_OUT_ONCE = (*_EDITS, "browser.run", "kernel.run", "shell.run", "shell.kill")
+_TRANSFERS = ("transfer.keep", "transfer.put", "transfer.write")
+_WRITING = (*_EDITS, *_TRANSFERS, "git.clone", "workspace.restore", "workspace.unpack")
 _LOOKING = {"file.edit": ("view",), "file.range": ("read",), "file.whole": ("read", "list")}
-
-Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
 
 
 class Requests:
-    """Knows the operations, the terminal sessions, what is under way and what is done."""
+    """Knows the operations, the terminal sessions, and which requests are being served or done.
+
+    ``mark`` begins the marks of terminals; ``operations`` are those of the other rooms.
+    """
 
     def __init__(
         self,
@@ -70,23 +47,18 @@ class Requests:
         workspace: str,
         mark: str,
         journal: Journal,
-        files: FileRequests,
-        searches: Searches,
-        lints: Lints,
         browser: Browser,
         kernel: Kernel,
         snapshots: Snapshots,
         outputs: WholeOutputs,
         lent: Lent,
         room: Room,
-        more: Mapping[str, Operation],
+        operations: Mapping[str, Operation],
     ) -> None:
         self._loop = loop
         self._workspace = workspace
         self._mark = mark
         self._journal = journal
-        self._searches = searches
-        self._lints = lints
         self._browser = browser
         self._kernel = kernel
         kernel.follow(self._shell_directory)
@@ -96,27 +68,26 @@ class Requests:
         self._room = room
         self._sessions: Dict[str, TerminalSession] = {}
         self._fresh = 0
-        self._under_way: Dict[int, Request] = {}
+        self._pending: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
-            "browser.run": lambda request, given, _: self._take(self._browser, browser_order(given), request),
+            **operations,
+            "browser.run": lambda request, given, _: self._run(browser, browser_order(given), request),
             "cancel": self._cancel,
-            "disk.state": lambda request, _given, _: request.finish(room.state()),
-            "journal.ack": self._journal_ack,
-            "journal.lookup": self._journal_lookup,
-            "kernel.restart": lambda request, _, __: request.finish(self._kernel.restart()),
-            "kernel.run": lambda request, given, _: self._take(self._kernel, cell_order(given), request),
-            "ping": self._ping,
-            "ports.list": lambda request, _given, _: files.work(
-                request, "ports.list", lambda: HandlerReply(SandboxPorts(mark).listening())
+            "disk.state": lambda request, _, __: request.finish(room.state()),
+            "journal.ack": lambda request, given, _: request.finish(
+                {"forgotten": journal.acknowledge(arguments.texts(given, "keys"))}
+            ),
+            "journal.lookup": lambda request, given, _: request.finish(
+                {"state": journal.state(arguments.text(given, "key"))}
+            ),
+            "kernel.restart": lambda request, _, __: request.finish(kernel.restart()),
+            "kernel.run": lambda request, given, _: self._run(kernel, cell_order(given), request),
+            "ping": lambda request, _, __: request.finish(
+                {"journal": journal.trouble or "ok", "sessions": sorted(self._sessions)}
             ),
             "shell.interrupt": self._shell_interrupt,
-            "shell.kill": self._shell_kill,
+            "shell.kill": lambda request, given, _: request.finish({"killed": self._close(_session_name(given))}),
             "shell.run": self._shell_run,
-            **files.operations,
-            **lints.operations,
-            **searches.operations,
-            **snapshots.operations,
-            **more,
         }
 
     def receive(self, connection: Connection, frame: Frame) -> None:
@@ -130,43 +101,39 @@ class Requests:
             key, name = message.get("key"), message["op"]
             if key is not None and self._is_repeated(request, key):
                 return
-            self._under_way[id(request)] = request
+            self._pending[id(request)] = request
             self._note_lent(message)
             request.amend = self._room.remark()
-            if name in _WRITING and not _only_looks(message):
-                self._check_room(len(frame.blob or b""))
-            if key is not None and name in _CARRIED_OUT_ONCE and not _only_looks(message):
-                request.key = key
-                self._journal.begin(key)
-                if name == "shell.run" and self._types(message):  # what runs goes on while files are kept
-                    self._begin(operation, request, message, frame.blob)
-                else:
-                    begin = lambda: self._begin(operation, request, message, frame.blob)  # noqa: E731
-                    self._snapshots.before(request, begin)
+            looks = _only_looks(message)
+            if name in _WRITING and not looks:
+                refusal = self._room.refusal(len(frame.blob or b""))
+                if refusal:
+                    raise FileError("no_space", refusal)
+            begin = partial(self._begin, operation, request, message, frame.blob)
+            if key is None or name not in _CARRIED_OUT_ONCE or looks:
+                begin()
+                return
+            request.key = key
+            self._journal.begin(key)
+            if name == "shell.run" and self._is_input(message):  # what runs goes on while files are kept
+                begin()
             else:
-                self._begin(operation, request, message, frame.blob)
-        except BadRequestError as error:
-            self._refuse(request, "bad_request", str(error))
-        except FileError as error:
-            self._refuse(request, error.code, str(error))
-
-    def _check_room(self, size: int) -> None:
-        refusal = self._room.refusal(size)
-        if refusal:
-            raise FileError("no_space", refusal)
+                self._snapshots.before(request, begin)
+        except RequestError as error:
+            self._refuse(request, error)
 
     def _note_lent(self, message: Dict[str, Any]) -> None:
         """From the first variable on that is lent to a command, outputs may show it in whatever form."""
         given = (message.get("args") or {}).get("env")
         if given and isinstance(given, dict):
             self._lent.add(value for value in given.values() if isinstance(value, str))
-            self._journal.withhold()
+            self._journal.withholds = True
 
     def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
         try:
             operation(request, message.get("args") or {}, blob)
-        except (BadRequestError, TooMuchWorkError, FileError) as error:
-            self._refuse(request, error.code, str(error))
+        except RequestError as error:
+            self._refuse(request, error)
         except Exception:
             request.fail("internal", "the runner failed to serve this request; its standard error says how")
             raise
@@ -178,9 +145,7 @@ class Requests:
         self._collect_orphans()
 
     def close(self) -> None:
-        """Kill what runs in the terminals, the browser, the kernel, and processes on the side."""
-        self._searches.close()
-        self._lints.close()
+        """Kill what runs in the terminals, the browser and the kernel."""
         self._browser.close()
         self._kernel.close()
         for session in self._sessions.values():
@@ -201,7 +166,7 @@ class Requests:
         number, key, given = message.get("id"), message.get("key"), message.get("args")
         if isinstance(number, bool) or not isinstance(number, int):
             raise BadRequestError("id must be a whole number, and is needed to answer")
-        if any(request.is_from(connection, number) for request in self._under_way.values()):
+        if any(request.is_from(connection, number) for request in self._pending.values()):
             raise BadRequestError("id is that of a request under way: number each request anew")
         if key is not None and (not isinstance(key, str) or not 0 < len(key) <= _KEY_LIMIT):
             raise BadRequestError(f"key must be a string of 1 to {_KEY_LIMIT} characters, or absent")
@@ -211,7 +176,7 @@ class Requests:
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
             raise BadRequestError(f"op is not known; the operations are: {', '.join(sorted(self._operations))}")
-        if len(self._under_way) >= _IN_FLIGHT_LIMIT and name != "cancel":
+        if len(self._pending) >= _IN_FLIGHT_LIMIT and name != "cancel":
             raise TooMuchWorkError(f"{_IN_FLIGHT_LIMIT} requests are under way already")
         return operation
 
@@ -220,48 +185,39 @@ class Requests:
         if answer is not None:
             request.answer(answer)
             return True
-        for other in self._under_way.values():
+        for other in self._pending.values():
             if other.key == key:
-                other.retarget(request)
+                other.connection, other.number = request.connection, request.number
                 return True
         return False
 
-    def _refuse(self, request: Request, code: str, message: str) -> None:
+    def _refuse(self, request: Request, error: RequestError) -> None:
         """Answer with an error without having done anything: the same key may be asked again."""
         if request.key is not None:
             self._journal.withdraw(request.key)
             request.key = None
-        request.fail(code, message)
+        request.fail(error.code, str(error))
 
     def _done(self, request: Request, answer: Answer) -> None:
-        self._under_way.pop(id(request), None)
+        self._pending.pop(id(request), None)
         if request.key is not None:
             self._journal.finish(request.key, answer)
             self._snapshots.after(request.key)
 
     # Operations
 
-    def _ping(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        request.finish({"journal": self._journal.trouble or "ok", "sessions": sorted(self._sessions)})
-
-    def _journal_lookup(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        request.finish({"state": self._journal.state(arguments.text(given, "key"))})
-
-    def _journal_ack(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        request.finish({"forgotten": self._journal.acknowledge(arguments.texts(given, "keys"))})
-
     def _cancel(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         number, key = given.get("id"), given.get("key")
         if number is None and key is None:
             raise BadRequestError("cancel needs the id or the key of the request to stop")
-        for other in list(self._under_way.values()):
+        for other in list(self._pending.values()):
             wanted = other.key == key if key is not None else other.is_from(request.connection, number)
             if wanted and other is not request:
                 request.finish({"cancelled": other.cancel()})
                 return
         request.finish({"cancelled": False})
 
-    def _take(self, program: Any, order: Any, request: Request) -> None:
+    def _run(self, program: Any, order: Any, request: Request) -> None:
         request.cancel = lambda: program.cancel(request)
         program.run(order, request)
 
@@ -273,7 +229,7 @@ class Requests:
         order = shell_order(given)
         directory = fresh_directory(given, self._workspace)
         if directory is None:
-            self._take(self._session(given), order, request)
+            self._run(self._session(given), order, request)
             return
         self._fresh += 1
         name = f"fresh:{self._fresh}"
@@ -282,7 +238,7 @@ class Requests:
         request.cancel = lambda: session.cancel(asker)
         session.run(order, asker)
 
-    def _types(self, message: Dict[str, Any]) -> bool:
+    def _is_input(self, message: Dict[str, Any]) -> bool:
         """Whether it is input to a command that runs."""
         given = message.get("args")
         named = given.get("session", "default") if isinstance(given, dict) and given.get("is_input") is True else None
@@ -290,12 +246,9 @@ class Requests:
         return session is not None and session.runs
 
     def _shell_interrupt(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        session = self._sessions.get(self._session_name(given))
+        session = self._sessions.get(_session_name(given))
         if session is None or not session.interrupt(lambda: request.finish({"interrupted": True})):
             request.finish({"interrupted": False})
-
-    def _shell_kill(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        request.finish({"killed": self._close(self._session_name(given))})
 
     def _close(self, name: str) -> bool:
         session = self._sessions.pop(name, None)
@@ -304,31 +257,28 @@ class Requests:
         return session is not None
 
     def _session(self, given: Dict[str, Any]) -> TerminalSession:
-        name = self._session_name(given)
+        name = _session_name(given)
         session = self._sessions.pop(name, None) or self._open(name, self._workspace)
         self._sessions[name] = session  # as the last, so that those not used for longest come first
         return session
 
     def _open(self, name: str, directory: str) -> TerminalSession:
         if len(self._sessions) >= _SESSION_LIMIT:
-            self._make_room()
+            unused = next((one for one in self._sessions if one != "default" and self._sessions[one].is_unused), None)
+            if unused is None:
+                raise TooMuchWorkError(
+                    f"{_SESSION_LIMIT} terminals are in use: use one of them, or end what runs in one (C-c, or reset)"
+                )
+            self._close(unused)
         session = self._sessions[name] = TerminalSession(self._loop, f"{self._mark}.{name}", directory, self._outputs)
         return session
 
-    def _make_room(self) -> None:
-        for name, session in self._sessions.items():
-            if name != "default" and session.is_unused:
-                self._close(name)
-                return
-        raise TooMuchWorkError(
-            f"{_SESSION_LIMIT} terminals are in use: use one of them, or end what runs in one (C-c, or reset)"
-        )
 
-    def _session_name(self, given: Dict[str, Any]) -> str:
-        name = arguments.text(given, "session", "default")
-        if _SESSION_NAME.match(name) is None:
-            raise BadRequestError("session must be a name of 1 to 64 letters, digits and _.:-")
-        return name
+def _session_name(given: Dict[str, Any]) -> str:
+    name = arguments.text(given, "session", "default")
+    if _SESSION_NAME.match(name) is None:
+        raise BadRequestError("session must be a name of 1 to 64 letters, digits and _.:-")
+    return name
 
 
 def _only_looks(message: Dict[str, Any]) -> bool:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import NamedTuple
+from typing import Dict, NamedTuple
 
 from .browser.browser import Browser
+from .core.connection import Operation
 from .core.disk_limit import Room
 from .core.journal import Journal
 from .core.lent_secrets import Lent
 from .core.log import complain
 from .core.loop import Loop
 from .core.prctl import adopt_orphans, hide
-from .core.workers import Workers
-from .files.editor import Editor
-from .files.history import EditHistory
-from .files.line_ranges import Ranges
-from .files.lint_requests import Lints
-from .files.operations import Files
-from .files.patcher import Patcher
+from .core.workers import Reply, Workers
 from .files.requests import FileRequests
-from .files.search_requests import Searches
 from .files.snapshots import Snapshots
 from .files.transfers import Transfers
-from .files.whole_files import WholeFiles
 from .git.requests import GitRequests
 from .kernel.kernel import Kernel
 from .requests import Requests
@@ -46,41 +40,29 @@ def furnish(old: str, new: str) -> None:
     Small files right in it, which are settings, are copied, so that they can be changed. The upper folders are made
     anew, so that something can be added to them; all else is linked to. What cannot be had is left out.
     """
-    _Furnishing().folder(old, new, 1)
+    left = _ENTRIES
 
-
-class _Furnishing:
-    def __init__(self) -> None:
-        self._left = _ENTRIES
-
-    def folder(self, old: str, new: str, depth: int) -> None:
-        try:
-            with os.scandir(old) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
-            return
+    def fill(old: str, new: str, depth: int) -> None:
+        nonlocal left
+        with os.scandir(old) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
         for entry in found:
-            self._left -= 1
+            left -= 1
             target = os.path.join(new, entry.name)
-            try:
-                self._entry(entry, target, depth)
-            except OSError:
-                continue  # it is there already, or may not be read
+            with contextlib.suppress(OSError):  # it is there already, or may not be read
+                status = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False) and depth <= _DEPTH and left > 0:
+                    os.mkdir(target, status.st_mode & 0o777 | 0o700)
+                    fill(entry.path, target, depth + 1)
+                elif depth == 1 and entry.is_file(follow_symlinks=False) and status.st_size <= _COPIED_BYTES:
+                    with open(entry.path, "rb") as settings, open(target, "xb") as copy:
+                        copy.write(settings.read(_COPIED_BYTES))
+                    os.chmod(target, status.st_mode & 0o777 | 0o600)
+                else:
+                    os.symlink(entry.path, target)
 
-    def _entry(self, entry: "os.DirEntry[str]", target: str, depth: int) -> None:
-        if entry.is_dir(follow_symlinks=False) and depth <= _DEPTH and self._left > 0:
-            os.mkdir(target, entry.stat(follow_symlinks=False).st_mode & 0o777 | 0o700)
-            self.folder(entry.path, target, depth + 1)
-        elif (
-            depth == 1
-            and entry.is_file(follow_symlinks=False)
-            and entry.stat(follow_symlinks=False).st_size <= _COPIED_BYTES
-        ):
-            with open(entry.path, "rb") as settings, open(target, "xb") as copy:
-                copy.write(settings.read(_COPIED_BYTES))
-            os.chmod(target, entry.stat().st_mode & 0o777 | 0o600)
-        else:
-            os.symlink(entry.path, target)
+    with contextlib.suppress(OSError):
+        fill(old, new, 1)
 
 
 _GIVEN = "fd:"
@@ -116,22 +98,24 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     journal = Journal(state_directory)
     journal.open()
     workers = Workers(loop)
-    history = EditHistory(os.path.join(state_directory, "history"))
-    files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history), Ranges(history))
-    searches, lints = Searches(loop, workspace), Lints(loop, workspace)
     browser, kernel = Browser(loop, workspace, state_directory), Kernel(loop, workspace, state_directory, boot)
-    snapshots = Snapshots(loop, files, workspace, state_directory)
-    transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, files, workspace)
-    asked = FileRequests(files, workspace)
-    more = {**transfers.operations, **repositories.operations}
+    files = FileRequests(loop, workers, workspace, os.path.join(state_directory, "history"))
+    snapshots = Snapshots(loop, workers, workspace, state_directory)
+    transfers, repositories = Transfers(loop, workers, workspace), GitRequests(loop, workers, workspace)
+    ports = SandboxPorts(boot)
+    operations: Dict[str, Operation] = {
+        "ports.list": lambda request, _, __: workers.serve(request, "ports.list", lambda: Reply(ports.listening())),
+        **files.operations,
+        **snapshots.operations,
+        **transfers.operations,
+        **repositories.operations,
+    }
     lent = Lent()
     outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal", lent=lent)
     counted = [state_directory, os.environ.get("HOME", "/"), *([workspace] if limits.own_workspace else [])]
     room = Room(counted, limits.disk_bytes, limits.disk_entries, alone=limits.alone)
-    requests = Requests(
-        loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, outputs, lent, room, more
-    )
-    tunnels = Switchboard(loop, SandboxPorts(boot), workspace)
+    requests = Requests(loop, workspace, boot, journal, browser, kernel, snapshots, outputs, lent, room, operations)
+    tunnels = Switchboard(loop, ports, workspace)
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
@@ -149,6 +133,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
         room.close()
         server.close()
         requests.close()
+        files.close()
         transfers.close()
         repositories.close()
         workers.close()

@@ -8,7 +8,7 @@ import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..files.editor import Edit, Editor
-from ..files.history import EditHistory
+from ..files.edits import EditHistory
 from ..files.text_file import decode, is_binary, readable
 
 

@@ -15,7 +15,13 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LONGEST_SECONDS = 7 * 24 * 3600.0
 
 
-class BadRequestError(Exception):
+class RequestError(Exception):
+    """A request cannot be served; ``code`` is the answer's error code."""
+
+    code = "internal"
+
+
+class BadRequestError(RequestError):
     """The request cannot be served as it is."""
 
     code = "bad_request"
@@ -26,6 +32,14 @@ def path(arguments: Dict[str, Any]) -> str:
     value = text(arguments, "path")
     if not os.path.isabs(value) or "\0" in value or not is_unicode(value):
         raise BadRequestError("path must be an absolute path without NUL")
+    return value
+
+
+def edited_path(arguments: Dict[str, Any]) -> str:
+    """Return the path that an edit names; whether it is absolute is the edit's to judge."""
+    value = text(arguments, "path")
+    if "\0" in value or not is_unicode(value):
+        raise BadRequestError("path must not hold NUL or half characters")
     return value
 
 
@@ -46,9 +60,9 @@ def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) ->
     return value
 
 
-def characters(arguments: Dict[str, Any], name: str, limit: int) -> str:
+def characters(arguments: Dict[str, Any], name: str, limit: int, default: Optional[str] = None) -> str:
     """Return a string argument of whole characters, at most ``limit`` of them."""
-    value = text(arguments, name)
+    value = text(arguments, name, default)
     if len(value) > limit:
         raise BadRequestError(f"{name} has {len(value)} characters, the limit is {limit}")
     if not is_unicode(value):
@@ -106,14 +120,6 @@ def seconds_or(arguments: Dict[str, Any], name: str, default: float) -> float:
 def text_or_none(arguments: Dict[str, Any], name: str) -> Optional[str]:
     """Return a string argument, None when absent or null."""
     return None if arguments.get(name) is None else text(arguments, name)
-
-
-def whole_text(arguments: Dict[str, Any], name: str) -> str:
-    """Return a string argument of whole characters, empty when absent."""
-    value = text(arguments, name, "")
-    if not is_unicode(value):
-        raise BadRequestError(f"{name} must not hold half characters")
-    return value
 
 
 def is_unicode(content: str) -> bool:

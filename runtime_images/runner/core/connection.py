@@ -1,4 +1,4 @@
-"""One server's connection: frames in, frames out, with a bound on what waits to be sent."""
+"""A server's connection: frames in, frames out, with a bound on what waits to be sent; and its requests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 from ..wire import Decoder, Frame, ProtocolError, encode
 from .journal import Answer
 from .loop import Loop
+
+Result = Dict[str, Any]
+Operation = Callable[["Request", Dict[str, Any], Optional[bytes]], None]
+"""Serves a request, given its arguments and the attachment of its frame."""
 
 _READ_AT_ONCE = 64 * 1024  # more would be fresh memory from the system each time
 _CHUNK = 256 * 1024
@@ -170,9 +174,6 @@ class Connection:
             self._set_reading(True)
 
 
-Result = Dict[str, Any]
-
-
 class Asker:
     """Who has asked for something: gets live text, then exactly one result or one error."""
 
@@ -196,8 +197,8 @@ class Request(Asker):
         self.connection = connection
         self.number = number
         self.key: Optional[str] = None
-        self.cancel: Callable[[], bool] = _cannot_be_cancelled
-        self.amend: Callable[[Answer], Answer] = _as_it_is
+        self.cancel: Callable[[], bool] = lambda: False
+        self.amend: Callable[[Answer], Answer] = lambda answer: answer
         self._answered = False
         self._done = done
 
@@ -205,13 +206,9 @@ class Request(Asker):
         """True when this connection asked it under this number."""
         return self.connection is connection and self.number == number
 
-    def retarget(self, other: Request) -> None:
-        """Let another asking of the same request have the answer."""
-        self.connection, self.number = other.connection, other.number
-
-    def finish(self, result: Result) -> None:
-        """Answer with a result."""
-        self.answer({"ok": True, "result": result})
+    def finish(self, result: Result, blob: Optional[bytes] = None) -> None:
+        """Answer with a result, and with bytes that go with it."""
+        self.answer({"ok": True, "result": result}, blob)
 
     def fail(self, code: str, message: str) -> None:
         """Answer with an error."""
@@ -233,14 +230,6 @@ class Request(Asker):
             self.connection.send({"id": self.number, **_error("too_large", f"the result does not fit: {error}")})
         finally:
             self._done(self, answer)
-
-
-def _cannot_be_cancelled() -> bool:
-    return False
-
-
-def _as_it_is(answer: Answer) -> Answer:
-    return answer
 
 
 def _error(code: str, message: str) -> Answer:

@@ -1,4 +1,4 @@
-"""Work that cannot be interrupted from inside, in a process of its own: it ends at a limit, or when cancelled."""
+"""Processes beside the runner: side processes, each for one order, and drivers, which stay and speak in lines."""
 
 from __future__ import annotations
 
@@ -9,44 +9,78 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import processes
-from .connection import Asker
-from .loop import Loop, Timer
+from .connection import Request
+from .loop import Loop
 from .workers import TooMuchWorkError
 
 _RESULT_LIMIT = 8 * 1024 * 1024
 _PIPE_BYTES = 4096
 """For which every pipe has room."""
+_LINE_LIMIT = 64 * 1024 * 1024
+_CHUNK = 1024 * 1024
+_LOG_SHOWN = 300
+Message = Dict[str, Any]
 
 
-class SideProcess:
-    """One of them: the runner's own program with a subcommand, which reads an order and prints a result, as JSON.
+class SideProcesses:
+    """Runs the runner's own program with a subcommand, a few at a time: work that cannot be interrupted from inside.
 
-    Lines that it prints before the result are told to the asker at once.
+    It reads an order and prints a result, as JSON. Lines that it prints before the result are told to the asker at
+    once.
     """
 
-    def __init__(self, loop: Loop, name: str, order: Dict[str, Any], limit_seconds: float, overdue: str) -> None:
-        """Start it; ``overdue`` is the ``error`` of the result when it takes longer than the limit.
-
-        Raises:
-            OSError: there can be no further process.
-        """
+    def __init__(self, loop: Loop, name: str, at_once: int) -> None:
         self._loop = loop
         self._name = name
-        self._overdue_text = overdue
+        self._at_once = at_once
+        self._running: Set[_SideProcess] = set()
+
+    def start(self, request: Request, order: Dict[str, Any], limit_seconds: float, overdue: str) -> None:
+        """Start one, have it answer, and let it be cancelled; ``overdue`` is the ``error`` of the result at the limit.
+
+        Raises:
+            TooMuchWorkError: too many are running, or there can be no further process.
+        """
+        if len(self._running) >= self._at_once:
+            raise TooMuchWorkError(f"{self._at_once} of these are under way already")
+        try:
+            process = _SideProcess(self._loop, self._name, order, request, self._running.discard)
+        except OSError as error:
+            raise TooMuchWorkError(f"no process can be started for the {self._name}: {error.strerror}") from error
+        self._running.add(process)
+        process.limit(limit_seconds, overdue)
+        request.cancel = process.cancel
+
+    def close(self) -> None:
+        """Kill what runs."""
+        for process in list(self._running):
+            process.cancel()
+
+
+class _SideProcess:
+    def __init__(
+        self,
+        loop: Loop,
+        name: str,
+        order: Dict[str, Any],
+        request: Request,
+        ended: "Callable[[_SideProcess], None]",
+    ) -> None:
+        self._loop = loop
+        self._name = name
+        self._request: Optional[Request] = request
+        self._ended = ended
         self._output = bytearray()
-        self._asker: Optional[Asker] = None
-        self._ended: Callable[[], None] = lambda: None
         program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        given = _holding(json.dumps(order).encode("ascii"))
+        given = _descriptor_holding(json.dumps(order).encode("ascii"))
         try:
             self._reader, writer = os.pipe()
-            actions = [(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, given, 0)]
             try:
                 self._process = os.posix_spawn(
                     sys.executable,
                     [sys.executable, "-E", "-s", "-S", program, name],
                     os.environ,
-                    file_actions=actions,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, given, 0)],
                     setpgroup=0,
                 )
             except OSError:
@@ -56,25 +90,22 @@ class SideProcess:
                 os.close(writer)
         finally:
             os.close(given)
-        self._timer: Timer = loop.call_later(limit_seconds, self._overdue)
-
-    def answer(self, asker: Asker, ended: Callable[[], None]) -> None:
-        """Give the asker the result when it is there; ``ended`` is called once, before that."""
-        self._asker, self._ended = asker, ended
         os.set_blocking(self._reader, False)
-        self._loop.add_reader(self._reader, self._read)
+        loop.add_reader(self._reader, self._read)
+
+    def limit(self, seconds: float, overdue: str) -> None:
+        def end() -> None:
+            request = self._end()
+            if request is not None:
+                request.finish({"error": overdue, "files": []})
+
+        self._timer = self._loop.call_later(seconds, end)
 
     def cancel(self) -> bool:
-        """Kill it; the asker is told. False when it is over already."""
-        asker = self._end()
-        if asker is not None:
-            asker.fail("cancelled", f"the {self._name} was cancelled")
-        return asker is not None
-
-    def _overdue(self) -> None:
-        asker = self._end()
-        if asker is not None:
-            asker.finish({"error": self._overdue_text, "files": []})
+        request = self._end()
+        if request is not None:
+            request.fail("cancelled", f"the {self._name} was cancelled")
+        return request is not None
 
     def _read(self) -> None:
         try:
@@ -85,73 +116,38 @@ class SideProcess:
         while data and b"\n" in self._output:  # the result has none
             line, _, rest = bytes(self._output).partition(b"\n")
             self._output[:] = rest
-            if self._asker is not None:
-                self._asker.live(line.decode("utf-8", "replace"))
+            if self._request is not None:
+                self._request.live(line.decode("utf-8", "replace"))
         if data and len(self._output) <= _RESULT_LIMIT:
             return
         output = bytes(self._output)
-        asker = self._end()
-        if asker is None:
+        request = self._end()
+        if request is None:
             return
         try:
-            asker.finish(json.loads(output))
+            request.finish(json.loads(output))
         except ValueError:
-            asker.fail("internal", f"the {self._name} ended without a result; the runner's standard error says how")
+            request.fail("internal", f"the {self._name} ended without a result; the runner's standard error says how")
 
-    def _end(self) -> Optional[Asker]:
+    def _end(self) -> Optional[Request]:
         """Let go of everything, and return who waits for the result; None when it has ended before."""
-        asker, self._asker = self._asker, None
-        if asker is not None:
+        request, self._request = self._request, None
+        if request is not None:
             self._timer.cancel()
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
             processes.signal_group(self._process, signal.SIGKILL)  # it has its own, with the programs that it uses
-            self._ended()
-        return asker
+            self._ended(self)
+        return request
 
 
-class SideProcesses:
-    """Starts them, a few at a time."""
-
-    def __init__(self, loop: Loop, name: str, at_once: int) -> None:
-        self._loop = loop
-        self._name = name
-        self._at_once = at_once
-        self._under_way: Set[SideProcess] = set()
-
-    def start(self, order: Dict[str, Any], limit_seconds: float, overdue: str, asker: Asker) -> Callable[[], bool]:
-        """Start one and have it answer; return what cancels it.
-
-        Raises:
-            BusyError: too many are under way, or there can be no further process.
-        """
-        if len(self._under_way) >= self._at_once:
-            raise TooMuchWorkError(f"{self._at_once} of these are under way already")
-        try:
-            process = SideProcess(self._loop, self._name, order, limit_seconds, overdue)
-        except OSError as error:
-            raise TooMuchWorkError(f"no process can be started for the {self._name}: {error.strerror}") from error
-        self._under_way.add(process)
-        process.answer(asker, lambda: self._under_way.discard(process))
-        return process.cancel
-
-    def close(self) -> None:
-        """Kill what is under way."""
-        for process in list(self._under_way):
-            process.cancel()
-
-
-def _holding(data: bytes) -> int:
-    """Return a descriptor from which these bytes can be read, however many they are."""
-    if len(data) > _PIPE_BYTES:
-        return _held_in_memory(data)
-    reader, writer = os.pipe()
-    os.write(writer, data)
-    os.close(writer)
-    return reader
-
-
-def _held_in_memory(data: bytes) -> int:
+def _descriptor_holding(data: bytes) -> int:
+    """Return a descriptor from which these bytes can be read; a pipe where they fit, and so are nowhere else."""
+    if len(data) <= _PIPE_BYTES:
+        reader, writer = os.pipe()
+        os.write(writer, data)
+        os.close(writer)
+        return reader
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("order")
     else:
@@ -169,14 +165,12 @@ def _held_in_memory(data: bytes) -> int:
     return descriptor
 
 
-_LINE_LIMIT = 64 * 1024 * 1024
-_CHUNK = 1024 * 1024
-_LOG_SHOWN = 300
-Message = Dict[str, Any]
-
-
 class DriverProcess:
-    """One run of the program. ``told`` gets its messages; ``gone`` is called once, when it has ended by itself."""
+    """A program that owns what needs a library (a browser, a kernel): told all on its standard input, in lines of JSON.
+
+    It answers likewise, and ends with its input. ``told`` gets its messages; ``gone`` is called once, when it has ended
+    by itself.
+    """
 
     def __init__(
         self,
@@ -187,7 +181,7 @@ class DriverProcess:
         told: Callable[[Message], None],
         gone: Callable[[], None],
     ) -> None:
-        """Starts it.
+        """Start it.
 
         Raises:
             OSError: it cannot be started.
@@ -198,7 +192,27 @@ class DriverProcess:
         self._log_path = log_path
         self._buffer = bytearray()
         self._pending = bytearray()
-        self._input, self._output, self.pid = _start(command, environment, log_path)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        its_input, self._input = os.pipe()
+        self._output, its_output = os.pipe()
+        try:
+            self.pid = os.posix_spawn(
+                command[0],
+                command,
+                environment,
+                file_actions=[(os.POSIX_SPAWN_DUP2, end, n) for n, end in enumerate((its_input, its_output, log))],
+                setpgroup=0,
+                setsigdef=[signal.SIGPIPE, signal.SIGHUP],
+            )
+        except OSError:
+            os.close(self._input)
+            os.close(self._output)
+            raise
+        finally:
+            for descriptor in (its_input, its_output, log):
+                os.close(descriptor)
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._output, False)
         loop.add_reader(self._output, self._read)
 
     def send(self, message: Message) -> None:
@@ -215,7 +229,12 @@ class DriverProcess:
         if self.pid:
             pid, self.pid = self.pid, 0
             processes.kill_family(pid)
-        self._close()
+        for descriptor in (self._input, self._output):
+            if descriptor >= 0:
+                self._loop.remove_reader(descriptor)
+                self._loop.remove_writer(descriptor)
+                os.close(descriptor)
+        self._input = self._output = -1
 
     def last_words(self) -> str:
         """The end of what it wrote to its error stream."""
@@ -256,38 +275,3 @@ class DriverProcess:
         for line in lines:
             if self.pid:  # it may have been ended because of what it said before
                 self._told(json.loads(line))
-
-    def _close(self) -> None:
-        for descriptor in (self._input, self._output):
-            if descriptor >= 0:
-                self._loop.remove_reader(descriptor)
-                self._loop.remove_writer(descriptor)
-                os.close(descriptor)
-        self._input = self._output = -1
-
-
-def _start(command: List[str], environment: Dict[str, str], log_path: str) -> "tuple[int, int, int]":
-    """Start the program; returns what it reads from, what it writes to (our ends), and its process id."""
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    its_input, our_input = os.pipe()
-    our_output, its_output = os.pipe()
-    try:
-        actions = [
-            (os.POSIX_SPAWN_DUP2, its_input, 0),
-            (os.POSIX_SPAWN_DUP2, its_output, 1),
-            (os.POSIX_SPAWN_DUP2, log, 2),
-        ]
-        pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setpgroup=0, setsigdef=_DEFAULTS)
-    except OSError:
-        os.close(our_input)
-        os.close(our_output)
-        raise
-    finally:
-        for descriptor in (its_input, its_output, log):
-            os.close(descriptor)
-    os.set_blocking(our_input, False)
-    os.set_blocking(our_output, False)
-    return our_input, our_output, pid
-
-
-_DEFAULTS: List[int] = [signal.SIGPIPE, signal.SIGHUP]

@@ -50,7 +50,8 @@ class Journal:
 
     On disk it is one file of lines, appended to before a request is begun and when it is done. A disk that does not
     take a line costs the next runner that knowledge, nothing else; ``trouble`` then says why. Answers that may show
-    what was lent to a command are not on disk: there it only says that the request was carried out.
+    what was lent to a command are not on disk: from ``withholds`` on it only says there that the request was carried
+    out.
     """
 
     def __init__(self, directory: str, *, entries: int = ENTRIES, size: int = BYTES) -> None:
@@ -59,7 +60,7 @@ class Journal:
         self._bytes_limit = size
         self._answers: "OrderedDict[str, Optional[bytes]]" = OrderedDict()
         self._held = 0
-        self._withholds = False
+        self.withholds = False
         self._withheld: Set[str] = set()
         self._descriptor = -1
         self._written = 0
@@ -81,10 +82,6 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def withhold(self) -> None:
-        """Keep what is answered from now on in memory only."""
-        self._withholds = True
 
     def state(self, key: str) -> str:
         """Return "unknown", "running" or "done"."""
@@ -108,7 +105,7 @@ class Journal:
     def finish(self, key: str, answer: Answer) -> None:
         """Keep the answer of a request."""
         kept = self._keep(key, answer)
-        if self._withholds:
+        if self.withholds:
             self._withheld.add(key)
             kept = _encode(_WITHHELD)
         self._trim()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
-from typing import Callable, Deque, Dict, Generic, List, Optional, TypeVar
+from functools import partial
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, TypeVar
 
+from .arguments import RequestError
+from .connection import Request
 from .loop import Loop
 
 _THREADS = 4
@@ -14,74 +18,101 @@ _WAITING_LIMIT = 256
 T = TypeVar("T")
 
 
-class TooMuchWorkError(Exception):
+class TooMuchWorkError(RequestError):
     """Too much work is waiting already."""
 
     code = "busy"
 
 
-class Job(Generic[T]):
-    """One piece of work. ``done`` is called in the loop with the value, or ``failed`` with the exception."""
+class Reply(NamedTuple):
+    """The result of a request, and the bytes that go with it."""
 
-    def __init__(
-        self, lane: str, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]
-    ) -> None:
+    result: Dict[str, Any]
+    blob: Optional[bytes] = None
+
+
+class _Job:
+    """One piece of work; ``finish`` does it, in whatever thread, and returns the call that tells its outcome."""
+
+    def __init__(self, lane: str, finish: Callable[[], Callable[[], None]]) -> None:
         self.lane = lane
-        self._turns = [True]
-        self._work = work
-        self._done = done
-        self._failed = failed
+        self._turns = [finish]
 
-    def claim(self) -> bool:
-        """Decide, once and for one thread only, what becomes of the job: True for the first who asks."""
+    def claim(self) -> Optional[Callable[[], Callable[[], None]]]:
+        """Decide, once and for one thread only, what becomes of the job: None for all but the first who asks."""
         try:
             return self._turns.pop()
         except IndexError:
-            return False
-
-    def perform(self) -> Callable[[], None]:
-        """Do the work, in whatever thread; return the call that tells its outcome."""
-        try:
-            value = self._work()
-        except Exception as error:  # noqa: BLE001 - handed to the asker, whoever it is
-            failure = error
-            return lambda: self._failed(failure)
-        return lambda: self._done(value)
+            return None
 
 
 class Workers:
     """A bounded pool. Jobs of one lane (one file) run one after the other, in the order of asking."""
 
-    def __init__(self, loop: Loop, threads: int = _THREADS) -> None:
+    def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._limit = threads
         self._threads: List[threading.Thread] = []
-        self._lanes: Dict[str, Deque[Job[object]]] = {}
-        self._ready: Deque[Optional[Job[object]]] = deque()
+        self._lanes: Dict[str, Deque[_Job]] = {}
+        self._ready: Deque[Optional[_Job]] = deque()
         self._available = threading.Semaphore(0)
         self._given = 0
         self._waiting = 0
 
-    def submit(self, job: Job[T]) -> None:
-        """Take a job.
+    def start(
+        self,
+        lane: str,
+        work: Callable[[], T],
+        done: Callable[[T], None] = lambda _value: None,
+        failed: Callable[[Exception], None] = lambda _error: None,
+    ) -> Callable[[], bool]:
+        """Do the work behind what is done in the same lane, then call one of the two in the loop.
+
+        What is returned takes the work back if it has not begun, and says whether that was so.
 
         Raises:
-            BusyError: as many as the pool holds are waiting.
+            TooMuchWorkError: as many as the pool holds are waiting.
         """
+
+        def finish() -> Callable[[], None]:
+            try:
+                value = work()
+            except Exception as error:  # noqa: BLE001 - handed to the asker, whoever it is
+                failure = error
+                return lambda: failed(failure)
+            return lambda: done(value)
+
         if self._waiting >= _WAITING_LIMIT:
             raise TooMuchWorkError(f"{_WAITING_LIMIT} file operations are waiting already")
         self._waiting += 1
-        untyped: Job[object] = job  # type: ignore[assignment]  # the pool never looks at the value
-        lane = self._lanes.get(job.lane)
-        if lane is None:
-            self._lanes[job.lane] = deque()
-            self._give(untyped)
+        job = _Job(lane, finish)
+        if lane in self._lanes:
+            self._lanes[lane].append(job)
         else:
-            lane.append(untyped)
+            self._lanes[lane] = deque()
+            self._give(job)
+        return lambda: job.claim() is not None
 
-    def cancel(self, job: Job[T]) -> bool:
-        """Take back a job that has not begun; False when it is too late."""
-        return job.claim()
+    def serve(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
+        """Do this after what was asked before of the same file, and answer with what it gives.
+
+        Raises:
+            TooMuchWorkError: as many as the pool holds are waiting.
+        """
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, RequestError):
+                request.fail(error.code, str(error))
+            else:
+                request.fail("internal", f"{type(error).__name__}: {error}")
+
+        def cancel() -> bool:
+            if not take_back():
+                return False
+            request.fail("cancelled", "the request was cancelled before it was begun")
+            return True
+
+        take_back = self.start(os.path.realpath(path), work, lambda reply: request.finish(*reply), failed)
+        request.cancel = cancel
 
     def close(self) -> None:
         """Let the threads end once they are idle; those that hang in a system call die with the process."""
@@ -89,23 +120,20 @@ class Workers:
             self._ready.append(None)
             self._available.release()
 
-    def _give(self, job: Job[object]) -> None:
+    def _give(self, job: _Job) -> None:
         self._given += 1
-        if self._given > len(self._threads) and len(self._threads) < self._limit:
-            self._start_thread()
+        if self._given > len(self._threads) and len(self._threads) < _THREADS:
+            thread = threading.Thread(target=self._work, name=f"worker-{len(self._threads)}", daemon=True)
+            try:
+                thread.start()
+                self._threads.append(thread)
+            except RuntimeError:  # the limit on processes
+                pass
         if not self._threads:  # not one thread can be had: better late than never
-            self._loop.call_soon(lambda: self._finished(job, job.perform() if job.claim() else None))
+            self._loop.call_soon(lambda: self._finished(job, _performed(job)))
             return
         self._ready.append(job)
         self._available.release()
-
-    def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"worker-{len(self._threads)}", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the limit on processes
-            return
-        self._threads.append(thread)
 
     def _work(self) -> None:
         while True:
@@ -113,10 +141,9 @@ class Workers:
             job = self._ready.popleft()
             if job is None:
                 return
-            tell = job.perform() if job.claim() else None
-            self._loop.call_from_thread(_Finish(self._finished, job, tell))
+            self._loop.call_from_thread(partial(self._finished, job, _performed(job)))
 
-    def _finished(self, job: Job[object], tell: Optional[Callable[[], None]]) -> None:
+    def _finished(self, job: _Job, tell: Optional[Callable[[], None]]) -> None:
         self._waiting -= 1
         self._given -= 1
         lane = self._lanes[job.lane]
@@ -128,18 +155,6 @@ class Workers:
             tell()
 
 
-class _Finish:
-    """A call with its arguments bound: in the thread's own loop a lambda would see later values."""
-
-    def __init__(
-        self,
-        finished: Callable[[Job[object], Optional[Callable[[], None]]], None],
-        job: Job[object],
-        tell: Optional[Callable[[], None]],
-    ) -> None:
-        self._finished = finished
-        self._job = job
-        self._tell = tell
-
-    def __call__(self) -> None:
-        self._finished(self._job, self._tell)
+def _performed(job: _Job) -> Optional[Callable[[], None]]:
+    finish = job.claim()
+    return None if finish is None else finish()

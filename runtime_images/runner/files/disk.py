@@ -7,6 +7,8 @@ import os
 import stat
 from typing import Dict, NamedTuple, Optional
 
+from ..core.arguments import RequestError
+
 _CODES: Dict[int, str] = {
     errno.ENOENT: "not_found",
     errno.ENOTDIR: "not_found",
@@ -22,7 +24,7 @@ _CODES: Dict[int, str] = {
 }
 
 
-class FileError(Exception):
+class FileError(RequestError):
     """A file cannot be used as asked; ``code`` is the answer's error code."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -7,19 +7,15 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
 from ..core.text import cut_middle
-from . import disk, listing, pictures
-from . import edit_checks as checks
-from .diff import unified
-from .edit_checks import FILE_LIMIT, EditError
-from .history import EditHistory
+from . import disk, edits, pictures
+from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered
 from .text_file import TextFile, decode, encode
 
-RESPONSE_LIMIT = 16000
-CONTENT_LIMIT = 512 * 1024
+_CONTEXT = 4
 _SAMPLE = 64 * 1024
 _CUT_HINT = " — use a view_range, or search for what you need with grep -n"
 _REVIEW = "Review the result, for indentation and duplicate lines for instance, and edit the file again where needed."
-_PARAMETERS = ("file_text", "old_str", "new_str")
+_REQUIRED = {"create": ("file_text",), "str_replace": ("old_str", "new_str"), "insert": ("insert_line", "new_str")}
 
 
 class Edit(NamedTuple):
@@ -67,7 +63,7 @@ class Editor:
         """Do the edit and return the result of ``file.edit``; what is wrong with it is a result too."""
         existed = False
         try:
-            existed = checks.exists(edit.path)
+            existed = edits.exists(edit.path)
             self._check(edit, existed)
             outcome = self._commands[edit.command](edit)
         except (EditError, disk.FileError) as error:
@@ -82,7 +78,7 @@ class Editor:
                 f"Operation `{edit.command}` is not allowed on {path}. Every file may be viewed; the only ones that "
                 f"may be changed are: {', '.join(edit.only)}."
             )
-        checks.require_absolute(path, edit.directory)
+        edits.require_absolute(path, edit.directory)
         if edit.command == "create" and existed and not _is_blank(edit):
             raise EditError(f"Invalid `path` parameter: {path}. It exists already; cannot overwrite with `create`.")
         if edit.command != "create" and not existed:
@@ -91,16 +87,16 @@ class Editor:
         if is_directory and edit.command != "view":
             raise EditError(f"Invalid `path` parameter: {path}. It is a directory; only `view` is allowed on those.")
         if existed:
-            checks.require_ordinary(path)
+            edits.require_ordinary(path)
         elif path.endswith(("/", "/.")):
             raise EditError(f"Invalid `path` parameter: {path}. It ends like a directory's; give that of a file.")
-        for name in _required(edit.command):
+        for name in _REQUIRED.get(edit.command, ()):
             if getattr(edit, name) is None:
                 raise EditError(f"Parameter `{name}` is required for command: {edit.command}.")
         if existed and not is_directory:
-            checks.require_small(path)
+            edits.require_small(path)
             if edit.command != "undo_edit" and not (edit.command == "view" and pictures.is_named_as_one(path)):
-                checks.require_text(path, disk.read(path, _SAMPLE).data)
+                edits.require_text(path, disk.read(path, _SAMPLE).data)
         if edit.command not in self._commands:
             raise EditError(f"Unknown command {edit.command}; the allowed ones are: {', '.join(self._commands)}.")
 
@@ -109,22 +105,22 @@ class Editor:
         if os.path.isdir(path):
             if edit.view_range is not None:
                 raise EditError("Invalid `view_range` parameter: a directory has no lines; leave it out.")
-            return EditOutcome(_cut(listing.directory(path), " — list single directories with ls -la"))
+            return EditOutcome(_cut(edits.directory(path), " — list single directories with ls -la"))
         data = disk.read(path, FILE_LIMIT + 1).data
         if pictures.is_named_as_one(path):
             if (shown := _picture(path, data)) is not None:
                 what = f"The image {path} ({shown.mime}, {shown.width} x {shown.height} pixels, {len(data)} bytes)."
                 return EditOutcome(what, image=shown.url)
-            checks.require_text(path, data)  # a pointer to an image elsewhere, for instance
+            edits.require_text(path, data)  # a pointer to an image elsewhere, for instance
         lines = TextFile(data).lines()
         first, last, note = 1, len(lines), ""
         if edit.view_range is not None:
             first, last, note = _view_range(edit.view_range, len(lines))
-        return EditOutcome(_cut(note + listing.numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
+        return EditOutcome(_cut(note + numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
 
     def _create(self, edit: Edit) -> EditOutcome:
         new = encode(edit.file_text or "", "utf-8")
-        checks.require_fitting(edit.path, new)
+        edits.require_fitting(edit.path, new)
         old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
         disk.replace(edit.path, new)
         self._history.push(edit.path, new)
@@ -199,21 +195,13 @@ class Editor:
             self._history.push(edit.path, before)
             raise
         lines = TextFile(before).lines()
-        shown = listing.numbered(lines, 1, len(lines), f"The last edit to {edit.path} was undone. Its lines now:")
+        shown = numbered(lines, 1, len(lines), f"The last edit to {edit.path} was undone. Its lines now:")
         return EditOutcome(_cut(shown), data, before)
 
     def _write(self, path: str, old: bytes, new: bytes) -> None:
-        checks.require_fitting(path, new)
+        edits.require_fitting(path, new)
         disk.replace(path, new)
         self._history.push(path, old)
-
-
-def _required(command: str) -> List[str]:
-    return {
-        "create": ["file_text"],
-        "str_replace": ["old_str", "new_str"],
-        "insert": ["insert_line", "new_str"],
-    }.get(command, [])
 
 
 def _is_blank(edit: Edit) -> bool:
@@ -256,8 +244,8 @@ def _view_range(value: List[Any], count: int) -> "tuple[int, int, str]":
 
 def _snippet(path: str, data: bytes, first: int, last: int) -> str:
     lines = TextFile(data).lines()
-    start, end = max(1, first - listing.CONTEXT), min(len(lines), last + listing.CONTEXT)
-    return _cut(listing.numbered(lines, start, end, f"The place in {path}, as `cat -n` shows it:"))
+    start, end = max(1, first - _CONTEXT), min(len(lines), last + _CONTEXT)
+    return _cut(numbered(lines, start, end, f"The place in {path}, as `cat -n` shows it:"))
 
 
 def _cut(text: str, hint: str = _CUT_HINT) -> str:
@@ -265,26 +253,21 @@ def _cut(text: str, hint: str = _CUT_HINT) -> str:
 
 
 def _result(edit: Edit, outcome: EditOutcome, *, is_error: bool, existed: bool) -> Dict[str, Any]:
-    old = _content(outcome.old)
-    new = _content(outcome.new)
-    changed = outcome.new is not None
     result: Dict[str, Any] = {
         "command": edit.command,
         "path": edit.path,
         "text": outcome.text,
         "is_error": is_error,
         "prev_exist": existed,
-        "old_content": old if old is not None and len(old) <= CONTENT_LIMIT else None,
-        "new_content": new if new is not None and len(new) <= CONTENT_LIMIT else None,
-        "diff": unified(old or "", new or "", edit.path) if changed else None,
+        "old_content": None,
+        "new_content": None,
+        "diff": None,
     }
+    if outcome.new is not None:
+        result.update(change_of(edit.path, outcome.old, outcome.new))
     if outcome.image is not None:
         result["image"] = outcome.image
     return result
-
-
-def _content(data: Optional[bytes]) -> Optional[str]:
-    return decode(data).text if data is not None else None
 
 
 def edit_of(given: Dict[str, Any], directory: str) -> Edit:
@@ -293,9 +276,7 @@ def edit_of(given: Dict[str, Any], directory: str) -> Edit:
     Raises:
         BadRequestError: one is of the wrong type, or the path can be none.
     """
-    where = arguments.text(given, "path")
-    if "\0" in where or not arguments.is_unicode(where):
-        raise arguments.BadRequestError("path must not hold NUL or half characters")
+    where = arguments.edited_path(given)
     given_range = given.get("view_range")
     if given_range is not None and not isinstance(given_range, list):
         raise arguments.BadRequestError("view_range must be a list of two whole numbers")

@@ -8,13 +8,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments
 from ..core.text import cut_middle
-from . import disk, listing
-from . import edit_checks as checks
-from .diff import unified
-from .edit_checks import FILE_LIMIT, EditError
-from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
-from .history import EditHistory
-from .text_file import TextFile, decode, encode
+from . import disk, edits
+from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered
+from .text_file import TextFile, encode
 
 LINES_LIMIT = 300
 _CHUNK = 20
@@ -66,18 +62,12 @@ class Ranges:
                 f"{span.path} was changed by something else meanwhile; nothing was written. Look at it anew."
             )
         new = spliced(old, span.first, span.last, span.text)
-        checks.require_fitting(span.path, new)
+        edits.require_fitting(span.path, new)
         disk.replace(span.path, new)
         self._history.push(span.path, new if old is None else old)
-        before, after = "" if old is None else decode(old).text, decode(new).text
-        diff = unified(before, after, span.path)
-        return {
-            "text": _report(span, diff, is_new=old is None),
-            "is_error": bool(span.problems),
-            "old_content": before if old is not None and len(before) <= CONTENT_LIMIT else None,
-            "new_content": after if len(after) <= CONTENT_LIMIT else None,
-            "diff": diff,
-        }
+        change = change_of(span.path, old, new)
+        text = _report(span, change["diff"], is_new=old is None)
+        return {"text": text, "is_error": bool(span.problems), **change}
 
 
 def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
@@ -99,17 +89,17 @@ def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
 
 def _content(span: Span) -> Optional[bytes]:
     """Return the file's bytes; None when there is no file yet."""
-    checks.require_absolute(span.path, span.directory)
-    if not checks.exists(span.path):
+    edits.require_absolute(span.path, span.directory)
+    if not edits.exists(span.path):
         if span.path.endswith(("/", "/.")):
             raise EditError(f"Invalid `path` parameter: {span.path}. It ends like a directory's; give that of a file.")
         return None
     if disk.kind(span.path) == "directory":
         raise EditError(f"Invalid `path` parameter: {span.path}. It is a directory; give the path of a file.")
-    checks.require_ordinary(span.path)
-    checks.require_small(span.path)
+    edits.require_ordinary(span.path)
+    edits.require_small(span.path)
     data = disk.read(span.path, FILE_LIMIT + 1).data
-    checks.require_text(span.path, data)
+    edits.require_text(span.path, data)
     return data
 
 
@@ -153,7 +143,7 @@ def _too_long(span: Span, lines: List[str], first: int, last: int) -> str:
     for start, likeness in _similar(lines, span.draft):
         end = min(len(lines), start + _CHUNK)
         head = f"\nLines {start + 1} to {end} (similarity {likeness:.2f}):"
-        parts.append(cut_middle(listing.numbered(lines, start + 1, end, head), _CHUNK_CHARACTERS).text)
+        parts.append(cut_middle(numbered(lines, start + 1, end, head), _CHUNK_CHARACTERS).text)
     return cut_middle("".join(parts), RESPONSE_LIMIT).text
 
 
@@ -170,7 +160,7 @@ def _similar(lines: List[str], draft: str) -> List[Tuple[int, float]]:
 
 
 def _version(data: Optional[bytes]) -> str:
-    import hashlib  # see history
+    import hashlib  # see EditHistory
 
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
@@ -196,17 +186,14 @@ def span_of(given: Dict[str, Any], directory: str) -> Span:
     command = arguments.text(given, "command")
     if command not in Ranges.commands:
         raise arguments.BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")
-    where = arguments.text(given, "path")
-    if "\0" in where or not arguments.is_unicode(where):
-        raise arguments.BadRequestError("path must not hold NUL or half characters")
     return Span(
         command,
-        where,
+        arguments.edited_path(given),
         arguments.text(given, "cwd", directory),
         arguments.integer(given, "first", 1, -(2**31), 2**31),
         arguments.integer(given, "last", -1, -(2**31), 2**31),
         arguments.text(given, "draft", ""),
-        arguments.whole_text(given, "text"),
+        arguments.characters(given, "text", 2**62, ""),
         arguments.text(given, "version", ""),
         arguments.text(given, "problems", ""),
     )

@@ -15,7 +15,7 @@ import warnings
 from typing import Any, Callable, Dict, List, NamedTuple
 
 from . import disk
-from .edit_checks import FILE_LIMIT
+from .edits import FILE_LIMIT
 from .line_ranges import spliced
 from .text_file import decode, is_binary
 

@@ -1,21 +1,32 @@
-"""Applying patches to the files of the workspace: checked whole before anything is written."""
+"""``apply_patch``: patches with sections for files and hunks for places in them, applied whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+import re
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ..core import arguments
-from . import disk, patch_places
+from . import disk
 from .diff import unified
-from .edit_checks import FILE_LIMIT
-from .history import EditHistory
-from .patch_places import Replacement
-from .patch_text import ADD, DELETE, PatchError, Section, parse
+from .edits import FILE_LIMIT, EditError, EditHistory
 from .text_file import TextFile, decode, encode, is_binary
 
+BEGIN = "*** Begin Patch"
+END = "*** End Patch"
+UPDATE = "*** Update File: "
+DELETE = "*** Delete File: "
+ADD = "*** Add File: "
+MOVE = "*** Move to: "
+END_OF_FILE = "*** End of File"
+_SECTIONS = (UPDATE, DELETE, ADD)
+_GIT_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+"""What a hunk of a patch for git begins with: line numbers, which models count wrong, before what is an anchor."""
+_ELSEWHERE = 10000
+_WAYS: "Tuple[Tuple[int, Callable[[str], str]], ...]" = ((0, str), (1, str.rstrip), (100, str.strip))
+"""How lines are compared, each with how doubtful a match is: exactly, without blanks at the end, without any around."""
 _DIFF_LIMIT = 64 * 1024
 
 
@@ -47,21 +58,21 @@ class Patcher:
                 step, more = self._step(section)
                 files = {os.path.realpath(path) for path in (step.path, step.target or step.path)}
                 if files & touched:  # by other names for it, or links to it
-                    raise PatchError(f"Two sections of the patch change the file {section.move_to or section.path}.")
+                    raise EditError(f"Two sections of the patch change the file {section.move_to or section.path}.")
                 touched |= files
                 steps.append(step)
                 doubt += more
             self._write(steps)
-        except (PatchError, disk.FileError) as error:
+        except (EditError, disk.FileError) as error:
             return {"text": str(error), "is_error": True, "paths": [], "diff": None, "fuzz": 0}
         diff = "".join(step.diff for step in steps)
+        if len(diff) > _DIFF_LIMIT:
+            diff = diff[:_DIFF_LIMIT] + "\n[… the rest of the diff is left out …]\n"
         return {
             "text": "\n".join(["Done!", *(step.summary for step in steps)]),
             "is_error": False,
             "paths": [step.target or step.path for step in steps],
-            "diff": diff
-            if len(diff) <= _DIFF_LIMIT
-            else diff[:_DIFF_LIMIT] + "\n[… the rest of the diff is left out …]\n",
+            "diff": diff,
             "fuzz": doubt,
         }
 
@@ -69,21 +80,21 @@ class Patcher:
         path = self._inside(section.path)
         if section.kind == ADD:
             if disk.kind(path) != "missing":
-                raise PatchError(f"{section.path} cannot be added: it exists already. Update it, or delete it first.")
+                raise EditError(f"{section.path} cannot be added: it exists already. Update it, or delete it first.")
             new = encode(section.content, "utf-8")
             return _Step(f"A {section.path}", path, path, None, new, unified("", section.content, path)), 0
-        old = _content(path, section)
+        old = _present_content(path, section)
         is_text = not is_binary(old)
         if section.kind == DELETE:
             diff = unified(decode(old).text, "", path) if is_text else ""
             return _Step(f"D {section.path}", path, None, old, b"", diff), 0
         if not is_text:
-            raise PatchError(f"{section.path} is binary and cannot be patched.")
+            raise EditError(f"{section.path} is binary and cannot be patched.")
         lines = TextFile(old).lines()
-        found, doubt = patch_places.changes(section.path, lines, section.hunks)
+        found, doubt = changes(section.path, lines, section.hunks)
         new = _changed(TextFile(old), found)
         if len(new) > FILE_LIMIT:
-            raise PatchError(f"{section.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
+            raise EditError(f"{section.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
         target, summary = path, f"M {section.path}"
         if section.move_to is not None and section.move_to != section.path:
             target, summary = self._move_target(section.move_to), f"R {section.path} -> {section.move_to}"
@@ -91,20 +102,20 @@ class Patcher:
 
     def _move_target(self, name: str) -> str:
         if os.path.isabs(name) or ".." in name.split("/"):
-            raise PatchError(f"A file cannot be moved to {name}: give a path relative to the workspace, without `..`.")
+            raise EditError(f"A file cannot be moved to {name}: give a path relative to the workspace, without `..`.")
         path = self._inside(name)
         if disk.kind(path) != "missing":
-            raise PatchError(f"A file cannot be moved to {name}: that exists already.")
+            raise EditError(f"A file cannot be moved to {name}: that exists already.")
         return path
 
     def _inside(self, name: str) -> str:
         """Return the absolute path of a file that lies in the workspace, also when links are followed."""
         if "\0" in name:
-            raise PatchError("A path in the patch holds a NUL character.")
+            raise EditError("A path in the patch holds a NUL character.")
         root = os.path.realpath(self._workspace)
         path = arguments.resolve(self._workspace, name)
         if os.path.commonpath([root, os.path.realpath(path)]) != root or os.path.realpath(path) == root:
-            raise PatchError(f"{name} is outside the workspace {self._workspace}; a patch may change only files in it.")
+            raise EditError(f"{name} is outside the workspace {self._workspace}; a patch may change only files in it.")
         return path
 
     def _write(self, steps: List[_Step]) -> None:
@@ -126,14 +137,14 @@ class Patcher:
                 self._history.push(step.path, step.old)
 
 
-def _content(path: str, section: Section) -> bytes:
+def _present_content(path: str, section: Section) -> bytes:
     name = section.path
     if disk.kind(path) == "missing":
         hint = "it cannot be deleted" if section.kind == DELETE else f"use `*** Add File: {name}` for a new file"
-        raise PatchError(f"{name} does not exist; {hint}.")
+        raise EditError(f"{name} does not exist; {hint}.")
     content = disk.read(path, FILE_LIMIT + 1)
     if len(content.data) > FILE_LIMIT:
-        raise PatchError(f"{name} has more than {FILE_LIMIT} bytes, which is the limit.")
+        raise EditError(f"{name} has more than {FILE_LIMIT} bytes, which is the limit.")
     return content.data
 
 
@@ -189,3 +200,292 @@ def _take_back(step: _Step) -> None:
             disk.replace(step.path, step.old)
         if step.target is not None and (step.old is None or step.target != step.path):
             os.unlink(step.target)
+
+
+# Reading a patch
+
+
+class HunkLine(NamedTuple):
+    """A line of a hunk: kept (" "), taken out ("-") or put in ("+")."""
+
+    sign: str
+    text: str
+
+
+class Hunk(NamedTuple):
+    """One place: lines to look for before it, what stands there and what is to, and whether it ends the file."""
+
+    anchors: List[str]
+    lines: List[HunkLine]
+    ends_file: bool
+    number: int
+    """Line of the patch where it begins, for messages."""
+
+    @property
+    def before(self) -> List[str]:
+        """The lines as they should be found."""
+        return [line.text for line in self.lines if line.sign != "+"]
+
+
+class Section(NamedTuple):
+    """What happens to one file: ``content`` for one to be added, ``hunks`` for one to be changed."""
+
+    kind: str
+    path: str
+    hunks: List[Hunk]
+    content: str = ""
+    move_to: Optional[str] = None
+
+
+def parse(text: str) -> List[Section]:
+    """Return the sections of a patch, in their order.
+
+    Raises:
+        EditError: it is no patch; the message names the line.
+    """
+    lines = text.strip().replace("\r\n", "\n").split("\n")
+    if not lines[0].startswith(BEGIN):
+        raise EditError(f"Invalid patch: its first line must be `{BEGIN}`.")
+    if len(lines) < 2 or lines[-1].rstrip() != END:
+        raise EditError(f"Invalid patch: its last line must be `{END}`.")
+    reader = _Reader(lines)
+    sections: List[Section] = []
+    while not reader.at_end:
+        section = _section(reader)
+        if any(other.path == section.path for other in sections):
+            raise EditError(f"Invalid patch: {section.path} has two sections; put all its hunks into one.")
+        sections.append(section)
+    if not sections:
+        raise EditError("Invalid patch: it has no section; begin one with `*** Update File: path` or its like.")
+    return sections
+
+
+class _Reader:
+    """The lines between the first and the last one."""
+
+    def __init__(self, lines: List[str]) -> None:
+        self._lines = lines
+        self._position = 1
+
+    @property
+    def at_end(self) -> bool:
+        return self._position >= len(self._lines) - 1
+
+    @property
+    def number(self) -> int:
+        """Number of the next line, from one."""
+        return self._position + 1
+
+    @property
+    def line(self) -> str:
+        """The next line; "" behind the last one."""
+        return "" if self.at_end else self._lines[self._position]
+
+    @property
+    def at_section(self) -> bool:
+        return self.at_end or self.line.startswith(_SECTIONS)
+
+    def take(self) -> str:
+        line = self._lines[self._position]
+        self._position += 1
+        return line
+
+
+def _section(reader: _Reader) -> Section:
+    number, header = reader.number, reader.take()
+    kind = next((each for each in _SECTIONS if header.startswith(each)), None)
+    if kind is None:
+        kinds = ", ".join(f"`{each}path`" for each in _SECTIONS)
+        raise EditError(f"Invalid patch: line {number} must begin a section ({kinds}), but is `{header[:200]}`.")
+    path = header[len(kind) :].strip()
+    if not path or path.endswith("/"):
+        raise EditError(f"Invalid patch: line {number} names no file.")
+    if kind == DELETE:
+        return Section(DELETE, path, [])
+    if kind == ADD:
+        return Section(ADD, path, [], content=_added_content(reader))
+    move_to = reader.take()[len(MOVE) :].strip() if reader.line.startswith(MOVE) else None
+    hunks: List[Hunk] = []
+    while not reader.at_section:
+        hunks.append(_hunk(reader, is_first=not hunks))
+    if not hunks and move_to is None:
+        raise EditError(f"Invalid patch: the section of {path} (line {number}) changes nothing.")
+    return Section(UPDATE, path, hunks, move_to=move_to)
+
+
+def _added_content(reader: _Reader) -> str:
+    lines: List[str] = []
+    while not reader.at_section:
+        number, line = reader.number, reader.take()
+        if not line.startswith("+"):
+            raise EditError(f"Invalid patch: line {number} of a new file must begin with `+`, but is `{line[:200]}`.")
+        lines.append(line[1:] + "\n")
+    return "".join(lines)
+
+
+def _hunk(reader: _Reader, *, is_first: bool) -> Hunk:
+    number = reader.number
+    anchors: List[str] = []
+    if not reader.line.startswith("@@") and not is_first:
+        raise EditError(f"Invalid patch: line {number} must begin a hunk with `@@`, but is `{reader.line[:200]}`.")
+    while reader.line.startswith("@@") and not reader.at_end:
+        line = reader.take()
+        if line != "@@" and not line.startswith("@@ "):
+            raise EditError(f"Invalid patch: line {reader.number - 1} must be `@@` alone, or `@@ ` and a line.")
+        anchor = _GIT_RANGES.sub("", line[3:])
+        if anchor.strip():
+            anchors.append(anchor)
+    lines: List[HunkLine] = []
+    ends_file = False
+    while not reader.at_section and not reader.line.startswith("@@"):
+        line = reader.take()
+        if line.rstrip() == END_OF_FILE:
+            ends_file = True
+            break
+        if line[:1] not in ("", " ", "-", "+"):
+            raise EditError(
+                f"Invalid patch: line {reader.number - 1} must begin with a blank, `-` or `+`, but is `{line[:200]}`."
+            )
+        lines.append(HunkLine(line[:1] or " ", line[1:]))
+    if not lines:
+        raise EditError(f"Invalid patch: the hunk at line {number} is empty.")
+    return Hunk(anchors, lines, ends_file, number)
+
+
+# Finding the places
+
+
+class Replacement(NamedTuple):
+    """Lines of a file, from ``start``, that are replaced by others."""
+
+    start: int
+    removed: int
+    added: List[str]
+
+
+def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replacement], int]:
+    """Return the changes in their order, and how doubtful the places are (0: all exactly as they were given).
+
+    Raises:
+        EditError: a place is not there.
+    """
+    found: List[Replacement] = []
+    position = doubt = 0
+    for hunk in hunks:
+        position, more, missing = _behind_anchors(path, lines, hunk, position)
+        doubt += more
+        start, count, more = _place_but_for_blank_end(path, lines, hunk, position)
+        doubt += more
+        if missing is not None:
+            _require_only_place(path, lines, hunk, start, count, missing)
+        for change in _changes(hunk, start):
+            _append(found, change)
+        position = start + count
+    return found, doubt
+
+
+def _append(found: List[Replacement], change: Replacement) -> None:
+    """Add a change; what follows another without a line between them is one with it."""
+    if found and found[-1].start + found[-1].removed == change.start:
+        last = found.pop()
+        change = Replacement(last.start, last.removed + change.removed, last.added + change.added)
+    found.append(change)
+
+
+def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, int]:
+    """Return where the hunk's lines begin, how many of them stand there, and how doubtful that is.
+
+    Empty lines behind a hunk may only set it apart from what follows; and a file has one at its end, so to speak.
+    """
+    try:
+        start, doubt = _place(path, lines, hunk, position)
+    except EditError:
+        count = len(hunk.lines)
+        while count and hunk.lines[count - 1] == HunkLine(" ", ""):
+            count -= 1
+        shorter = hunk._replace(lines=hunk.lines[:count])
+        if count == len(hunk.lines) or not shorter.before:
+            raise
+    else:
+        return start, len(hunk.before), doubt
+    start, doubt = _place(path, lines, shorter, position)
+    end = start + len(shorter.before)
+    return start, end - start, doubt + (1 if end < len(lines) else 0)
+
+
+def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, Optional[str]]:
+    """Return where to go on, how doubtful that is, and the anchor that is not there, if the hunk can do without it."""
+    doubt = 0
+    missing: Optional[str] = None
+    for anchor in hunk.anchors:
+        for more, form in ((0, str), (1, str.strip)):
+            at = next((i for i in range(position, len(lines)) if form(lines[i]) == form(anchor)), None)
+            if at is not None:
+                position, doubt = at + 1, doubt + more
+                break
+        else:
+            if not hunk.before:  # nothing else would say where it belongs
+                raise EditError(
+                    f"The line `{anchor}` of the hunk at line {hunk.number} is not in {path}, or only before the hunk "
+                    "above. View the file and copy the line exactly."
+                )
+            missing = anchor
+    return position, doubt, missing
+
+
+def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, count: int, anchor: str) -> None:
+    """Raise EditError when the hunk's lines stand below once more, and the anchor is not there to tell where."""
+    wanted = [line.rstrip() for line in hunk.before[:count]]
+    for other in range(start + 1, len(lines) - count + 1):
+        if _is_there(lines, wanted, other, str.rstrip):
+            raise EditError(
+                f"The line `{anchor}` of the hunk at line {hunk.number} is not in {path}, or only before the hunk "
+                f"above, and the lines of the hunk stand in several places (lines {start + 1} and {other + 1}). Copy "
+                "a line that stands above the right one exactly, or give more lines around the change."
+            )
+
+
+def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:
+    """Return where the hunk's lines begin, and how doubtful that is."""
+    before = hunk.before
+    if not before:
+        return (len(lines) if hunk.ends_file else position), 0
+    if hunk.ends_file:
+        at_end = len(lines) - len(before)
+        for doubt, form in _WAYS:
+            if at_end >= position and _is_there(lines, before, at_end, form):
+                return at_end, doubt
+    for doubt, form in _WAYS:
+        for start in range(position, len(lines) - len(before) + 1):
+            if _is_there(lines, before, start, form):
+                return start, doubt + (_ELSEWHERE if hunk.ends_file else 0)
+    wanted = "\n".join(before)
+    end = " at its end" if hunk.ends_file else ""
+    below = f" below line {position}" if position else ""
+    raise EditError(
+        f"The lines of the hunk at line {hunk.number} of the patch are not in {path}{end}{below}. View the file "
+        f"and copy them exactly:\n{wanted}"
+    )
+
+
+def _is_there(lines: List[str], wanted: List[str], start: int, form: Callable[[str], str]) -> bool:
+    return all(form(lines[start + index]) == form(line) for index, line in enumerate(wanted))
+
+
+def _changes(hunk: Hunk, start: int) -> List[Replacement]:
+    found: List[Replacement] = []
+    position = begun = start
+    added: List[str] = []
+    for line in hunk.lines:
+        if line.sign == " ":
+            if position > begun or added:
+                found.append(Replacement(begun, position - begun, added))
+            position += 1
+            begun, added = position, []
+        elif line.sign == "-":
+            position += 1
+        else:
+            added.append(line.text)
+    if position > begun or added:
+        found.append(Replacement(begun, position - begun, added))
+    return found

@@ -1,89 +1,139 @@
-"""Requests about files: checked, and done one after the other for each file, in a worker thread."""
+"""Requests about files: edits in worker threads, one at a time for each file; searches in processes of their own."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
 from ..core import arguments, facts
 from ..core.arguments import BadRequestError
-from ..core.connection import Request
-from .disk import FileError
-from .editor import edit_of
-from .line_ranges import span_of
-from .operations import Files, HandlerReply
-from .whole_files import whole_file
+from ..core.connection import Operation, Request
+from ..core.helper_processes import SideProcesses
+from ..core.loop import Loop
+from ..core.workers import Reply, Workers
+from ..wire import MAX_BLOB
+from . import disk
+from .editor import Editor, edit_of
+from .edits import EditHistory
+from .line_ranges import Ranges, span_of
+from .patcher import Patcher
+from .text_file import readable
+from .whole_files import WholeFiles, whole_file
 
+_SIDE_SECONDS = 30.0
+_SEARCHES_AT_ONCE = 8
+_LINTS_AT_ONCE = 4
 _PATCH_LIMIT = 1024 * 1024
-
-Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
+_PATTERN_LIMIT = 10000
+_MATCHES_LIMIT = 1000
 
 
 class FileRequests:
-    """Serves ``file.…``, ``patch.apply`` and ``workspace.facts``."""
+    """Serves ``file.…``, ``patch.apply``, ``search.…``, ``code.lint`` and ``workspace.facts``."""
 
-    def __init__(self, files: Files, workspace: str) -> None:
-        self._files = files
+    def __init__(self, loop: Loop, workers: Workers, workspace: str, history_directory: str) -> None:
+        history = EditHistory(history_directory)
+        self._workers = workers
         self._workspace = workspace
+        self._editor = Editor(history)
+        self._patcher = Patcher(workspace, history)
+        self._whole_files = WholeFiles(history)
+        self._ranges = Ranges(history)
+        self._searches = SideProcesses(loop, "search", _SEARCHES_AT_ONCE)
+        self._lints = SideProcesses(loop, "lint", _LINTS_AT_ONCE)
         self.operations: Dict[str, Operation] = {
+            "code.lint": self._lint,
             "file.edit": self._edit,
             "file.range": self._range,
             "file.read": self._read,
             "file.whole": self._whole,
             "file.write": self._write,
             "patch.apply": self._patch,
+            "search.glob": lambda request, given, _: self._search("glob", request, given),
+            "search.grep": lambda request, given, _: self._search("grep", request, given),
             "workspace.facts": self._facts,
         }
+
+    def close(self) -> None:
+        """Kill the processes on the side."""
+        self._searches.close()
+        self._lints.close()
 
     def _read(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         path = arguments.path(given)
         offset = arguments.integer(given, "offset", 0, 0, 2**62)
-        limit = arguments.integer(given, "limit", 0, 1, 2**26) if given.get("limit") is not None else None
-        self.work(request, path, self._files.read(path, offset, limit))
+        limit = MAX_BLOB + 1 if given.get("limit") is None else arguments.integer(given, "limit", 0, 1, 2**26)
+
+        def work() -> Reply:
+            content = disk.read(path, limit, offset)
+            if len(content.data) > MAX_BLOB:
+                raise disk.FileError(
+                    "too_large", f"{path} has {content.size} bytes, the limit is {MAX_BLOB}: read it in parts"
+                )
+            is_end = offset + len(content.data) >= content.size
+            found = {"path": path, "size": content.size, "offset": offset, "eof": is_end, "mode": content.mode}
+            return Reply(found, content.data)
+
+        self._workers.serve(request, path, work)
 
     def _write(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
         path = arguments.path(given)
         if blob is None:
             raise BadRequestError("file.write needs the file's content as the frame's attachment (key blob)")
+        data = blob
         mode = arguments.integer(given, "mode", 0, 0, 0o7777) if given.get("mode") is not None else None
-        self.work(request, path, self._files.write(path, blob, mode))
+
+        def work() -> Reply:
+            return Reply({"path": path, "created": disk.replace(path, data, mode), "size": len(data)})
+
+        self._workers.serve(request, path, work)
 
     def _edit(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         edit = edit_of(given, self._workspace)
-        self.work(request, edit.path, self._files.edit(edit))
+        self._workers.serve(request, edit.path, lambda: _reply(self._editor.run(edit)))
 
     def _whole(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         asked = whole_file(given, self._workspace)
-        self.work(request, asked.path, self._files.whole(asked))
+        self._workers.serve(request, asked.path, lambda: _reply(self._whole_files.run(asked)))
 
     def _range(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         span = span_of(given, self._workspace)
-        self.work(request, span.path, self._files.range(span))
+        self._workers.serve(request, span.path, lambda: _reply(self._ranges.run(span)))
 
     def _patch(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         patch = arguments.characters(given, "patch", _PATCH_LIMIT)
-        self.work(request, "patch.apply", self._files.patch(patch))  # one patch at a time
+        self._workers.serve(request, "patch.apply", lambda: _reply(self._patcher.run(patch)))  # one patch at a time
 
     def _facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        self.work(request, self._workspace, lambda: HandlerReply(facts.workspace(self._workspace)))
+        self._workers.serve(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
 
-    def work(self, request: Request, path: str, work: Callable[[], HandlerReply]) -> None:
-        """Do this in a worker thread, after what was asked before of the same file, and answer with what it gives."""
+    def _lint(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        span = span_of({**given, "command": "replace"}, self._workspace)
+        order = {"path": span.path, "first": span.first, "last": span.last, "text": span.text}
+        overdue = f"Looking for errors took longer than {_SIDE_SECONDS:g} s and was stopped."
+        self._lints.start(request, order, _SIDE_SECONDS, overdue)
 
-        def failed(error: Exception) -> None:
-            if isinstance(error, FileError):
-                request.fail(error.code, str(error))
-            else:
-                request.fail("internal", f"{type(error).__name__}: {error}")
+    def _search(self, kind: str, request: Request, given: Dict[str, Any]) -> None:
+        pattern = arguments.characters(given, "pattern", _PATTERN_LIMIT)
+        if not pattern:
+            raise BadRequestError("pattern is empty: say what to look for")
+        include = arguments.characters(given, "include", _PATTERN_LIMIT, "")
+        path = arguments.characters(given, "path", _PATTERN_LIMIT, "")
+        if "\0" in path or "\0" in include:
+            raise BadRequestError("path and include must not hold NUL")
+        order = {
+            "kind": kind,
+            "pattern": pattern,
+            "path": arguments.resolve(self._workspace, path),
+            "include": include,
+            "limit": arguments.integer(given, "limit", 100, 1, _MATCHES_LIMIT),
+            "ripgrep": True,
+        }
+        limit = arguments.seconds_or(given, "timeout", _SIDE_SECONDS)
+        advice = "simplify the pattern, or search a folder further down"
+        self._searches.start(
+            request, order, limit, f"The search took longer than {limit:g} s and was stopped: {advice}."
+        )
 
-        def done(reply: HandlerReply) -> None:
-            request.answer({"ok": True, "result": reply.result}, reply.blob)
 
-        take_back = self._files.start(path, work, done, failed)
-
-        def cancel() -> bool:
-            if not take_back():
-                return False
-            request.fail("cancelled", "the request was cancelled before it was begun")
-            return True
-
-        request.cancel = cancel
+def _reply(result: Dict[str, Any]) -> Reply:
+    return Reply({name: readable(value) if isinstance(value, str) else value for name, value in result.items()})

@@ -70,7 +70,7 @@ class Tree:
         self._looked_at = 0
         self._is_newest = False
 
-    def take(self, name: str, stop: Callable[[], bool]) -> Entries:
+    def take(self, name: str, stop: Callable[[], bool] = lambda: False) -> Entries:
         """Keep the files as they are under a name.
 
         Raises:

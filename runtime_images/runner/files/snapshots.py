@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from ..core import arguments
 from ..core.arguments import BadRequestError
-from ..core.connection import Request
+from ..core.connection import Operation, Request
 from ..core.loop import Loop, Timer
+from ..core.workers import Reply, Workers
 from ..wire import MAX_BLOB
-from .operations import Files, HandlerReply
 
 LANE = "snapshots"
 WAIT_SECONDS = 2.0
@@ -28,21 +27,13 @@ GLANCE = 64
 PART = 8 * 1024 * 1024
 _ONE_TIME_KEYS = ("once:", "direct:")
 
-Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
-
-
-class _Waiting:
-    def __init__(self, request: Request, begin: Callable[[], None]) -> None:
-        self.request = request
-        self.begin = begin
-
 
 class Snapshots:
     """Serves ``workspace.snapshot``, ``.restore``, ``.pack`` and ``.unpack``, and takes snapshots by itself."""
 
-    def __init__(self, loop: Loop, files: Files, workspace: str, state_directory: str) -> None:
+    def __init__(self, loop: Loop, workers: Workers, workspace: str, state_directory: str) -> None:
         self._loop = loop
-        self._files = files
+        self._workers = workers
         self._workspace = workspace
         self._folder = os.path.join(state_directory, "snapshots")
         self._made: Optional[Any] = None
@@ -52,7 +43,7 @@ class Snapshots:
         self._stopping = False
         self._exclusive = 0
         self._hurrying: Optional[Timer] = None
-        self._waiting: Deque[_Waiting] = deque()
+        self._waiting: List[Callable[[], None]] = []
         self.operations: Dict[str, Operation] = {
             "workspace.snapshot": self._snapshot,
             "workspace.restore": self._restore,
@@ -65,15 +56,14 @@ class Snapshots:
         if not self._busy:
             begin()
             return
-        waiting = _Waiting(request, begin)
-        self._waiting.append(waiting)
+        self._waiting.append(begin)
         if self._hurrying is None:
             self._hurrying = self._loop.call_later(WAIT_SECONDS, self._hurry)
 
         def cancel() -> bool:
-            if waiting not in self._waiting:
+            if begin not in self._waiting:
                 return False
-            self._waiting.remove(waiting)
+            self._waiting.remove(begin)
             request.fail("cancelled", "the request was cancelled before it was begun")
             return True
 
@@ -83,42 +73,47 @@ class Snapshots:
         """An operation that may have changed something is done."""
         if not self._is_armed or self._is_slow or self._busy or key.startswith(_ONE_TIME_KEYS):
             return
-        if not self._take_unchanged(key):
-            self._begin(lambda: self._take(key), lambda reply: None, lambda error: None)
+        try:
+            # Most operations change nothing: in a small workspace that is seen sooner than a thread would have begun.
+            is_taken = self._made is not None and bool(self._made.take_unchanged(key, GLANCE))
+        except OSError:
+            is_taken = False  # the thorough way will say why
+        if not is_taken:
+            self._begin(lambda: self._take(key))
 
     # Operations
 
     def _snapshot(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         name = arguments.text(given, "name")
         self._is_armed = True
-        self._begin(lambda: self._take(name), lambda reply: request.finish(reply.result), _failing(request))
+        self._serve(request, lambda: self._take(name), exclusive=False)
 
     def _restore(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
 
-        def work() -> HandlerReply:
+        def work() -> Reply:
             tree = self._tree()
             name = next((one for one in names if tree.has(one)), None)
             if name is None:
-                return HandlerReply({"restored": None, "written": 0, "removed": 0})
-            present = tree.take(keep, _never)
+                return Reply({"restored": None, "written": 0, "removed": 0})
+            present = tree.take(keep)
             change = tree.restore(name, present)
-            return HandlerReply({"restored": name, "written": change.written, "removed": change.removed})
+            return Reply({"restored": name, "written": change.written, "removed": change.removed})
 
-        self._begin(work, lambda reply: request.finish(reply.result), _failing(request), exclusive=True)
+        self._serve(request, work)
 
     def _pack(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
         offset = arguments.integer(given, "offset", 0, 0, 2**62)
         place = os.path.join(self._folder, "packed.tar")
 
-        def work() -> HandlerReply:
+        def work() -> Reply:
             name = None
             if offset == 0:
                 tree = self._tree()
                 name = next((one for one in names if tree.has(one)), None)
                 if name is None:
-                    tree.take(keep, _never)
+                    tree.take(keep)
                 tree.pack(keep if name is None else name, place)
             with open(place, "rb") as file:
                 file.seek(offset)
@@ -126,10 +121,9 @@ class Snapshots:
                 ends = offset + len(data) >= os.path.getsize(place)
             if ends:
                 os.unlink(place)
-            return HandlerReply({"packed": name, "eof": ends}, data)
+            return Reply({"packed": name, "eof": ends}, data)
 
-        done = lambda reply: request.answer({"ok": True, "result": reply.result}, reply.blob)  # noqa: E731
-        self._begin(work, done, _failing(request), exclusive=True)
+        self._serve(request, work)
 
     def _unpack(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
         offset, ends = arguments.integer(given, "offset", 0, 0, 2**62), arguments.flag(given, "eof")
@@ -137,20 +131,20 @@ class Snapshots:
             raise BadRequestError("workspace.unpack needs a part of the file as the frame's attachment (key blob)")
         place = os.path.join(self._folder, "unpacked.tar")
 
-        def work() -> HandlerReply:
+        def work() -> Reply:
             tree = self._tree()
             with open(place, "r+b" if offset else "wb") as file:
                 file.truncate(offset)
                 file.seek(offset)
                 file.write(blob)
             if not ends:
-                return HandlerReply({"entries": 0})
+                return Reply({"entries": 0})
             try:
-                return HandlerReply({"entries": tree.unpack(place)})
+                return Reply({"entries": tree.unpack(place)})
             finally:
                 os.unlink(place)
 
-        self._begin(work, lambda reply: request.finish(reply.result), _failing(request), exclusive=True)
+        self._serve(request, work)
 
     # The work
 
@@ -163,45 +157,44 @@ class Snapshots:
             self._made = Tree(self._workspace, TreeStore(self._folder))
         return self._made
 
-    def _take_unchanged(self, name: str) -> bool:
-        """Most operations change nothing: in a small workspace that is seen sooner than a thread would have begun."""
-        try:
-            return self._made is not None and bool(self._made.take_unchanged(name, GLANCE))
-        except OSError:
-            return False  # the thorough way will say why
-
-    def _take(self, name: str) -> HandlerReply:
+    def _take(self, name: str) -> Reply:
         began, worked = time.monotonic(), time.thread_time()
         try:
             entries = self._tree().take(name, lambda: self._stopping)
         finally:
             self._is_slow = time.thread_time() - worked > QUICK_SECONDS or time.monotonic() - began > WAIT_SECONDS
-        return HandlerReply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
+        return Reply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
+
+    def _serve(self, request: Request, work: Callable[[], Reply], *, exclusive: bool = True) -> None:
+        failed = lambda error: _fail(request, error)  # noqa: E731
+        self._begin(work, lambda reply: request.finish(*reply), failed, exclusive=exclusive)
 
     def _begin(
         self,
-        work: Callable[[], HandlerReply],
-        done: Callable[[HandlerReply], None],
-        failed: Callable[[Exception], None],
+        work: Callable[[], Reply],
+        done: Callable[[Reply], None] = lambda _reply: None,
+        failed: Callable[[Exception], None] = lambda _error: None,
         *,
         exclusive: bool = False,
     ) -> None:
         """Do the work when that before it is done; what may change files waits, for long if ``exclusive``."""
 
-        def ended(tell: Callable[[], None]) -> None:
+        def ended() -> None:
             self._busy -= 1
             self._exclusive -= exclusive
             if not self._busy:
                 self._stopping = False
                 self._let_go()
-            tell()
 
-        self._files.start(
-            LANE,
-            work,
-            lambda reply: ended(lambda: done(reply)),
-            lambda error: ended(lambda: failed(error)),
-        )
+        def is_done(reply: Reply) -> None:
+            ended()
+            done(reply)
+
+        def has_failed(error: Exception) -> None:
+            ended()
+            failed(error)
+
+        self._workers.start(LANE, work, is_done, has_failed)
         self._busy += 1
         self._exclusive += exclusive
 
@@ -218,21 +211,13 @@ class Snapshots:
         if self._hurrying is not None:
             self._hurrying.cancel()
             self._hurrying = None
-        waiting: List[_Waiting] = list(self._waiting)
-        self._waiting.clear()
-        for one in waiting:
-            one.begin()
+        waiting, self._waiting = self._waiting, []
+        for begin in waiting:
+            begin()
 
 
-def _failing(request: Request) -> Callable[[Exception], None]:
-    def failed(error: Exception) -> None:
-        name = type(error).__name__
-        known = {"TooLargeError": "too_large", "StoppedError": "cancelled", "OSError": "not_possible"}
-        text = "it took too long" if name == "StoppedError" else str(error)
-        request.fail(known.get(name, "not_possible" if isinstance(error, OSError) else "internal"), text)
-
-    return failed
-
-
-def _never() -> bool:
-    return False
+def _fail(request: Request, error: Exception) -> None:
+    name = type(error).__name__  # the classes belong to a module that is loaded late
+    known = {"TooLargeError": "too_large", "StoppedError": "cancelled"}
+    code = known.get(name, "not_possible" if isinstance(error, OSError) else "internal")
+    request.fail(code, "it took too long" if name == "StoppedError" else str(error))

@@ -10,17 +10,24 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..core import arguments
 from ..core.arguments import BadRequestError
-from ..core.connection import Request
+from ..core.connection import Operation, Request
 from ..core.loop import Loop, Timer
-from ..core.workers import TooMuchWorkError
+from ..core.workers import Reply, TooMuchWorkError, Workers
 from . import disk
 from .confined_folder import Beneath, Opened, readable
 from .disk import FileError, failure
-from .operations import Files, HandlerReply
 from .patterns import IgnoreRules
 
 PART = 4 * 1024 * 1024
 _ZIP_SECONDS = 0.5
+LIMIT = 10_000
+HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
+"""Names that lists for people leave out."""
+_RULES_BYTES = 1024 * 1024
+IDLE_SECONDS = 600.0
+AT_ONCE = 64
+
+Place = Tuple[bool, str, str]
 
 
 class Outgoing:
@@ -90,7 +97,9 @@ class Incoming:
         folder = os.dup(self._place.folder)
         try:
             for name in self._place.missing:
-                deeper = _made_folder(name, folder)
+                with contextlib.suppress(FileExistsError):  # made by somebody else; if it is no folder, opening says so
+                    os.mkdir(name, 0o777, dir_fd=folder)
+                deeper = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
                 os.close(folder)
                 folder = deeper
             self._check_present(folder)
@@ -149,22 +158,8 @@ class Incoming:
             raise FileError("not_a_file", f"{self._path} is {what} already")
 
 
-def _made_folder(name: str, folder: int) -> int:
-    """Open a folder, making it where it is missing."""
-    with contextlib.suppress(FileExistsError):  # made by somebody else; if it is no folder, opening says so
-        os.mkdir(name, 0o777, dir_fd=folder)
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-
-
 def _beside(name: str) -> str:
     return f".{name[:40]}.{os.urandom(6).hex()}.tmp"  # at most four bytes a sign, and 255 in all
-
-
-LIMIT = 10_000
-HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
-"""Names that lists for people leave out."""
-_RULES_BYTES = 1024 * 1024
-Place = Tuple[bool, str, str]
 
 
 class FolderList:
@@ -254,18 +249,12 @@ def _is_ignored(rules: IgnoreRules, parts: List[str], is_folder: bool) -> bool:
     return any(rules.ignores("/".join(parts[:end]), end < len(parts) or is_folder) for end in ends)
 
 
-IDLE_SECONDS = 600.0
-AT_ONCE = 64
-
-Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
-
-
 class Transfers:
     """Serves ``transfer.*`` and ``folder.list``."""
 
-    def __init__(self, loop: Loop, files: Files, workspace: str) -> None:
+    def __init__(self, loop: Loop, workers: Workers, workspace: str) -> None:
         self._loop = loop
-        self._files = files
+        self._workers = workers
         self._beneath = Beneath(workspace)
         self._list = FolderList(self._beneath)
         self._open: Dict[str, Any] = {}
@@ -294,7 +283,7 @@ class Transfers:
         path = arguments.text(given, "path", "")
         after = arguments.text(given, "after", "")
         place = place_of(arguments.flag(given, "after_folder"), after) if after else None
-        self._work(request, "folder.list", lambda: HandlerReply(self._list.of(path, place)))
+        self._work(request, "folder.list", lambda: Reply(self._list.of(path, place)))
 
     def _begin_outgoing(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         path = arguments.text(given, "path", "")
@@ -322,9 +311,9 @@ class Transfers:
         offset = arguments.integer(given, "offset", 0, 0, 2**62)
         limit = arguments.integer(given, "limit", PART, 1, PART)
 
-        def work() -> HandlerReply:
+        def work() -> Reply:
             data, ended = transfer.part(offset, limit)
-            return HandlerReply({"eof": ended}, data)
+            return Reply({"eof": ended}, data)
 
         self._work(request, str(given["id"]), work)
 
@@ -335,20 +324,20 @@ class Transfers:
             raise BadRequestError("transfer.put needs a part of the file as the frame's attachment (key blob)")
         data = blob
 
-        def work() -> HandlerReply:
+        def work() -> Reply:
             transfer.part(offset, data)
-            return HandlerReply({})
+            return Reply({})
 
         self._work(request, str(given["id"]), work)
 
     def _keep(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         transfer = self._known(given, Incoming)
-        self._work(request, str(given["id"]), lambda: HandlerReply({"size": transfer.keep()}), ends=True)
+        self._work(request, str(given["id"]), lambda: Reply({"size": transfer.keep()}), ends=True)
 
     def _drop(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         ident = arguments.text(given, "id")
         if ident in self._open:
-            self._work(request, ident, lambda: HandlerReply({}), ends=True)
+            self._work(request, ident, lambda: Reply({}), ends=True)
         else:
             request.finish({})  # it is over already
 
@@ -366,38 +355,36 @@ class Transfers:
         ident = os.urandom(8).hex()
         made: Dict[str, Any] = {}
 
-        def begin() -> HandlerReply:
+        def begin() -> Reply:
             made["transfer"], facts = work()
-            return HandlerReply({"id": ident, **facts})
+            return Reply({"id": ident, **facts})
 
-        def done(reply: HandlerReply) -> None:
+        def done(reply: Reply) -> None:
             self._open[ident] = made["transfer"]
             self._wait_for_use(ident)
             request.finish(reply.result)
 
-        self._files.start(f"transfer {ident}", begin, done, _failing(request))
+        self._workers.start(f"transfer {ident}", begin, done, lambda error: _fail(request, error))
 
-    def _work(self, request: Request, lane: str, work: Callable[[], HandlerReply], *, ends: bool = False) -> None:
+    def _work(self, request: Request, lane: str, work: Callable[[], Reply], *, ends: bool = False) -> None:
         """Do it behind what is done for the same transfer already."""
         if lane in self._timers:
             self._timers[lane].cancel()
 
-        def done(reply: HandlerReply) -> None:
+        def done(reply: Reply) -> None:
             self._used(lane, ends=ends)
-            request.answer({"ok": True, "result": reply.result}, reply.blob)
+            request.finish(*reply)
 
         def failed(error: Exception) -> None:
             self._used(lane, ends=ends)
-            _failing(request)(error)
+            _fail(request, error)
 
-        self._files.start(f"transfer {lane}", work, done, failed)
+        self._workers.start(f"transfer {lane}", work, done, failed)
 
     def _used(self, ident: str, *, ends: bool) -> None:
-        if ident not in self._open:
-            return
         if ends:
             self._end(ident)
-        else:
+        elif ident in self._open:
             self._wait_for_use(ident)
 
     def _wait_for_use(self, ident: str) -> None:
@@ -412,25 +399,15 @@ class Transfers:
         if timer is not None:
             timer.cancel()
         if transfer is not None:
-            self._files.start(f"transfer {ident}", lambda: _closed(transfer), lambda reply: None, _report)
+            self._workers.start(f"transfer {ident}", transfer.close, failed=_report)
 
 
-def _failing(request: Request) -> Callable[[Exception], None]:
-    def failed(error: Exception) -> None:
-        if isinstance(error, FileError):
-            request.fail(error.code, str(error))
-        elif isinstance(error, OSError):
-            known = disk.failure(error, "the file")
-            request.fail(known.code, str(known))
-        else:
-            request.fail("internal", f"{type(error).__name__}: {error}")
-
-    return failed
-
-
-def _closed(transfer: Any) -> HandlerReply:
-    transfer.close()
-    return HandlerReply({})
+def _fail(request: Request, error: Exception) -> None:
+    known = disk.failure(error, "the file") if isinstance(error, OSError) else error
+    if isinstance(known, FileError):
+        request.fail(known.code, str(known))
+    else:
+        request.fail("internal", f"{type(error).__name__}: {error}")
 
 
 def _report(error: Exception) -> None:

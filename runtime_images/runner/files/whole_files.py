@@ -7,19 +7,12 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
 from ..core.text import cut_middle, printable
-from . import disk, listing
-from .diff import unified
-from .edit_checks import FILE_LIMIT
-from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
-from .history import EditHistory
-from .text_file import TextFile, decode, encode, is_binary
+from . import disk, edits
+from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered
+from .text_file import TextFile, encode, is_binary
 
 LINES_LIMIT = 1000
 _ENTRIES = 1000
-
-
-class WholeFileError(Exception):
-    """It cannot be done; the message is for the model."""
 
 
 class WholeFileArguments(NamedTuple):
@@ -47,10 +40,19 @@ class WholeFiles:
     def run(self, asked: WholeFileArguments) -> Dict[str, Any]:
         """Do it and return the result; what is wrong with it is a result too."""
         do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[asked.command]
+        result: Dict[str, Any] = {
+            "command": asked.command,
+            "path": asked.path,
+            "is_error": False,
+            "prev_exist": False,
+            "old_content": None,
+            "new_content": None,
+            "diff": None,
+        }
         try:
-            return {**_result(asked), **do(asked)}
-        except (WholeFileError, disk.FileError) as error:
-            return {**_result(asked), "text": str(error), "is_error": True}
+            return {**result, **do(asked)}
+        except (EditError, disk.FileError) as error:
+            return {**result, "text": str(error), "is_error": True}
 
     def _write(self, asked: WholeFileArguments) -> Dict[str, Any]:
         old = None if disk.kind(asked.path) == "missing" else _bytes(asked.path)
@@ -60,18 +62,18 @@ class WholeFiles:
         path = asked.path
         if not asked.old:
             if disk.kind(path) != "missing":
-                raise WholeFileError(f"{path} exists already; an empty old_string is for a new file.")
+                raise EditError(f"{path} exists already; an empty old_string is for a new file.")
             return self._changed(asked, None, encode(asked.new, "utf-8"), "Created")
         old = _text_bytes(path)
         if asked.old == asked.new:
-            raise WholeFileError("old_string and new_string are the same; nothing was changed.")
+            raise EditError("old_string and new_string are the same; nothing was changed.")
         wanted, new = asked.old.replace("\r\n", "\n"), asked.new.replace("\r\n", "\n")
         file = TextFile(old)
         places = _places(file.text, wanted)
         if len(places) != asked.expected:
             found = "is not" if not places else f"stands {len(places)} times"
             advice = "View the file and copy the text exactly" if not places else "Take in more of the text around it"
-            raise WholeFileError(
+            raise EditError(
                 f"old_string {found} in {path}, but {asked.expected} replacement(s) were expected. {advice}, "
                 "or correct expected_replacements."
             )
@@ -80,18 +82,15 @@ class WholeFiles:
 
     def _changed(self, asked: WholeFileArguments, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:
         if len(new) > FILE_LIMIT:
-            raise WholeFileError(f"{asked.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
+            raise EditError(f"{asked.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
         disk.replace(asked.path, new)
         if old is not None:
             self._history.push(asked.path, old)
-        before = None if old is None or is_binary(old) else decode(old).text
-        after = decode(new).text
+        before = None if old is None or is_binary(old) else old
         return {
             "text": f"{what} {asked.path}.",
             "prev_exist": old is not None,
-            "old_content": before if before is not None and len(before) <= CONTENT_LIMIT else None,
-            "new_content": after if len(after) <= CONTENT_LIMIT else None,
-            "diff": unified(before or "", after, asked.path),
+            **change_of(asked.path, before, new),
         }
 
 
@@ -99,11 +98,11 @@ def _read(asked: WholeFileArguments) -> Dict[str, Any]:
     lines = TextFile(_text_bytes(asked.path)).lines()
     first, last = asked.offset + 1, min(len(lines), asked.offset + asked.limit)
     if asked.offset and asked.offset >= len(lines):
-        raise WholeFileError(f"offset {asked.offset} is beyond the end; {asked.path} has {len(lines)} lines.")
+        raise EditError(f"offset {asked.offset} is beyond the end; {asked.path} has {len(lines)} lines.")
     header = f"The lines of {asked.path}:"
     if (first, last) != (1, len(lines)) and lines:
         header = f"The lines {first} to {last} of {asked.path}, which has {len(lines)}:"
-    text = listing.numbered(lines, first, last, header)
+    text = numbered(lines, first, last, header)
     if last < len(lines):
         text += f"[There is more: read on with offset={last}.]\n"
     return {"text": cut_middle(text, RESPONSE_LIMIT * 4, " — use offset and limit").text, "prev_exist": True}
@@ -114,9 +113,9 @@ def _list(asked: WholeFileArguments) -> Dict[str, Any]:
     kind = disk.kind(path)
     if kind != "directory":
         what = {"missing": "does not exist", "file": "is a file"}.get(kind, f"is {kind}")
-        raise WholeFileError(f"{path} {what}; give a directory.")
+        raise EditError(f"{path} {what}; give a directory.")
     if asked.recursive:
-        return {"text": cut_middle(listing.directory(path), RESPONSE_LIMIT, "").text, "prev_exist": True}
+        return {"text": cut_middle(edits.directory(path), RESPONSE_LIMIT, "").text, "prev_exist": True}
     try:
         with os.scandir(path) as found:
             entries = sorted(found, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name))
@@ -141,14 +140,14 @@ def _entry(entry: "os.DirEntry[str]") -> str:
 def _bytes(path: str) -> bytes:
     content = disk.read(path, FILE_LIMIT + 1)
     if len(content.data) > FILE_LIMIT:
-        raise WholeFileError(f"{path} has {content.size} bytes; the limit is {FILE_LIMIT}.")
+        raise EditError(f"{path} has {content.size} bytes; the limit is {FILE_LIMIT}.")
     return content.data
 
 
 def _text_bytes(path: str) -> bytes:
     data = _bytes(path)
     if is_binary(data):
-        raise WholeFileError(f"{path} is binary and cannot be shown or edited.")
+        raise EditError(f"{path} is binary and cannot be shown or edited.")
     return data
 
 
@@ -159,18 +158,6 @@ def _places(text: str, wanted: str) -> List[int]:
         found.append(position)
         position = text.find(wanted, position + len(wanted))
     return found
-
-
-def _result(asked: WholeFileArguments) -> Dict[str, Any]:
-    return {
-        "command": asked.command,
-        "path": asked.path,
-        "is_error": False,
-        "prev_exist": False,
-        "old_content": None,
-        "new_content": None,
-        "diff": None,
-    }
 
 
 def whole_file(given: Dict[str, Any], directory: str) -> WholeFileArguments:

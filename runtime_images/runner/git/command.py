@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
-from ..files.disk import FileError
+from ..core.arguments import RequestError
 from . import LOOK_SECONDS
 
 _CHUNK = 65536
@@ -46,7 +46,7 @@ for _setting in _OVERRULED:
     LOOKING += ["-c", _setting]
 
 
-class GitError(Exception):
+class GitError(RequestError):
     """Git cannot do it; the message is for people, ``code`` for programs."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -63,7 +63,7 @@ def main(order: str) -> int:
     os.close(null)
     try:
         result = _done(asked)
-    except (GitError, FileError) as error:
+    except RequestError as error:
         result = {"error": str(error), "code": error.code}
     sys.stdout.write(json.dumps(result))
     return 0

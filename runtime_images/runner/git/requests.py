@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
 from ..core import arguments
-from ..core.connection import Request
+from ..core.connection import Operation, Request
 from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
+from ..core.workers import Workers
 from ..files.confined_folder import Beneath
-from ..files.operations import Files, HandlerReply
 from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
 
 _AT_ONCE = 4
 _TEXT_LIMIT = 800
 """So that an order with a password is short enough for a pipe, and never held anywhere else."""
 
-Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
-
 
 class GitRequests:
     """Checks what is asked of git and has it done, a few at a time."""
 
-    def __init__(self, loop: Loop, files: Files, workspace: str) -> None:
+    def __init__(self, loop: Loop, workers: Workers, workspace: str) -> None:
         self._workspace = workspace
-        self._files = files
+        self._workers = workers
         self._beneath = Beneath(workspace)
         self._processes = SideProcesses(loop, "git", _AT_ONCE)
         self.operations: Dict[str, Operation] = {
@@ -60,13 +58,13 @@ class GitRequests:
             "skip": arguments.integer(given, "skip", 0, 0, 2**31),
         }
         overdue = f"git took longer than {LOOK_SECONDS:g} s in this workspace and was stopped"
-        request.cancel = self._processes.start(order, LOOK_SECONDS, overdue, request)
+        self._processes.start(request, order, LOOK_SECONDS, overdue)
 
     def _identity(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         order = {"what": "identity", **{name: arguments.text(given, name, "") for name in ("name", "email")}}
         if any("\0" in order[name] for name in order):
             raise arguments.BadRequestError("name and email must not hold NUL")
-        request.cancel = self._processes.start(order, LOOK_SECONDS, "git took too long", request)
+        self._processes.start(request, order, LOOK_SECONDS, "git took too long")
 
     def _clone(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         order: Dict[str, Any] = {"what": "clone"}
@@ -88,21 +86,20 @@ class GitRequests:
             request.finish({"cloned": False})
             return
         order["depth"] = arguments.integer(given, "depth", 0, 0, 2**31 - 1)
-        asked = arguments.seconds(given, "timeout")
-        order["seconds"] = seconds = CLONE_SECONDS if asked is None else asked
-        end = self._processes.start(order, seconds + LOOK_SECONDS, "git took too long and was stopped", request)
+        order["seconds"] = seconds = arguments.seconds_or(given, "timeout", CLONE_SECONDS)
+        self._processes.start(request, order, seconds + LOOK_SECONDS, "git took too long and was stopped")
+        end = request.cancel
 
         def cancel() -> bool:
             is_ended = end()
             if is_ended:
-                self._files.start(folder, lambda: _removed(scratch_of(folder)), lambda reply: None, lambda error: None)
+                self._workers.start(folder, lambda: _remove(scratch_of(folder)))
             return is_ended
 
         request.cancel = cancel
 
 
-def _removed(folder: str) -> HandlerReply:
+def _remove(folder: str) -> None:
     import shutil  # the runner's start does not need it
 
     shutil.rmtree(folder, ignore_errors=True)
-    return HandlerReply({})

@@ -207,7 +207,7 @@ def test_what_may_show_a_lent_secret_is_in_memory_only(tmp_path: Path) -> None:
     first = opened(tmp_path)
     first.begin("before")
     first.finish("before", done("harmless"))
-    first.withhold()
+    first.withholds = True
     for number in range(3):
         first.begin(f"k{number}")
         first.finish(f"k{number}", done("shown " * 100))

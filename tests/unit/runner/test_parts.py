@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 
 from runtime_images.runner.core import processes
 from runtime_images.runner.core.loop import Loop
-from runtime_images.runner.core.workers import Job, TooMuchWorkError, Workers
-from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.core.workers import TooMuchWorkError, Workers
+from runtime_images.runner.files.edits import EditHistory
 from runtime_images.runner.terminal.pty import key, typed
 from runtime_images.runner.terminal.shell_protocol import quote
 from runtime_images.runner.terminal.shell_state import ShellState, StatePipe, StateReader
@@ -125,7 +126,7 @@ def test_history_outlives_its_object(tmp_path: Path) -> None:
 def test_versions_of_files_edited_long_ago_make_room_for_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime_images.runner.files.history.DISK_LIMIT", 1000)
+    monkeypatch.setattr("runtime_images.runner.files.edits.DISK_LIMIT", 1000)
     kept = EditHistory(str(tmp_path))
     for number in range(10):
         kept.push(f"/{number}", bytes(150))
@@ -147,27 +148,26 @@ def test_jobs_of_a_lane_are_done_in_order_and_others_beside_them() -> None:
         if len(order) == 4:
             loop.stop()
 
-    def job(lane: str, name: str, *, waits: bool = False) -> Job[str]:
+    def start(lane: str, name: str, *, waits: bool = False) -> Callable[[], bool]:
         def work() -> str:
             if waits:
                 assert gate.wait(10)
             return name
 
-        return Job(lane, work, finished, lambda error: finished(repr(error)))
+        return workers.start(lane, work, finished, lambda error: finished(repr(error)))
 
-    workers.submit(job("a", "a1", waits=True))
-    workers.submit(job("a", "a2"))
-    cancelled = job("a", "never")
-    workers.submit(cancelled)
-    assert workers.cancel(cancelled)
-    assert not workers.cancel(cancelled)
-    workers.submit(job("b", "b1"))
+    start("a", "a1", waits=True)
+    start("a", "a2")
+    take_back = start("a", "never")
+    assert take_back()
+    assert not take_back()
+    start("b", "b1")
 
     def failed(_error: Exception) -> None:
         finished("failed")
         gate.set()
 
-    workers.submit(Job("c", lambda: str(1 // 0), finished, failed))
+    workers.start("c", lambda: str(1 // 0), finished, failed)
     loop.run()
     assert [name for name in order if name.startswith("a")] == ["a1", "a2"]
     assert sorted(order) == ["a1", "a2", "b1", "failed"]
@@ -180,13 +180,10 @@ def test_the_work_that_waits_is_bounded() -> None:
     workers = Workers(loop)
     gate = threading.Event()
 
-    def job() -> Job[bool]:
-        return Job("a", gate.wait, lambda _done: None, lambda _error: None)
-
     for _ in range(256):
-        workers.submit(job())
+        workers.start("a", gate.wait)
     with pytest.raises(TooMuchWorkError):
-        workers.submit(job())
+        workers.start("a", gate.wait)
     gate.set()
     workers.close()
     loop.close()

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_images.runner.files.editor import Edit, Editor
-from runtime_images.runner.files.history import EditHistory
-from runtime_images.runner.files.patch_text import PatchError, parse
-from runtime_images.runner.files.patcher import Patcher
+from runtime_images.runner.files.edits import EditError, EditHistory
+from runtime_images.runner.files.patcher import Hunk, HunkLine, Patcher, changes, parse
 
 FUNCTIONS = "def a():\n    x = 1\n    return x\n\n\ndef b():\n    x = 1\n    return x\n"
 
@@ -201,7 +200,7 @@ def test_bytes_that_are_not_changed_stay_as_they_are(work: Path) -> None:
     ],
 )
 def test_what_is_no_patch_is_refused_with_the_line(text: str, words: str) -> None:
-    with pytest.raises(PatchError) as caught:
+    with pytest.raises(EditError) as caught:
         parse(text)
     assert words in str(caught.value)
 
@@ -309,8 +308,6 @@ LINES = st.lists(st.sampled_from(["a", "b", " a", "a ", ""]), max_size=8)
 
 @given(LINES, st.data())
 def test_a_hunk_made_from_a_file_is_applied_where_it_says(lines: list[str], data: st.DataObject) -> None:
-    from runtime_images.runner.files.patch_places import changes
-    from runtime_images.runner.files.patch_text import Hunk, HunkLine
 
     start = data.draw(st.integers(0, len(lines)))
     end = data.draw(st.integers(start, len(lines)))

@@ -11,13 +11,7 @@ import pytest
 from runtime_images.runner.core.loop import Loop
 from runtime_images.runner.core.workers import Workers
 from runtime_images.runner.files import snapshots
-from runtime_images.runner.files.editor import Editor
-from runtime_images.runner.files.history import EditHistory
-from runtime_images.runner.files.line_ranges import Ranges
-from runtime_images.runner.files.operations import Files
-from runtime_images.runner.files.patcher import Patcher
 from runtime_images.runner.files.snapshots import Snapshots
-from runtime_images.runner.files.whole_files import WholeFiles
 
 
 class ATree:
@@ -46,11 +40,9 @@ def test_time_that_others_had_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[], None], is_slow: bool
 ) -> None:
     monkeypatch.setattr(snapshots, "QUICK_SECONDS", 0.02)
-    history = EditHistory(str(tmp_path / "history"))
     loop = Loop()
     try:
-        parts = Editor(history), Patcher(str(tmp_path), history), WholeFiles(history), Ranges(history)
-        made = Snapshots(loop, Files(Workers(loop), *parts), str(tmp_path), str(tmp_path / "state"))
+        made = Snapshots(loop, Workers(loop), str(tmp_path), str(tmp_path / "state"))
         made._made = ATree(way)
         made._take("a")
         assert made._is_slow is is_slow

@@ -20,7 +20,7 @@ from agent_core.tools.presets import get_gemini_tools
 from agent_core.tools.registry import resolve_tools
 from runtime_images.runner.core.arguments import BadRequestError
 from runtime_images.runner.files.editor import Edit, Editor
-from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.edits import EditHistory
 from runtime_images.runner.files.whole_files import WholeFiles, whole_file
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 

@@ -28,7 +28,7 @@ from agent_core.tools.llm_edit import (
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 from runtime_images.runner.files import lint
-from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.edits import EditHistory
 from runtime_images.runner.files.line_ranges import Ranges, span_of
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 

@@ -27,7 +27,7 @@ from agent_core.tools.presets import get_planning_tools, register_planning_tools
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from runtime_images.runner.files.editor import Editor, edit_of
-from runtime_images.runner.files.history import EditHistory
+from runtime_images.runner.files.edits import EditHistory
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import until
