@@ -1,4 +1,4 @@
-"""What condensers have in common: frozen configuration that shortens a view."""
+"""Condensers' base: frozen configuration that shortens a view."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 CATALOG = "agent_core.memory.condensers.catalog"
-"""A module that knows all condensers that are ours: one may be asked for by its name before anybody has needed it."""
+"""The module that imports all condensers of ours: one may be asked for by its name before anybody has needed it."""
 
 AGAIN = 1.1
-"""How much longer a view has to be until a condensation that failed, and need not be, is tried again."""
+"""How much longer a view has to be until a soft condensation that failed is tried again."""
 
 
 class Requirement(Enum):
@@ -43,13 +43,13 @@ class Requirement(Enum):
 class Condenser(Family):
     """Makes a long view fit: another `View` for this step alone, or a `Condensation` that is stored and ends the step.
 
-    The view it is given is not changed. Subclasses are found again by their `kind`. They define `acondense`, or, if
-    they are not asynchronous, ``condense(view, agent_llm)``, which is called in a thread and may block.
+    The view it is given is not changed. Subclasses, found again by their `kind`, define `acondense`, or
+    ``condense(view, agent_llm)``, which is called in a thread and may block.
     """
 
     handles_requests: ClassVar[bool] = False
     config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """The names under which `from_config` makes one of this class, with the defaults of each."""
+    """The `type` names for `from_config`, with the defaults of each."""
 
     makers: ClassVar[dict[str, type[Condenser]]] = {}
 
@@ -73,8 +73,8 @@ class Condenser(Family):
     def from_config(cls, config: Mapping[str, Any] | Condenser, llm: LLM | LLMRegistry | None = None) -> Condenser:
         """The condenser of a configuration: its `type`, and the fields that differ from the defaults of that type.
 
-        `llm_config` is the model of a type that needs one: a model, its fields, or, with a registry, its usage id. Left
-        out it is `llm`, or the registry's model for condensers.
+        `llm_config` is the model of a type that needs one: a model, its fields, or, with a registry, its usage id; by
+        default `llm`, or the registry's model for condensers.
 
         Raises:
             ValueError: there is no such type, or it cannot be made so; the message says what is wrong.
@@ -102,7 +102,7 @@ class Condenser(Family):
     def condense(
         self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
     ) -> View | Condensation:
-        """`acondense` for programs that are not asynchronous."""
+        """`acondense`, blocking."""
         return run_alone(lambda: self.acondense(view, agent_llm, context))
 
     def condensed_history(self, log: Iterable[AnyEvent], agent_llm: LLM | None = None) -> View | Condensation:
@@ -127,7 +127,7 @@ class Condenser(Family):
 async def condensed_by(
     condenser: Condenser, view: View, agent_llm: LLM | None, context: CallContext | None = None
 ) -> View | Condensation:
-    """What a condenser, which may be a program's own, makes of the view.
+    """What a condenser, perhaps a program's own, makes of the view.
 
     Raises:
         NoCondensationError: it must shorten it, and cannot.
@@ -151,7 +151,6 @@ CondenserBase = Condenser
 
 
 def _model(given: Any, llm: LLM | LLMRegistry | None) -> Any:
-    """The model for a condenser that needs one; None when none is given."""
     if isinstance(given, str):
         if not isinstance(llm, LLMRegistry):
             raise ValueError(f"llm_config: {given!r} names a model, and there is no registry to find it in")
@@ -179,7 +178,7 @@ class NoOpCondenser(Condenser):
 class PipelineCondenser(Condenser):
     """Each condenser gets the view of the one before it; the first `Condensation` ends the chain.
 
-    A condenser that must condense and cannot leaves it to those after it.
+    One that must condense and cannot leaves it to those after it.
     """
 
     config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pipeline": {}}
@@ -250,14 +249,10 @@ class RollingCondenser(Condenser):
 
     @abstractmethod
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
-        """The condensation that makes it so.
-
-        Raises:
-            NoCondensationError: there is none.
-        """
+        """The condensation that makes it so; raises `NoCondensationError`."""
 
     async def hard_context_reset(
         self, view: View, agent_llm: LLM | None, context: CallContext | None
     ) -> Condensation | None:
-        """The last resort when a condensation must be and the usual one cannot; None where there is no such thing."""
+        """The last resort when a condensation must be and the usual one cannot; None for none."""
         return None

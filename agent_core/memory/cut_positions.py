@@ -1,7 +1,4 @@
-"""What may not be torn apart in a view: a call and its result, a batch of calls, a loop of thinking.
-
-All functions take a view's events and look at nothing else.
-"""
+"""Where a view may be cut: calls and results, batches of calls, and loops of thinking stay whole."""
 
 from __future__ import annotations
 
@@ -15,12 +12,14 @@ _ANSWERS = (ObservationEvent, UserRejectObservation, AgentErrorEvent)
 
 
 class CutPositions:
-    """The indices of a view between which whole stretches may be taken out, and at which something may be put in."""
+    """The indices of a view between which stretches may be taken out, and at which something may be put in."""
 
     def __init__(self, events: Sequence[ViewEvent]) -> None:
         forbidden: set[int] = set()
-        for first, last in _spans(events):
-            forbidden.update(range(first + 1, last + 1))
+        answered = {event.cause for event in events if isinstance(event, _ANSWERS)}
+        for group in filter(None, _groups(events)):
+            waits = any(isinstance(events[i], ActionEvent) and events[i].id not in answered for i in group)
+            forbidden.update(range(min(group) + 1, (len(events) if waits else max(group)) + 1))
         self._end = len(events)
         self._positions = [index for index in range(len(events) + 1) if index not in forbidden]
 
@@ -31,26 +30,17 @@ class CutPositions:
         return iter(self._positions)
 
     def whole(self, start: int, end: int) -> bool:
-        """Whether the stretch between two indices can be taken out."""
         return start in self and end in self
 
     def find_next(self, threshold: int) -> int:
-        """The smallest position that is not below `threshold`.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """The smallest position that is not below `threshold`; raises `ValueError` where there is none."""
         found = bisect_left(self._positions, threshold)
         if found == len(self._positions):
             raise ValueError(f"there is no cut position at or after index {threshold}")
         return self._positions[found]
 
     def find_tail(self, threshold: int) -> int:
-        """Where a tail begins that shall have something in it: like `find_next`, but rather before than at the end.
-
-        Raises:
-            ValueError: there is none at or after `threshold`.
-        """
+        """Like `find_next`, but rather before `threshold` than at the end, so that the tail has something in it."""
         found = self.find_next(threshold)
         is_empty = threshold < found == self._end
         return self._positions[-2] if is_empty else found
@@ -71,16 +61,13 @@ def together(events: Sequence[ViewEvent], kept: set[int]) -> set[int]:
 
 
 def without(events: Sequence[ViewEvent], forgotten: set[int]) -> list[ViewEvent]:
-    """`events` without those whose ids are forgotten, and without what would be torn by that."""
+    """`events` without the forgotten ones, and without what would be torn by that."""
     gone = together(events, forgotten)
     return [event for event in events if event.id not in gone]
 
 
 def belongs_to_batch(call: ActionEvent, batch: Sequence[ActionEvent]) -> bool:
-    """Whether a call is one more of the batch: some servers give each of their responses the same id.
-
-    Where nobody has counted the calls of a response its id alone decides.
-    """
+    """Whether a call is one more of the batch: some servers give each of their responses the same id."""
     has_room = not is_whole(batch) or (call.llm_response_id != "" and batch[0].calls_in_response == 0)
     return call.llm_response_id == batch[0].llm_response_id and has_room
 
@@ -98,7 +85,7 @@ def _groups(events: Sequence[ViewEvent]) -> Iterator[list[int]]:
         if isinstance(event, ActionEvent) and event.thinking_blocks:
             yield loop
             loop = [index]
-        elif loop and isinstance(event, ActionEvent | ObservationEvent | UserRejectObservation | AgentErrorEvent):
+        elif loop and isinstance(event, (ActionEvent, *_ANSWERS)):
             loop.append(index)
         else:
             yield loop
@@ -125,11 +112,3 @@ def _calls(events: Sequence[ViewEvent]) -> Iterator[list[int]]:
         elif isinstance(event, _ANSWERS) and event.cause in owner:
             owner[event.cause].append(index)
     return iter(groups)
-
-
-def _spans(events: Sequence[ViewEvent]) -> Iterator[tuple[int, int]]:
-    """First and last index of everything that no cut may go through; calls without an answer reach beyond the end."""
-    answered = {event.cause for event in events if isinstance(event, _ANSWERS)}
-    for group in filter(None, _groups(events)):
-        waits = any(isinstance(events[i], ActionEvent) and events[i].id not in answered for i in group)
-        yield min(group), len(events) if waits else max(group)

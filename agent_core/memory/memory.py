@@ -25,171 +25,27 @@ from agent_core.skills.skill import Skill
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 from agent_core.tools.spec import SandboxAccess
 
-MAX_SERVERS = 5
-_NOT_STORED_YET = -1
-
-
-class Knowledge:
-    """Finds what a message brings up; each skill once, and again only when what was told is forgotten.
-
-    Without a `context` everything that the workspace holds is used.
-    """
-
-    def __init__(
-        self, context: AgentContext | None, *, model: str = "", left_out: frozenset[str] = frozenset()
-    ) -> None:
-        """Skills of the workspace whose names are in `left_out` are not there."""
-        self._left_out = left_out
-        self._given = context
-        self._context = context or AgentContext()
-        self._model = model
-        self._project: list[Skill] = []
-        self._roots: list[str] = []
-        self._told: dict[str, int] = {}
-
-    def observe(self, event: AnyEvent) -> None:
-        """Remember what was told by now, and what was forgotten."""
-        if isinstance(event, RecallObservation):
-            self._told.update((known.name, event.id) for known in event.microagent_knowledge)
-        elif isinstance(event, ObservationEvent):
-            self._told.update((name, event.id) for name in event.activated_skills)
-            if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
-                self._told[event.observation.skill_name] = event.id
-        elif isinstance(event, Condensation):
-            forgotten = set(event.forgotten_event_ids)
-            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
-
-    def forget_told(self) -> None:
-        """Nothing was told yet: what counts is observed anew."""
-        self._told.clear()
-
-    def take_workspace(self, facts: Mapping[str, Any]) -> None:
-        """Take in the skills among the facts of the workspace (the result of ``workspace.facts``)."""
-        files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
-        git = facts.get("git")
-        roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
-        places = [root.rstrip("/") for root in roots if isinstance(root, str) and root]
-        every = project_skills(files, places, model=self._model)
-        found = [skill for skill in every if skill.name not in self._left_out]
-        self._roots = sorted(places, key=len)
-        if self._given is not None and not self._given.load_project_skills:
-            found = [skill for skill in found if not _is_in_folder(skill)]
-        self._context = (self._given or AgentContext()).merged(project=found)
-        active = {skill.name: skill for skill in self._context.active_skills}
-        self._project = [skill for skill in found if active.get(skill.name) is skill]
-
-    def of_workspace(self) -> str:
-        """The text of all always-on skills of the workspace."""
-        return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
-
-    def servers_of_workspace(self) -> list[tuple[str, str]]:
-        """The MCP servers that skills of the workspace want which nothing triggers: skill and server."""
-        return [
-            (skill.name, server)
-            for skill in self._project
-            if skill.trigger is None
-            for server in skill.mcp_server_names[:MAX_SERVERS]
-        ]
-
-    @property
-    def active(self) -> list[Skill]:
-        """All skills that may be told: the agent's own, and those of the workspace as far as it was looked at."""
-        return self._context.active_skills
-
-    @property
-    def invocable(self) -> list[Skill]:
-        """The skills of the workspace that an agent may ask for; none where none of them has the AgentSkills format."""
-        listed = [skill for skill in self._project if skill.is_listed]
-        return listed if any(skill.is_agentskills_format for skill in listed) else []
-
-    def at_hand(self, *, can_invoke: bool) -> str:
-        """The list of what else the workspace has, and how the agent gets it; "" without any."""
-        return available_skills(self._project, can_invoke=can_invoke)
-
-    def triggered(self, message: str) -> list[RecalledKnowledge]:
-        """What this message brings up and was not told yet."""
-        return self._context.triggered(message, self._told)
-
-    def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
-        """The rules for a touched file that were not told yet, and their names; from now on they count as told."""
-        root = next((root for root in self._roots if path.startswith(f"{root}/")), None)
-        if path.startswith("/") and root is None:
-            return None
-        relative = path.removeprefix(f"{root}/") if root is not None else path
-        rules = self._context.get_tool_use_suffix(relative, self._told)
-        if rules is not None:
-            self._told.update((name, _NOT_STORED_YET) for name in rules[1])
-        return rules
-
-
-def _is_in_folder(skill: Skill) -> bool:
-    return any(f"/{folder}/" in (skill.source or "") for folder in PROJECT_FOLDERS)
-
-
-def _files(found: Any) -> dict[str, str]:
-    """Texts by path: what comes from a sandbox is not trusted to have its form."""
-    listed: Iterable[Any] = found if isinstance(found, list) else []
-    pairs = [(one.get("path"), one.get("content")) for one in listed if isinstance(one, dict)]
-    return {path: text for path, text in pairs if isinstance(path, str) and isinstance(text, str)}
-
-
-_VARIABLE: Final = re.compile(r"- \$(\w+)")
-"""How a secret is named wherever a model is told of it."""
-
-
-class SecretCatalog:
-    """The names and descriptions of the secrets; the system message tells those of its time."""
-
-    def __init__(self, current: Callable[[], Mapping[str, str]]) -> None:
-        self._current = current
-        self._told: dict[str, int] = {}
-
-    def observe(self, event: AnyEvent) -> None:
-        """Remember what was told by now, and what was forgotten."""
-        if isinstance(event, SystemPromptEvent):
-            self._note(event, event.dynamic_context.text if event.dynamic_context is not None else "")
-        elif isinstance(event, RecallObservation):
-            self._note(event, event.additional_agent_instructions)
-            if event.recall_type == "knowledge":
-                self._told.update((name, event.id) for name in event.custom_secrets_descriptions)
-        elif isinstance(event, Condensation):
-            forgotten = set(event.forgotten_event_ids)
-            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
-
-    def _note(self, event: AnyEvent, text: str) -> None:
-        self._told.update((name, event.id) for name in _VARIABLE.findall(text))
-
-    def forget_told(self) -> None:
-        """Nothing was told yet: what counts is observed anew."""
-        self._told.clear()
-
-    @property
-    def known(self) -> dict[str, str]:
-        """All that there are now: descriptions by name."""
-        return dict(self._current())
-
-    @property
-    def untold(self) -> dict[str, str]:
-        """Those of them that the agent has not heard of."""
-        return {name: text for name, text in self._current().items() if name not in self._told}
-
-
 logger = logging.getLogger(__name__)
+
 
 SUBSCRIBER = "memory"
 FACTS_SECONDS = 10.0
+MAX_SERVERS = 5
 SERVERS_REFUSED = (
     "it is not used, because a skill of the workspace may not start programs or open connections outside of the"
     " sandbox. Configure it in your settings if you trust it."
 )
 STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
+_NOT_STORED_YET = -1
+_VARIABLE: Final = re.compile(r"- \$(\w+)")
+"""How a secret is named wherever a model is told of it."""
 
 
 class Memory:
     """Answers each recall of one conversation exactly once, whatever happens; a question is never left open.
 
-    `rewinding` is held while the conversation is taken back, and while an answer is stored: an answer that was thought
-    of before a rewind could come behind it, where the question may have its answer already.
+    `rewinding` is held while the conversation is rewound, and while an answer is stored: an answer found before a
+    rewind must not come behind it, where the question may have its answer already.
     """
 
     def __init__(
@@ -248,11 +104,7 @@ class Memory:
         self._secrets.observe(event)
 
     async def rejoin(self) -> None:
-        """After events with a rewind among them were observed: forget what it undid, and that it was told.
-
-        Raises:
-            EventStoreError: the log cannot be read.
-        """
+        """After events with a rewind among them were observed: forget what it undid; raises `EventStoreError`."""
         if self._is_stale:
             self._open.clear()
             self._knowledge.forget_told()
@@ -262,12 +114,12 @@ class Memory:
             self._is_stale = False
 
     async def look_again(self) -> None:
-        """Where an earlier process has told of the workspace: know of its skills again, before anybody asks for one."""
+        """Know of the skills of a workspace again that an earlier process has told of, before anybody asks for one."""
         if self._has_told_workspace and not self._is_silent:
             await self._facts()
 
     async def skills(self) -> list[Skill]:
-        """All skills of the conversation, also those of its workspace: it is looked at, if it was not yet."""
+        """All skills of the conversation, also those of its workspace, which is looked at if it was not yet."""
         if not self._has_seen_workspace and not self._is_silent:
             await self._facts()
         return self._knowledge.active
@@ -294,7 +146,7 @@ class Memory:
                 await self._tell_refused_servers()
 
     async def _tell_refused_servers(self) -> None:
-        refused = [
+        refused: list[AnyEvent] = [
             ToolServerFailed(server=server, detail=f"MCP server {server!r} of the skill {skill!r}: {SERVERS_REFUSED}")
             for skill, server in self._knowledge.servers_of_workspace()
         ]
@@ -308,13 +160,15 @@ class Memory:
     async def _store(self, answer: RecallObservation) -> AnyEvent | None:
         """Store it however long that takes (a full disk may get room again): the agent waits for it.
 
-        None: the stream is closed, or the conversation was taken back meanwhile, and the question is looked at anew.
+        None: the stream is closed, or a rewind came meanwhile, and the question is looked at anew.
         """
         delays = chain(STORE_RETRIES, repeat(STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
                 async with self._rewinding:
-                    return None if await self._is_taken_back() else await self._stream.add_event(answer)
+                    unread = [event async for event in self._stream.history(after=self._branches.last_id)]
+                    is_undone = any(isinstance(event, Rewind) for event in unread)
+                    return None if is_undone else await self._stream.add_event(answer)
             except StreamClosedError:
                 return None
             except EventStoreError as error:
@@ -329,9 +183,6 @@ class Memory:
                 self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
                 await asyncio.sleep(delay)
         return None
-
-    async def _is_taken_back(self) -> bool:
-        return any([isinstance(event, Rewind) async for event in self._stream.history(after=self._branches.last_id)])
 
     async def _answer(self, recall: RecallAction) -> RecallObservation:
         if self._is_silent:
@@ -349,7 +200,16 @@ class Memory:
         facts = await self._facts()
         git = facts.get("git")
         git = git if isinstance(git, dict) else {}
-        remarks = await self._remarks(facts) if self._remarks is not None else ""
+        system, python, user = (_text(facts.get(name)) for name in ("os", "python", "user"))
+        machine = ", ".join(filter(None, (system, python and f"Python {python}", user and f"user {user}")))
+        can_invoke = self._attach is not None and bool(self._knowledge.invocable)
+        instructions = [
+            f"Machine: {machine}" if machine else "",
+            self._knowledge.at_hand(can_invoke=can_invoke),
+            await self._notes(),
+            await self._remarks(facts) if self._remarks is not None else "",
+            later_secrets(self._secrets.untold),
+        ]
         return RecallObservation(
             cause=recall.id,
             recall_type="workspace_context",
@@ -357,18 +217,7 @@ class Memory:
             repo_directory=_text(git.get("root")),
             repo_branch=_text(git.get("branch")),
             repo_instructions=self._knowledge.of_workspace(),
-            additional_agent_instructions="\n\n".join(
-                filter(
-                    None,
-                    [
-                        _machine(facts),
-                        self._at_hand(),
-                        await self._notes(),
-                        remarks,
-                        later_secrets(self._secrets.untold),
-                    ],
-                )
-            ),
+            additional_agent_instructions="\n\n".join(filter(None, instructions)),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
             custom_secrets_descriptions=self._secrets.known,
             conversation_instructions=self._instructions,
@@ -404,17 +253,137 @@ class Memory:
             self._attach(skills)
         return facts
 
-    def _at_hand(self) -> str:
-        can_invoke = self._attach is not None and bool(self._knowledge.invocable)
-        return self._knowledge.at_hand(can_invoke=can_invoke)
+
+class Knowledge:
+    """The skills of a conversation and its workspace, and which were told: each once, until what was told is forgotten.
+
+    Without a `context` everything that the workspace holds is used.
+    """
+
+    def __init__(
+        self, context: AgentContext | None, *, model: str = "", left_out: frozenset[str] = frozenset()
+    ) -> None:
+        """Skills of the workspace whose names are in `left_out` are not there."""
+        self._left_out = left_out
+        self._given = context
+        self._context = context or AgentContext()
+        self._model = model
+        self._project: list[Skill] = []
+        self._roots: list[str] = []
+        self._told: dict[str, int] = {}
+
+    def observe(self, event: AnyEvent) -> None:
+        if isinstance(event, RecallObservation):
+            self._told.update((known.name, event.id) for known in event.microagent_knowledge)
+        elif isinstance(event, ObservationEvent):
+            self._told.update((name, event.id) for name in event.activated_skills)
+            if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
+                self._told[event.observation.skill_name] = event.id
+        elif isinstance(event, Condensation):
+            forgotten = set(event.forgotten_event_ids)
+            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
+
+    def forget_told(self) -> None:
+        self._told.clear()
+
+    def take_workspace(self, facts: Mapping[str, Any]) -> None:
+        """Take in the skills of the workspace, from the result of ``workspace.facts``."""
+        files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
+        git = facts.get("git")
+        roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
+        places = [root.rstrip("/") for root in roots if isinstance(root, str) and root]
+        every = project_skills(files, places, model=self._model)
+        found = [skill for skill in every if skill.name not in self._left_out]
+        self._roots = sorted(places, key=len)
+        if self._given is not None and not self._given.load_project_skills:
+            folders = [f"/{folder}/" for folder in PROJECT_FOLDERS]
+            found = [skill for skill in found if not any(folder in (skill.source or "") for folder in folders)]
+        self._context = (self._given or AgentContext()).merged(project=found)
+        active = {skill.name: skill for skill in self._context.active_skills}
+        self._project = [skill for skill in found if active.get(skill.name) is skill]
+
+    def of_workspace(self) -> str:
+        """The text of all always-on skills of the workspace."""
+        return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
+
+    def servers_of_workspace(self) -> list[tuple[str, str]]:
+        """Skill and MCP server, for each that skills of the workspace want which nothing triggers."""
+        return [
+            (skill.name, server)
+            for skill in self._project
+            if skill.trigger is None
+            for server in skill.mcp_server_names[:MAX_SERVERS]
+        ]
+
+    @property
+    def active(self) -> list[Skill]:
+        """All skills that may be told, those of the workspace as far as it was looked at."""
+        return self._context.active_skills
+
+    @property
+    def invocable(self) -> list[Skill]:
+        """The listed skills of the workspace; none where none of them has the AgentSkills format."""
+        listed = [skill for skill in self._project if skill.is_listed]
+        return listed if any(skill.is_agentskills_format for skill in listed) else []
+
+    def at_hand(self, *, can_invoke: bool) -> str:
+        """The list of what else the workspace has, and how the agent gets it."""
+        return available_skills(self._project, can_invoke=can_invoke)
+
+    def triggered(self, message: str) -> list[RecalledKnowledge]:
+        return self._context.triggered(message, self._told)
+
+    def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
+        """The rules for a touched file that were not told yet, and their names; from now on they count as told."""
+        root = next((root for root in self._roots if path.startswith(f"{root}/")), None)
+        if path.startswith("/") and root is None:
+            return None
+        relative = path.removeprefix(f"{root}/") if root is not None else path
+        rules = self._context.get_tool_use_suffix(relative, self._told)
+        if rules is not None:
+            self._told.update((name, _NOT_STORED_YET) for name in rules[1])
+        return rules
+
+
+class SecretCatalog:
+    """The secrets' names and descriptions, and which were told."""
+
+    def __init__(self, current: Callable[[], Mapping[str, str]]) -> None:
+        self._current = current
+        self._told: dict[str, int] = {}
+
+    def observe(self, event: AnyEvent) -> None:
+        if isinstance(event, SystemPromptEvent):
+            self._note(event, event.dynamic_context.text if event.dynamic_context is not None else "")
+        elif isinstance(event, RecallObservation):
+            self._note(event, event.additional_agent_instructions)
+            if event.recall_type == "knowledge":
+                self._told.update((name, event.id) for name in event.custom_secrets_descriptions)
+        elif isinstance(event, Condensation):
+            forgotten = set(event.forgotten_event_ids)
+            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
+
+    def _note(self, event: AnyEvent, text: str) -> None:
+        self._told.update((name, event.id) for name in _VARIABLE.findall(text))
+
+    def forget_told(self) -> None:
+        self._told.clear()
+
+    @property
+    def known(self) -> dict[str, str]:
+        return dict(self._current())
+
+    @property
+    def untold(self) -> dict[str, str]:
+        return {name: text for name, text in self._current().items() if name not in self._told}
 
 
 def _text(value: Any) -> str:
-    """The value, if it is a text: what comes from a sandbox is not trusted to have its form."""
+    """For what comes from a sandbox: it is not trusted to have its form."""
     return value if isinstance(value, str) else ""
 
 
-def _machine(facts: dict[str, Any]) -> str:
-    system, python, user = (_text(facts.get(name)) for name in ("os", "python", "user"))
-    known = [part for part in (system, python and f"Python {python}", user and f"user {user}") if part]
-    return f"Machine: {', '.join(known)}" if known else ""
+def _files(found: Any) -> dict[str, str]:
+    listed: Iterable[Any] = found if isinstance(found, list) else []
+    pairs = [(one.get("path"), one.get("content")) for one in listed if isinstance(one, dict)]
+    return {path: text for path, text in pairs if isinstance(path, str) and isinstance(text, str)}

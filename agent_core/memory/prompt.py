@@ -40,10 +40,9 @@ class Prefix(Sequence[dict[str, Any]]):
 
 
 class PromptCache:
-    """Renders what a view has settled exactly once; each step pays only for what is new.
+    """Renders what a view has settled exactly once, for one `render` function (one model).
 
-    It belongs to one `render` function (one model). After a condensation everything is rendered anew. Neighbouring
-    messages of the user are joined.
+    After a condensation everything is rendered anew. Neighbouring messages of the user are joined.
     """
 
     def __init__(self, render: Callable[[Message], dict[str, Any]]) -> None:
@@ -57,7 +56,7 @@ class PromptCache:
         self._seen = 0
 
     def prompt(self, view: View) -> Sequence[dict[str, Any]]:
-        """All messages of `view` in wire form, as they are now; they are shared, so nobody may change them."""
+        """All messages of `view` in wire form, as they are now; shared, so nobody may change them."""
         self.render_settled(view)
         transcript = view.transcript
         if not transcript.held:
@@ -70,7 +69,7 @@ class PromptCache:
         return prompt
 
     def render_settled(self, view: View) -> None:
-        """Render what `view` has settled since the last call: so a long log is rendered piece by piece."""
+        """Render what `view` has settled since the last call: a long log is rendered piece by piece."""
         transcript = view.transcript
         if transcript is not self._transcript:
             self._transcript = transcript

@@ -1,1 +1,1 @@
-"""Condensers: one module each; `condenser.py` says what they have in common."""
+"""Condensers by what they do with the middle of a view: sum it up, or leave parts out."""

@@ -1,10 +1,10 @@
-"""Condensers that forget without a summary: all but the newest, or the middle when it grows."""
+"""Condensers that leave parts of a view out, without a summary."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
@@ -105,8 +105,8 @@ SCHEMA: Final[dict[str, Any]] = {
 class LLMAttentionCondenser(AmortizedForgettingCondenser):
     """Keeps the first `keep_first` events, and of the others those that `llm` finds most important.
 
-    About half of `max_size` is left. What belongs together stays together; where the model names too few, the newest
-    fill up. `llm` must be able to answer in a given form.
+    About half of `max_size` is left; where the model names too few, the newest fill up. `llm` must be able to answer in
+    a given form.
     """
 
     config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"llm_attention": {}}
@@ -131,7 +131,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
         newest = [event.id for event in reversed(view.events)]
         kept = head | open_end
         wanted = max(len(kept) + 1, min(len(view), self.max_size) // 2)
-        for event_id in dict.fromkeys([*_known(ranking, view), *newest]):
+        there = set(newest)
+        named = [one for one in ranking if isinstance(one, int) and not isinstance(one, bool) and one in there]
+        for event_id in dict.fromkeys([*named, *newest]):
             if len(kept) >= wanted:
                 break
             kept.add(event_id)
@@ -143,11 +145,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
         return Condensation(forgotten_event_ids=forgotten, llm_response_id=response_id, metadata=told)
 
     async def _ranking(self, view: View, context: CallContext | None) -> tuple[list[Any], str]:
-        """What the model names, and the id of its response.
-
-        Raises:
-            NoCondensationError: it could not be asked, or its answer cannot be read.
-        """
+        """What the model names, and the id of its response; raises `NoCondensationError`."""
         events = "\n".join(
             f"<EVENT id={event.id}>\n{shortened(as_text(event), MAX_EVENT_LENGTH)}\n</EVENT>" for event in view.events
         )
@@ -165,17 +163,11 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
         return (found if isinstance(found, list) else []), response.id
 
 
-def _known(ranking: Iterable[Any], view: View) -> list[int]:
-    there = {event.id for event in view.events}
-    return [one for one in ranking if isinstance(one, int) and not isinstance(one, bool) and one in there]
-
-
 class ConversationWindowCondenser(RollingCondenser):
-    """Acts on requests only, and without a model.
+    """On requests only, and without a model: forgets the older half of what is not essential.
 
-    Always kept: the system prompt, the user's first message, the facts that were recalled for it, and a summary, which
-    has what is not in the view any more. Of the rest the newer half stays, from the next place where the view may be
-    cut. Without a message of the user, or a summary, it cannot be told what the task is, so nothing is forgotten.
+    Essential are the system prompt, the user's first message, the facts recalled for it, and a summary. Without a
+    message or a summary, which say what the task is, nothing is forgotten.
     """
 
     handles_requests: ClassVar[bool] = True
@@ -205,7 +197,7 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essential(events: Sequence[ViewEvent]) -> set[int]:
-    """The indices of those that are always kept; each stands by itself, so what is between them can go."""
+    """The indices of those that are always kept; each stands by itself."""
     firsts: dict[type[ViewEvent], int] = {}
     for index, event in enumerate(events):
         is_users = isinstance(event, MessageEvent) and event.source == "user"

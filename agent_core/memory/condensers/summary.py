@@ -1,9 +1,11 @@
-"""`LLMSummarizingCondenser`: a model sums up the middle of a long view."""
+"""Condensers that have a model sum up the middle of a long view."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
@@ -14,7 +16,7 @@ from agent_core.events.llm_events import CondensationSummaryEvent, SystemPromptE
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, AnyLLM, CallContext, LLMResponse
 from agent_core.memory.condenser import Requirement, RollingCondenser
-from agent_core.memory.transcript import ViewEvent, as_text, shortened, tagged, token_estimate
+from agent_core.memory.transcript import CHARACTERS_PER_TOKEN, ViewEvent, as_text, shortened, tagged, weight
 from agent_core.memory.view import View
 
 PROMPT = """You keep the memory of an agent that works on a task with tools. Its history has become too long:
@@ -80,7 +82,9 @@ class LLMSummarizingCondenser(RollingCondenser):
         forgotten = [event for event in view.events[start:end] if event.id not in kept_back]
         if not forgotten:
             raise NoCondensationError("only what the user has just said could be forgotten")
-        texts = [self._shown(event) for event in forgotten]
+        texts = [as_text(event) for event in forgotten]
+        if self.max_event_length is not None:
+            texts = [shortened(text, self.max_event_length) for text in texts]
         return self._condensation(forgotten, start, *await self._summary(texts, context))
 
     async def hard_context_reset(
@@ -106,10 +110,6 @@ class LLMSummarizingCondenser(RollingCondenser):
             return self._condensation(events, start, *found)
         return None
 
-    def _shown(self, event: ViewEvent) -> str:
-        text = as_text(event)
-        return text if self.max_event_length is None else shortened(text, self.max_event_length)
-
     def _condensation(
         self, forgotten: Sequence[ViewEvent], offset: int, summary: str, response: LLMResponse
     ) -> Condensation:
@@ -122,11 +122,7 @@ class LLMSummarizingCondenser(RollingCondenser):
         )
 
     async def _summary(self, texts: Sequence[str], context: CallContext | None) -> tuple[str, LLMResponse]:
-        """The summary of events as texts, and the response it came in.
-
-        Raises:
-            NoCondensationError: it could not be had, or says nothing.
-        """
+        """The summary of events as texts, and the response it came in; raises `NoCondensationError`."""
         try:
             response = await self.ask([Message.user(f"{PROMPT}\n{tagged(texts)}")], context)
         except LLMError as error:
@@ -137,11 +133,9 @@ class LLMSummarizingCondenser(RollingCondenser):
         return summary, response
 
     async def ask(self, messages: Sequence[Message], context: CallContext | None) -> LLMResponse:
-        """The model's answer to the question for a summary."""
         return await self.llm.acompletion(messages, context=context)
 
     def summary_in(self, response: LLMResponse) -> str:
-        """The summary that an answer holds; empty if none."""
         return response.message.text.strip()
 
     def _range(self, view: View, agent_llm: LLM | None) -> tuple[int, int]:
@@ -160,15 +154,12 @@ class LLMSummarizingCondenser(RollingCondenser):
             end = cuts.find_next(size - min(tails))
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
-        gains = end - start > 1 or self._gains_by_one(view, start, end, agent_llm)
+        gains = end - start > 1
+        if end - start == 1 and not isinstance(view.events[start], CondensationSummaryEvent):
+            gains = self._exceeds_tokens(view, agent_llm)  # the view gets no shorter, but perhaps smaller
         if not gains or end - start < size * self.minimum_progress:
             raise NoCondensationError(f"only {max(0, end - start)} of {size} events could be forgotten")
         return start, end
-
-    def _gains_by_one(self, view: View, start: int, end: int, agent_llm: LLM | None) -> bool:
-        """Whether a summary of a single event is worth having: it makes the view no shorter, but perhaps smaller."""
-        is_new = end - start == 1 and not isinstance(view.events[start], CondensationSummaryEvent)
-        return is_new and self._exceeds_tokens(view, agent_llm)
 
     def _limit(self, agent_llm: LLM | None) -> int | None:
         limits = [self.max_tokens, agent_llm.features.max_input_tokens if agent_llm is not None else None]
@@ -181,26 +172,17 @@ class LLMSummarizingCondenser(RollingCondenser):
 
     def _tail_for_tokens(self, view: View, agent_llm: LLM | None) -> int:
         """How many events may stay at the end so that about half of the limit is used."""
-        limit = self._limit(agent_llm) or 0
-        surplus = view.token_estimate() - limit // 2
+        surplus = view.token_estimate() - (self._limit(agent_llm) or 0) // 2
         rest = view.events[self.keep_first :]
-        return len(rest) - _shortest_prefix(rest, lambda prefix: token_estimate(prefix) > surplus)
+        fitting = bisect_right(
+            list(accumulate(map(weight, rest))), surplus, key=lambda characters: characters // CHARACTERS_PER_TOKEN
+        )
+        return max(0, len(rest) - fitting - 1)
 
 
 def _behind_prompt(view: View) -> int:
-    """The first index that may be forgotten: the system prompt is told anew each time, so no summary has to tell it."""
+    """The first index that may be forgotten: the system prompt is told anew each time."""
     return 1 if view.events and isinstance(view.events[0], SystemPromptEvent) else 0
-
-
-def _shortest_prefix(events: Sequence[ViewEvent], enough: Callable[[Sequence[ViewEvent]], bool]) -> int:
-    low, high = 0, len(events)
-    while low < high:
-        middle = (low + high) // 2
-        if enough(events[:middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 TOOL: Final = "write_summary"
