@@ -34,10 +34,10 @@ from server.doors.webhooks.dispatcher import Webhooks
 from server.doors.webhooks.sender import Sender
 from server.errors import ConfigurationError, install_error_replies
 from server.git_providers.accounts import GitAccess
+from server.git_providers.request_tools import RequestMaker
 from server.http.gate import Gate
 from server.http.page import page_of
 from server.openapi import docs_endpoint, openapi_document, operation_id
-from server.provider_tools.making import RequestMaker
 from server.routes import (
     chat_completions,
     client_compatibility,

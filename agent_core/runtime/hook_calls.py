@@ -15,8 +15,7 @@ from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.security.hook_results import HookDecision, HookExecution
-from agent_core.security.hook_runner import CommandOutcome, HookJudge, Hooks
+from agent_core.security.hook_runner import CommandOutcome, HookDecision, HookExecution, HookJudge, Hooks
 from agent_core.security.hooks import HOOK_FILE, HookConfig, HookEvent, HookInput
 from agent_core.tools.spec import SandboxAccess
 

@@ -1,8 +1,12 @@
-"""All analyzers: importing this module registers each by its name."""
+"""All security analyzers, registered by importing this module, and the names by which users choose them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from agent_core.security.analyzer import EnsembleSecurityAnalyzer, LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky
 from agent_core.security.grayswan import GraySwanAnalyzer
 from agent_core.security.pattern import PatternSecurityAnalyzer
 from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
@@ -15,3 +19,32 @@ ALL_ANALYZERS: tuple[type[SecurityAnalyzer], ...] = (
     EnsembleSecurityAnalyzer,
     GraySwanAnalyzer,
 )
+
+
+def get_default_analyzer() -> SecurityAnalyzer:
+    """Rules that read the commands, and the model's own word: the greater risk counts.
+
+    The risk is unknown as soon as one of the two cannot tell it: a model that keeps silent does not make its call
+    harmless, nor do rules that do not know its tool.
+    """
+    return EnsembleSecurityAnalyzer(analyzers=(ShellRuleAnalyzer(), LLMSecurityAnalyzer()), propagate_unknown=True)
+
+
+ANALYZERS: Final[Mapping[str, Callable[[], SecurityAnalyzer]]] = {
+    "llm": LLMSecurityAnalyzer,
+    "rules": ShellRuleAnalyzer,
+    "rules+llm": get_default_analyzer,
+}
+
+
+def analyzer_named(name: str | None) -> SecurityAnalyzer:
+    """The analyzer of this name; the default one for no name, and for one that is not known here."""
+    return ANALYZERS.get(name or "", get_default_analyzer)()
+
+
+def policy_with(name: str | None) -> ConfirmationPolicy:
+    """What waits for a user who wants to be asked and has chosen this analyzer: what it calls risky, or cannot tell.
+
+    Where none is chosen, or one that is not known here, nobody else is to decide: every action waits.
+    """
+    return ConfirmRisky() if name in ANALYZERS else AlwaysConfirm()

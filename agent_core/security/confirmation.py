@@ -12,8 +12,7 @@ from pydantic import BeforeValidator, SerializeAsAny, field_validator
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.analyzer import History, SecurityAnalyzer
-from agent_core.security.polymorphic import Polymorphic
+from agent_core.security.analyzer import History, Polymorphic, SecurityAnalyzer
 from agent_core.tools.builtin import FinishAction, ThinkAction
 from agent_core.tools.definition import ToolDefinition
 

@@ -17,7 +17,7 @@ from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import History, SecurityAnalyzer, in_thread
-from agent_core.security.http_client import fetch, http_address
+from agent_core.security.secrets import fetch, http_address
 
 MONITOR: Final = "https://api.grayswan.ai/cygnal/monitor"
 KEY_VARIABLE: Final = "GRAYSWAN_API_KEY"

@@ -9,13 +9,14 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
-from urllib.request import Request
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Protocol
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
-from agent_core.security.http_client import fetch, http_address
 from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,39 @@ MAX_VALUE_BYTES = 64 * 1024
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="secret")
+
+
+def http_address(value: str) -> str:
+    """`value`, if it is the address of an HTTP server.
+
+    Raises:
+        ValueError: it is not.
+    """
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("url must be a complete http or https address, for example https://host/path")
+    return value
+
+
+def fetch(request: Request, *, limit_seconds: float, limit_bytes: int) -> bytes:
+    """The body of the answer; blocks.
+
+    Raises:
+        OSError, HTTPException: there is no answer within the limit, or it is a redirect or an error.
+        ValueError: it is longer than `limit_bytes`.
+    """
+    with build_opener(_NoRedirects).open(request, timeout=limit_seconds) as answer:
+        data: bytes = answer.read(limit_bytes + 1)
+    if len(data) > limit_bytes:
+        raise ValueError(f"the answer is longer than {limit_bytes} bytes")
+    return data
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        raise HTTPException("redirects are not followed")
 
 
 class SecretSource(Protocol):

@@ -21,7 +21,7 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import KeyedSandbox, SharedSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import ConfirmationPolicy
-from agent_core.security.hook_results import HookResult, judgement_in
+from agent_core.security.hook_runner import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook
 from agent_core.session.direct_call import DirectContext
 from agent_core.session.factory import reading_files

@@ -42,8 +42,7 @@ from server.db.database import Database
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
 from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
-from server.provider_tools.for_agents import agent_tools
-from server.provider_tools.making import RequestMaker
+from server.git_providers.request_tools import RequestMaker, agent_tools
 from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes

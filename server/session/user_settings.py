@@ -12,8 +12,8 @@ from agent_core.agent.base import AgentBase
 from agent_core.events.masking import SecretMasker
 from agent_core.memory.condensers.catalog import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.analyzers import analyzer_named, policy_with
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
-from agent_core.security.presets import analyzer_named, policy_with
 from agent_core.session.settings import AgentOptions
 from server.db.database import Database
 from server.db.user_settings import StoredSettings

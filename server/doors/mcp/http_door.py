@@ -17,9 +17,7 @@ from server.auth.identity import Authenticator
 from server.db.conversations import id_problem
 from server.doors.mcp import sdk
 from server.doors.mcp.tools import Caller, DoorTool, Offer, ToolResult
-from server.provider_tools.for_agents import SERVER_NAME, told
-from server.provider_tools.making import RequestMaker
-from server.provider_tools.tools import TOOLS, RequestArguments, RequestTool
+from server.git_providers.request_tools import SERVER_NAME, TOOLS, RequestArguments, RequestMaker, RequestTool, told
 from server.wire.errors import WireError
 from server.wire.json_data import check_number
 

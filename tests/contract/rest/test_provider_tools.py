@@ -14,8 +14,7 @@ from server.db.conversations import ConversationRecord
 from server.errors import ConversationNotFoundError
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool
-from server.provider_tools.making import RequestMaker
-from server.provider_tools.tools import TOOLS
+from server.git_providers.request_tools import TOOLS, RequestMaker
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.played.provider import Told
 from tests.contract.rest.played.world import EXPIRED, TOKEN

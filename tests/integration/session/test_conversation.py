@@ -20,8 +20,8 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM
 from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky
-from agent_core.security.presets import get_default_analyzer
 from agent_core.session.agent_session import AgentSession
 from agent_core.testing.model_turns import Call, Turn, say
 from agent_core.tools.terminal import TerminalAction, TerminalObservation

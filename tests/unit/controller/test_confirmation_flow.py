@@ -30,8 +30,8 @@ from agent_core.events.messages import Message
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
-from agent_core.security.presets import get_default_analyzer
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from tests.unit.controller.stage import REPLIES, Reply, Stage, StageModel, ticks
 from tests.unit.controller.test_answers import is_in, until

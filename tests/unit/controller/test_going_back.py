@@ -22,8 +22,8 @@ from agent_core.events.control import (
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, SystemPromptEvent
 from agent_core.memory.view import View
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky
-from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import KeywordTrigger, Skill
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest

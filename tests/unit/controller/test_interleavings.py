@@ -22,8 +22,8 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky, NeverConfirm
-from agent_core.security.presets import get_default_analyzer
 from tests.unit.controller.stage import REPLIES, Stage, ticks
 
 WISHES = {

@@ -21,8 +21,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.tool import MCPToolAction, MCPToolObservation
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky
-from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import KeywordTrigger, Skill
 from agent_core.tools.builtin import FinishTool

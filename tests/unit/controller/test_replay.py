@@ -12,8 +12,8 @@ from agent_core.events.control import AgentState, AgentStateChanged, Trajectory
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, MessageToolCall
 from agent_core.events.serialization import AnyEvent
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky
-from agent_core.security.presets import get_default_analyzer
 from agent_core.tools.builtin import FinishObservation
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_going_back import answer, asked, at, heard, one_call_and_a_question, staged, until

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.errors import SandboxError
-from agent_core.security.hook_results import HookResult, decide, read_result
-from agent_core.security.hook_runner import MAX_BACKGROUND_HOOKS, CommandOutcome, Hooks
+from agent_core.security.hook_runner import MAX_BACKGROUND_HOOKS, CommandOutcome, HookResult, Hooks, decide, read_result
 from agent_core.security.hooks import AgentHook, CommandHook, HookConfig, HookEvent, HookInput, HookMatcher, event_named
 
 BLOCKING = {HookEvent.PRE_TOOL_USE, HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP}

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
-from agent_core.security.presets import get_default_analyzer
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from server.db.user_settings import StoredSettings
 from server.session.user_settings import (

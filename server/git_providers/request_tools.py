@@ -1,0 +1,290 @@
+"""Tools with which an agent opens pull and merge requests, carried out by the server with its user's tokens.
+
+The same tools are served at ``/mcp/mcp``; an agent of this server calls them in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated, Any, Final
+from urllib.parse import unquote
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from agent_core.mcp.tool import OwnTool, own_tool
+from agent_core.tools.spec import ToolAnnotations
+from server.db.conversations import ConversationRecord
+from server.db.database import Database
+from server.db.errors import DatabaseError
+from server.db.user_settings import StoredSettings
+from server.errors import ConversationNotFoundError
+from server.git_providers.accounts import GitAccess, GitAccounts
+from server.git_providers.kinds import known_tokens
+from server.git_providers.model import MadeRequest, RequestWish, TokenMissingError
+from server.settings.git_hosts import Provider
+
+MAX_BODY: Final = 500_000
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("has a NUL character; leave it out")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+Name = Annotated[Text, Field(min_length=1, max_length=500)]
+Title = Annotated[Text, Field(min_length=1, max_length=1000)]
+Body = Annotated[Text | None, Field(max_length=MAX_BODY)]
+Labels = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
+
+
+class RequestArguments(BaseModel, ABC):
+    """What every one of the tools takes: `source_branch`, which is pushed already, goes into `target_branch`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source_branch: Name
+    target_branch: Name
+    title: Title
+
+    @property
+    @abstractmethod
+    def repository(self) -> str:
+        """The repository, as its provider names it."""
+
+    def wish(self) -> RequestWish:
+        """What is asked for."""
+        given = self.model_dump()
+        return RequestWish(
+            source_branch=self.source_branch,
+            target_branch=self.target_branch,
+            title=self.title,
+            body=given.get("body") or given.get("description") or "",
+            draft=given.get("draft", False),
+            labels=tuple(given.get("labels") or ()),
+        )
+
+
+class PullRequest(RequestArguments):
+    """Arguments of ``create_pr``."""
+
+    repo_name: Name = Field(description="GitHub repository, such as owner/name")
+    body: Body
+    draft: bool = True
+    labels: Labels | None = None
+
+    @property
+    def repository(self) -> str:
+        return self.repo_name
+
+
+class MergeRequest(RequestArguments):
+    """Arguments of ``create_mr``."""
+
+    id: Name | int = Field(description="GitLab project: its number, or its path such as group/name")
+    description: Body
+    labels: Labels | None = None
+
+    @property
+    def repository(self) -> str:
+        return unquote(str(self.id))
+
+
+class BitbucketPullRequest(RequestArguments):
+    """Arguments of ``create_bitbucket_pr``."""
+
+    repo_name: Name = Field(description="Bitbucket repository, such as workspace/name")
+    description: Body
+
+    @property
+    def repository(self) -> str:
+        return self.repo_name
+
+
+class AzureDevOpsPullRequest(RequestArguments):
+    """Arguments of ``create_azure_devops_pr``."""
+
+    repo_name: Name = Field(description="Azure DevOps repository: organization/project/repository")
+    description: Body
+
+    @property
+    def repository(self) -> str:
+        return self.repo_name
+
+
+class ForgejoPullRequest(PullRequest):
+    """Arguments of ``create_forgejo_pr``."""
+
+    repo_name: Name = Field(description="Forgejo repository, such as owner/name")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTool:
+    """One of the tools.
+
+    Attributes:
+        providers: where it works; the first one that the user has an account at.
+        is_addition: whether the protocol does not know it; such a tool is offered to agents whose user has an account.
+    """
+
+    name: str
+    title: str
+    description: str
+    arguments: type[RequestArguments]
+    providers: tuple[Provider, ...]
+    is_addition: bool = False
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of its arguments; the same object each time, so not to be changed."""
+        return _schema_of(self.arguments)
+
+
+@cache
+def _schema_of(arguments: type[RequestArguments]) -> dict[str, Any]:
+    schema = arguments.model_json_schema()
+    schema["properties"] = {name: _plain(one) for name, one in schema["properties"].items()}
+    return {name: value for name, value in schema.items() if name not in {"title", "description"}}
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != "title"}
+
+
+def _tool(name: str, where: str, kind: str, arguments: type[RequestArguments], *providers: Provider) -> RequestTool:
+    return RequestTool(
+        name=name,
+        title=f"Open a {kind} at {where}",
+        description=f"Open a {kind} at {where}, with the user's account there. Push the source branch first.",
+        arguments=arguments,
+        providers=providers,
+        is_addition=providers[0] in {"azure_devops", "forgejo"},
+    )
+
+
+TOOLS: Final = {
+    tool.name: tool
+    for tool in (
+        _tool("create_pr", "GitHub", "pull request", PullRequest, "github", "enterprise_sso"),
+        _tool("create_mr", "GitLab", "merge request", MergeRequest, "gitlab"),
+        _tool("create_bitbucket_pr", "Bitbucket", "pull request", BitbucketPullRequest, "bitbucket"),
+        _tool("create_azure_devops_pr", "Azure DevOps", "pull request", AzureDevOpsPullRequest, "azure_devops"),
+        _tool("create_forgejo_pr", "Forgejo", "pull request", ForgejoPullRequest, "forgejo"),
+    )
+}
+"""Every tool, by its name."""
+
+
+logger = logging.getLogger(__name__)
+
+
+END_SECONDS: Final = 10.0
+
+
+class RequestMaker:
+    """Carries out the tools; the tokens stay here. `aclose` it at the end."""
+
+    def __init__(self, database: Database, git: GitAccess) -> None:
+        self._database = database
+        self._git = git
+        self._running: set[asyncio.Task[MadeRequest]] = set()
+
+    async def aclose(self) -> None:
+        """Let what was begun come to its end, for some seconds."""
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=END_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def make(
+        self, tool: RequestTool, arguments: RequestArguments, *, user_id: str, conversation_id: str | None = None
+    ) -> MadeRequest:
+        """Make the request with the user's account as it is stored now; its number is added to the conversation's.
+
+        Once it is being made it is made and noted also where this is cancelled: a provider does not take it back.
+
+        Raises:
+            ConversationNotFoundError: there is no such conversation of this user; nothing was made.
+            GitProviderError: it could not be made, or whether it was cannot be said; the message says which.
+        """
+        record = await self._database.conversations.get(conversation_id) if conversation_id is not None else None
+        if conversation_id is not None and (record is None or record.user_id != user_id):
+            raise ConversationNotFoundError(conversation_id)
+        accounts = self._git.accounts(await self._database.settings.get(user_id))
+        provider = _chosen(tool, accounts, record)
+        request = asyncio.create_task(
+            self._made(accounts, provider, arguments, conversation_id), name=f"request-{conversation_id}"
+        )
+        self._running.add(request)
+        request.add_done_callback(self._over)
+        return await asyncio.shield(request)
+
+    def _over(self, task: asyncio.Task[MadeRequest]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits is told of it; where nobody does, the provider has said no
+
+    async def _made(
+        self, accounts: GitAccounts, provider: Provider, arguments: RequestArguments, conversation_id: str | None
+    ) -> MadeRequest:
+        made = await accounts.create_request(provider, arguments.repository, arguments.wish())
+        if conversation_id is None:
+            return made
+        try:
+            await self._database.conversations.add_pr_number(conversation_id, made.number)
+        except DatabaseError as error:  # the request is there, and has to be told of
+            logger.warning("conversation %s: request %d could not be noted: %s", conversation_id, made.number, error)
+            return replace(made, note="; ".join(filter(None, [made.note, "it could not be noted at the conversation"])))
+        return made
+
+
+def _chosen(tool: RequestTool, accounts: GitAccounts, record: ConversationRecord | None) -> Provider:
+    """The provider of the conversation's repository, if the tool works there, else the first with an account."""
+    wanted = record.git_provider if record is not None else None
+    there = [name for name in sorted(tool.providers, key=lambda name: name != wanted) if accounts.has(name)]
+    if not there:
+        raise TokenMissingError(tool.providers[0])
+    return there[0]
+
+
+SERVER_NAME = "drydock"
+
+
+def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSettings | None) -> tuple[OwnTool, ...]:
+    """The protocol's tools, and those of the additions that the user has an account for."""
+    accounts = known_tokens(user.provider_tokens if user is not None else {})
+    offered = [tool for tool in TOOLS.values() if not tool.is_addition or accounts.keys() & set(tool.providers)]
+    return tuple(
+        own_tool(
+            tool.name,
+            tool.description,
+            tool.arguments,
+            _runner(maker, tool, record),
+            parameters=tool.parameters,
+            annotations=ToolAnnotations(title=tool.title, destructiveHint=False),
+            server=SERVER_NAME,
+        )
+        for tool in offered
+    )
+
+
+def told(made: MadeRequest) -> str:
+    """What an agent is told: the address of the request, and what of the wish could not be done."""
+    return f"{made.url}\n({made.note})" if made.note else made.url
+
+
+def _runner(
+    maker: RequestMaker, tool: RequestTool, record: ConversationRecord
+) -> Callable[[BaseModel], Awaitable[str]]:
+    async def run(arguments: BaseModel) -> str:
+        checked = tool.arguments.model_validate(arguments.model_dump())
+        return told(await maker.make(tool, checked, user_id=record.user_id, conversation_id=record.id))
+
+    return run
