@@ -131,3 +131,33 @@ class Callbacks:
 
 def _tell(callback: Callback, told: object) -> object:
     return called(callback, told.model_copy(deep=True) if isinstance(told, Event) else told)
+
+
+def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callback]:
+    """The functions of a list of them; None is an empty one.
+
+    Raises:
+        TypeError: it is no list, or not of functions.
+    """
+    if callbacks is not None and not isinstance(callbacks, Iterable):
+        raise TypeError(f"{name} is a {type(callbacks).__name__}: give a list of functions")
+    functions = list(callbacks or ())
+    for one in functions:
+        if not callable(one):
+            raise TypeError(f"{name} holds a {type(one).__name__}: give functions of an event")
+    return functions
+
+
+def listener(visualizer: object) -> list[Callback]:
+    """What calls a visualizer: a function of an event, or an object, or a class without arguments, with ``on_event``.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if visualizer is None:
+        return []
+    shown = visualizer() if isinstance(visualizer, type) else visualizer
+    hears = getattr(shown, "on_event", shown)
+    if not callable(hears):
+        raise TypeError(f"visualizer is a {type(shown).__name__}: give a function of an event, or what has on_event")
+    return [hears]

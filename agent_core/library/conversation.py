@@ -16,23 +16,21 @@ from agent_core.agent.base import AgentBase
 from agent_core.controller.replay import ReplayManager, beginning_of, turns_of
 from agent_core.controller.stuck import StuckDetectionThresholds
 from agent_core.events.branches import Rewind
-from agent_core.events.control import ConfirmationPolicyChanged, LoopRecovery
+from agent_core.events.control import ClientToolResult, ConfirmationPolicyChanged, LoopRecovery
 from agent_core.events.folder_store import FolderEventStore
-from agent_core.events.messages import Message
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
-from agent_core.library.arguments import check_given, checked, checked_tags, functions_in, listener, users_message
-from agent_core.library.callbacks import Callback, Callbacks
+from agent_core.library.callbacks import Callback, Callbacks, functions_in, listener
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationView
-from agent_core.library.decisions import Decisions
 from agent_core.library.direct_calls import DirectCalls
-from agent_core.library.forks import ForkService, share_files
 from agent_core.library.plugins import Extension, add_extension, with_plugins
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict, SideQuestions
-from agent_core.library.workspace import Workspace, workspace_of
-from agent_core.library.workspace_access import MAX_DOWNLOAD, ConversationPorts, WorkspaceFiles
+from agent_core.library.workspace import Workspace, share_files, workspace_of
+from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore
@@ -113,10 +111,10 @@ class Conversation:
         confirm_subagents: ConfirmSubagents | None = None,
         git: GitSetup | None = None,
     ) -> None:
-        check_given(agent, max_iteration_per_run, max_budget_per_run)
+        _check_limits(agent, max_iteration_per_run, max_budget_per_run)
         functions = [*listener(visualizer), *functions_in(callbacks, "callbacks")]
         self.id = str(conversation_id or uuid4())
-        hooks = HookConfig() if hook_config is None else checked(hook_config, HookConfig, "hook_config")
+        hooks = HookConfig() if hook_config is None else _checked(hook_config, HookConfig, "hook_config")
         # The tools that the copy makes are this conversation's own.
         own, hooks = with_plugins(agent.model_copy(), hooks, plugins)
         self.workspace = workspace_of(workspace)
@@ -139,17 +137,15 @@ class Conversation:
                 named_secrets=dict(secrets or {}),
                 hooks=hooks,
                 confirm_subagents=confirm_subagents,
-                git=GitSetup() if git is None else checked(git, GitSetup, "git"),
+                git=GitSetup() if git is None else _checked(git, GitSetup, "git"),
             ),
             workspace=self.workspace,
             callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
         )
-        self.state = ConversationView(self._work, self.workspace, kept, tags=checked_tags(tags or {}))
-        self._decisions = Decisions(self._work)
+        self.state = ConversationView(self._work, self.workspace, kept, tags=tags or {})
         self._direct = DirectCalls(self._work)
-        self._asked = SideQuestions(self._work)
-        self._files = WorkspaceFiles(self._work)
-        self._ports = ConversationPorts(self._work)
+        self._questions = SideQuestions(self._work)
+        self._access = WorkspaceAccess(self._work)
 
     @property
     def agent(self) -> AgentBase:
@@ -166,11 +162,11 @@ class Conversation:
             ValueError: the message's role is not user.
             RuntimeError: the conversation is closed.
         """
-        self._do(self._work.say(users_message(message, sender)))
+        self._do(self._work.say(_users_message(message, sender)))
 
     async def asend_message(self, message: str | Message, sender: str | None = None) -> None:
         """`send_message` for asynchronous programs."""
-        await self._ado(self._work.say(users_message(message, sender)))
+        await self._ado(self._work.say(_users_message(message, sender)))
 
     def run(self) -> None:
         """Let the agent work until it has finished, waits for its user, or is paused.
@@ -242,12 +238,12 @@ class Conversation:
 
     def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
         """From the next answer of the model on, let this policy decide what waits; the log remembers it."""
-        asks = checked(policy, ConfirmationPolicy, "policy")
+        asks = _checked(policy, ConfirmationPolicy, "policy")
         self._do(self._work.say(ConfirmationPolicyChanged(policy=asks.model_dump(mode="json"))))
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """From the next answer of the model on, have this analyzer judge its calls; None: all risks are unknown."""
-        judges = None if analyzer is None else checked(analyzer, SecurityAnalyzer, "analyzer")
+        judges = None if analyzer is None else _checked(analyzer, SecurityAnalyzer, "analyzer")
         self._do(self._work.sessions.set_analyzer(judges))
 
     def reject_pending_actions(
@@ -259,7 +255,7 @@ class Conversation:
         the conversation goes on waiting for a word on the others, which `run` approves. Nothing pending is only warned
         of.
         """
-        self._do(self._decisions.reject(reason, action_ids))
+        self._do(self._work.reject(reason, action_ids))
 
     def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
@@ -272,7 +268,7 @@ class Conversation:
             ValueError, TypeError: a tool cannot be made, or a running agent has another of its name; nothing has
                 changed. Of an agent at rest the next run says so.
         """
-        specs = tuple(checked(tool, Tool, "tools") for tool in tools)
+        specs = tuple(_checked(tool, Tool, "tools") for tool in tools)
         for spec in specs:
             resolve_tool(spec)
         self._do(self._work.sessions.set_client_tools(specs))
@@ -283,7 +279,8 @@ class Conversation:
         Raises:
             ClientToolError: it does not wait for an answer, or got another one before.
         """
-        self._do(self._decisions.answer_client_call(call_id, content, is_error=is_error))
+        said = [TextContent(text=content)] if content else []
+        self._do(self._work.say(ClientToolResult(cause=call_id, content=list(said), is_error=is_error)))
 
     # --- acting beside the agent ---
 
@@ -325,7 +322,7 @@ class Conversation:
         condenser = self.agent.condenser
         if condenser is None or not condenser.handles_condensation_requests():
             raise ValueError("condenser: the agent has none that shortens the history when it is asked to; give it one")
-        self._do(self._asked.condense())
+        self._do(self._questions.condense())
 
     def upload(self, source: str | Path, to: str = "") -> list[str]:
         """Put a file of this host, or a folder with all files in it, into the workspace; returns their paths there.
@@ -337,7 +334,7 @@ class Conversation:
             OSError: the source cannot be read.
             ToolError, SandboxError: a file cannot be stored, or would be outside of the workspace.
         """
-        return self._do(self._files.upload(Path(source), to))
+        return self._do(self._access.upload(Path(source), to))
 
     def download(self, path: str, target: str | Path, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
         """Save a file of the workspace, or a folder as a ZIP file; returns where it is.
@@ -351,7 +348,7 @@ class Conversation:
             ToolError, SandboxError: there is no such file in the workspace, it changed while it was read, or it has
                 more than `max_bytes` (``too_large``).
         """
-        return self._do(self._files.download(path, Path(target), max_bytes))
+        return self._do(self._access.download(path, Path(target), max_bytes))
 
     def list_ports(self) -> list[OpenPort]:
         """The TCP ports that something in the sandbox listens on, lowest first.
@@ -359,7 +356,7 @@ class Conversation:
         Raises:
             SandboxError: the sandbox cannot be had.
         """
-        return self._do(self._ports.listening())
+        return self._do(self._access.listening())
 
     def connect_port(self, port: int) -> socket.socket:
         """Connect to a port of the sandbox, whatever its network is; what is returned is the caller's to close.
@@ -374,7 +371,7 @@ class Conversation:
         """
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             raise ValueError(f"port is {port!r}: give a whole number from 1 to 65535")
-        return self._do(self._ports.connect(port))
+        return self._do(self._access.connect(port))
 
     # --- models and plugins ---
 
@@ -393,7 +390,7 @@ class Conversation:
             LLMError: the model cannot be asked, or says nothing.
         """
         own = self.agent.ask_agent(question)
-        return own if own is not None else self._do(self._asked.answer(question))
+        return own if own is not None else self._do(self._questions.answer(question))
 
     def generate_title(self, llm: LLM | None = None, max_length: int = 50) -> str:
         """A title after the user's first message, by this model or the agent's; never fails for the model's sake.
@@ -401,7 +398,7 @@ class Conversation:
         Raises:
             ValueError: the user has said nothing yet, or `max_length` is less than 4.
         """
-        return self._do(self._asked.title(llm or self.agent.llm, max_length))
+        return self._do(self._questions.title(llm or self.agent.llm, max_length))
 
     def pursue(self, objective: str, *, max_runs: int = 5, judge: LLM | None = None) -> GoalVerdict:
         """Send the objective, and run until a judge (the agent's model, or the given one) finds that it is reached.
@@ -420,7 +417,7 @@ class Conversation:
         for left in range(max_runs - 1, -1, -1):
             self.send_message(told)
             self.run()
-            verdict = self._do(self._asked.judge_goal(objective, judge or self.agent.llm))
+            verdict = self._do(self._questions.judge_goal(objective, judge or self.agent.llm))
             if verdict.complete or not left or self.state.execution_status is not ExecutionStatus.FINISHED:
                 break
             told = FOLLOW_UP.format(missing=verdict.missing)
@@ -540,12 +537,10 @@ class Conversation:
         """
         named = {} if title is None else {"title": title}
         fork = self._twin(agent, workspace, conversation_id, {**self.state.tags, **(tags or {}), **named})
-        service = ForkService(self._work, fork._work)
+        is_copied = copy_files and not share_files(self.workspace, fork.workspace)
         try:
-            prompt = None if agent is None else fork._do(service.opening_prompt())
-            moments = self._do(service.copy_log(from_event_id, reset_metrics, prompt))
-            if copy_files and not share_files(self.workspace, fork.workspace):
-                self._do(service.copy_files(moments))
+            prompt = None if agent is None else fork._do(fork._work.opening_prompt())
+            self._do(self._work.copy_to(fork._work, from_event_id, reset_metrics, prompt, with_files=is_copied))
         except BaseException:
             fork.close()
             raise
@@ -646,3 +641,44 @@ class Conversation:
         if not self.agent.is_initialized:
             self._work.sessions.use_agent(with_full_context(self.agent))
             self.agent.initialize(self.state)
+
+
+def _users_message(message: object, sender: str | None) -> MessageEvent:
+    """The event of a message that a program sends for its user.
+
+    Raises:
+        TypeError: it is neither a text nor a message.
+        ValueError: its role is not user.
+    """
+    said = Message.user(message) if isinstance(message, str) else message
+    if not isinstance(said, Message):
+        raise TypeError(f"message is a {type(said).__name__}: give a text or a Message")
+    if said.role != "user":
+        raise ValueError(f"role is {said.role!r}: only messages of the user can be sent")
+    return MessageEvent(source="user", llm_message=said, sender=sender)
+
+
+def _checked(value: object, kind: type, name: str) -> Any:
+    """The value, which is of this kind.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is a {type(value).__name__}: give a {kind.__name__}")
+    return value
+
+
+def _check_limits(agent: object, max_iterations: object, max_budget: object) -> None:
+    """Refuse what can only fail later, and less clearly.
+
+    Raises:
+        TypeError: `agent` is no agent.
+        ValueError: a limit is not a number that can be one.
+    """
+    if not isinstance(agent, AgentBase):
+        raise TypeError(f"agent is a {type(agent).__name__}: give an Agent")
+    if not isinstance(max_iterations, int) or max_iterations < 1:
+        raise ValueError(f"max_iteration_per_run is {max_iterations!r}: give a whole number, at least 1")
+    if max_budget is not None and (not isinstance(max_budget, int | float) or not max_budget >= 0):
+        raise ValueError(f"max_budget_per_run is {max_budget!r}: give US dollars, at least 0, or None for no limit")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Final, Self, overload
 
 from agent_core.agent.base import AgentBase
 from agent_core.events.branches import get_unmatched_actions
@@ -23,6 +24,8 @@ from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 
 PAGE = 200
+MAX_TAG_CHARS: Final = 256
+_TAG_NAME: Final = re.compile(r"[a-z0-9]+")
 
 
 class ConversationView:
@@ -49,14 +52,14 @@ class ConversationView:
         workspace: Workspace,
         persistence_dir: str | None,
         *,
-        tags: dict[str, str],
+        tags: Mapping[str, str],
     ) -> None:
         self.id = work.conversation_id
         self.workspace = workspace
         self.persistence_dir = persistence_dir
         self.events = Events(work.log)
         self.log = Events(work.log, whole=True)
-        self.tags = tags
+        self.tags = _checked_tags(tags)
         self.secret_registry = SecretView(work)
         self._work = work
         self._lock = FairLock()
@@ -322,3 +325,22 @@ class _Turn:
     def __init__(self, thread: int) -> None:
         self.thread = thread
         self.has_come = threading.Event()
+
+
+def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the tags.
+
+    Raises:
+        ValueError: a name has other characters than lower-case letters and digits, or a value is too long.
+        TypeError: a value is no text.
+    """
+    for name, value in tags.items():
+        if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
+            raise ValueError(f"tag {name!r}: a name has only lower-case letters and digits")
+        if not isinstance(value, str):
+            raise TypeError(f"tag {name!r}: its value is a {type(value).__name__}: give a text")
+        if len(value) > MAX_TAG_CHARS:
+            raise ValueError(
+                f"tag {name!r}: its value has {len(value)} characters; at most {MAX_TAG_CHARS} are allowed"
+            )
+    return dict(tags)

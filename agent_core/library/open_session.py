@@ -301,7 +301,7 @@ class OpenSession:
         self._sandbox = sandbox
         self._callbacks = callbacks
         self._data_dir = data_dir
-        self._servers = KeptServers()
+        self.servers = KeptServers()
         self._session: AgentSession | None = None
         self._ended: Follower | None = None
         # Protects which session is open: the next one owns the log only once the one before has let go of it.
@@ -393,10 +393,6 @@ class OpenSession:
         if self._ended is not None:
             await self._ended.end()
 
-    async def close_servers(self) -> None:
-        """End the connections to MCP servers, which sessions leave to the next one."""
-        await self._servers.close()
-
     async def _opened(self) -> AgentSession:
         if self._session is None:
             fold = await self._log.present()
@@ -407,7 +403,7 @@ class OpenSession:
                 store=self._log.store,
                 settings=self.settings,
                 sandbox=connection,
-                servers=await self._servers.of(self.settings, self.agent, connection),
+                servers=await self.servers.of(self.settings, self.agent, connection),
                 hook_events=() if self.has_begun else (HookEvent.SESSION_START,),
             )
             self.follower = Follower(session, self._log, fold, self._callbacks, behind=self.follower)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -18,56 +19,22 @@ from agent_core.events.control import (
     MetricsUpdated,
     PauseEvent,
 )
-from agent_core.events.llm_events import MetricsSnapshot
+from agent_core.events.llm_events import ActionDecision, MetricsSnapshot, SystemPromptEvent, UserRejectObservation
 from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.store import EventStore
+from agent_core.events.store import EventStore, InMemoryEventStore
 from agent_core.library.callbacks import Callback, Callbacks
 from agent_core.library.conversation_log import ConversationLog, ExecutionStatus
 from agent_core.library.open_session import END_SECONDS, OpenSession, SandboxUse
 from agent_core.library.workspace import Workspace
 from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
+from agent_core.runtime.snapshots import packed, unpack
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.agent_session import AT_REST, AgentSession
+from agent_core.session.forks import fork_log
 from agent_core.session.settings import SessionSettings
-
-
-class SideCalls:
-    """Counts the calls that are made with its `context`; the next run, or the end, takes the figures into the log."""
-
-    def __init__(self, log: ConversationLog) -> None:
-        self._log = log
-        self._counted = ConversationStats()
-        self.context = CallContext(
-            prompt_cache_key=log.conversation_id,
-            session_id=log.conversation_id,
-            on_response=lambda response, usage_id: self._counted.add(response, usage_id),
-        )
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all of it is in the log."""
-        return self._counted.calls == 0
-
-    async def stats(self) -> ConversationStats:
-        """What the conversation's models have cost by now: what the log says, and what was counted here since."""
-        stats = ConversationStats((await self._log.present()).core.metrics)
-        stats.take_over(self._counted)
-        return stats
-
-    async def snapshot(self) -> MetricsSnapshot:
-        """The same, for an event that is stored now."""
-        figures = (await self.stats()).snapshot()
-        self._counted = ConversationStats()
-        return figures
-
-    def taken(self) -> ConversationStats:
-        """What was counted here, for somebody who stores it with what he counts himself."""
-        counted, self._counted = self._counted, ConversationStats()
-        return counted
-
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +78,7 @@ class RunLoop:
         )
         self._running: asyncio.Task[Any] | None = None
         self._is_beginning = False
+        self._deciding = asyncio.Lock()
         self._ended = asyncio.Event()
         self._ended.set()
 
@@ -181,6 +149,73 @@ class RunLoop:
             await self.sessions.end_unless_at_work()  # the next one begins in that state
         return stored
 
+    async def reject(self, reason: str, only: Collection[int] | None = None) -> None:
+        """Refuse each action that has no answer, or `only` those of these ids, for this reason.
+
+        An agent that waited is idle afterwards, unless actions are left about which nothing is decided.
+        """
+        async with self._deciding:  # two refusals at once would both find the same actions
+            fold = await self.log.present()
+            waiting = [action for action in fold.core.unanswered.values() if action.action is not None]
+            pending = [action for action in waiting if only is None or action.id in only]
+            if not pending or self.session_at_work is not None:
+                logger.warning("conversation %s: there are no actions to reject", self.conversation_id)
+                return
+            is_idle = fold.state is AgentState.AWAITING_USER_CONFIRMATION and len(pending) == len(waiting)
+            decisions = await self.write(
+                *(ActionDecision(cause=one.id, decision="rejected", action=one, reason=reason) for one in pending)
+            )
+            refusals: list[AnyEvent] = [
+                UserRejectObservation(
+                    cause=action.id,
+                    tool_name=action.tool_name,
+                    tool_call_id=action.tool_call_id,
+                    rejection_reason=reason,
+                    reissued_as=decision.id,
+                )
+                for action, decision in zip(pending, decisions, strict=True)
+            ]
+            idle = AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)
+            await self.write(*refusals, *([idle] if is_idle else []))
+
+    async def opening_prompt(self) -> SystemPromptEvent | None:
+        """What the agent of a new conversation like this one is told at its beginning."""
+        connection = await self.sandbox.connection()
+        async with await AgentSession.open(
+            self.conversation_id, store=InMemoryEventStore(), settings=self.settings, sandbox=connection
+        ) as session:
+            events = [event async for event in session.stream.history()]
+        return next((event for event in events if isinstance(event, SystemPromptEvent)), None)
+
+    async def copy_to(
+        self,
+        fork: RunLoop,
+        upto: int | None,
+        reset_metrics: bool,
+        prompt: SystemPromptEvent | None,
+        *,
+        with_files: bool,
+    ) -> None:
+        """Begin the fork's log as this one did (see `fork_log`), and put the files of then into its workspace.
+
+        Raises:
+            ValueError: the fork's log is not empty.
+            NoSuchEventError, EventStoreError, SandboxError, ToolError: it cannot be done; the message says why.
+        """
+        source, target = self.log, fork.log
+        if await target.store.last_id(target.conversation_id) >= 0:
+            raise ValueError(f"conversation_id: {target.conversation_id!r} has a log already; choose another one")
+        moments = await fork_log(
+            (source.store, source.conversation_id),
+            (target.store, target.conversation_id),
+            upto=upto,
+            reset_metrics=reset_metrics,
+            prompt=prompt,
+        )
+        if with_files:
+            async with fork.sandbox.for_one_call() as there, self.sessions.sandbox_access() as here:
+                await unpack(there, packed(here, self.conversation_id, moments))
+
     async def between_runs(self, wish: AnyEvent) -> None:
         """Have the session do what a user may wish that ends a run and goes back, say: the next run begins then.
 
@@ -240,7 +275,10 @@ class RunLoop:
             ConversationRunError: the run failed.
             RuntimeError: it is running already, or closed.
         """
-        self._check_may_run()
+        if self.is_closed or not self._ended.is_set():
+            what = "closed" if self.is_closed else "running already"
+            raise RuntimeError(f"conversation {self.conversation_id} is {what}")
+        self.callbacks.check_outside("a run")
         self._running, self._is_beginning = asyncio.current_task(), True
         self._ended.clear()
         try:
@@ -257,12 +295,6 @@ class RunLoop:
         fold = await self.log.present()
         if fold.is_failure:
             raise self._failure(fold.failure) from cause
-
-    def _check_may_run(self) -> None:
-        if self.is_closed or not self._ended.is_set():
-            what = "closed" if self.is_closed else "running already"
-            raise RuntimeError(f"conversation {self.conversation_id} is {what}")
-        self.callbacks.check_outside("a run")
 
     async def _one_run(self, max_steps: int | None) -> Exception | None:
         """Returns what the agent failed with, if it did; the session has ended."""
@@ -297,10 +329,10 @@ class RunLoop:
         await self.end_session()
         await self._tell_hooks_of_end()
         if not self.side_calls.is_settled:
-            with contextlib.suppress(DrydockError):  # the figures are lost then, and nothing else
+            with contextlib.suppress(DrydockError):  # the usage is lost then, and nothing else
                 await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
         await self.end_session()
-        await self.sessions.close_servers()
+        await self.sessions.servers.close()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
         self.callbacks.close()
@@ -361,3 +393,38 @@ class RunLoop:
         """End the session that is open, if no run has it; the next one takes up what was changed."""
         self.callbacks.check_outside("this")
         await self.sessions.end_unless_at_work()
+
+
+class SideCalls:
+    """Counts the calls that are made with its `context`; the next run, or the end, takes the usage into the log."""
+
+    def __init__(self, log: ConversationLog) -> None:
+        self._log = log
+        self._counted = ConversationStats()
+        self.context = CallContext(
+            prompt_cache_key=log.conversation_id,
+            session_id=log.conversation_id,
+            on_response=lambda response, usage_id: self._counted.add(response, usage_id),
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of it is in the log."""
+        return self._counted.calls == 0
+
+    async def stats(self) -> ConversationStats:
+        """What the conversation's models have cost by now: what the log says, and what was counted here since."""
+        stats = ConversationStats((await self._log.present()).core.metrics)
+        stats.take_over(self._counted)
+        return stats
+
+    async def snapshot(self) -> MetricsSnapshot:
+        """The same, for an event that is stored now."""
+        usage = (await self.stats()).snapshot()
+        self._counted = ConversationStats()
+        return usage
+
+    def taken(self) -> ConversationStats:
+        """What was counted here, for somebody who stores it with what he counts himself."""
+        counted, self._counted = self._counted, ConversationStats()
+        return counted

@@ -182,3 +182,9 @@ def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
         kind = type(given).__name__
         raise TypeError(f"workspace is a {kind}: give the path of a folder, a workspace or a sandbox")
     return GivenSandbox(given)
+
+
+def share_files(one: Workspace, other: Workspace) -> bool:
+    """Whether what one of them has is the other one's as well."""
+    local = isinstance(one, LocalWorkspace) and isinstance(other, LocalWorkspace)
+    return one.working_dir == other.working_dir if local else isinstance(one, GivenSandbox) and one == other

@@ -1,4 +1,4 @@
-"""Files that a program puts into its conversation's workspace, or takes out of it."""
+"""`WorkspaceAccess`: files and ports of a conversation's sandbox, for its program."""
 
 from __future__ import annotations
 
@@ -22,61 +22,6 @@ from agent_core.runtime.transfers import PART, reading, writing
 _CHUNK = 64 * 1024
 
 
-class ConversationPorts:
-    """Reaches ports of one conversation's sandbox; its coroutines run in the library's loop."""
-
-    def __init__(self, work: RunLoop) -> None:
-        self._work = work
-        self._carrying: set[asyncio.Task[None]] = set()  # each ends with either of its sides, and with the conversation
-
-    async def listening(self) -> list[OpenPort]:
-        """The TCP ports that something in the sandbox listens on."""
-        async with self._work.sessions.sandbox_access() as sandbox:
-            return await listening(sandbox)
-
-    async def connect(self, port: int) -> socket.socket:
-        """The caller's end of a pair of sockets, between whose other one and the port all bytes are carried."""
-        session = self._work.session_at_work
-        sandbox = session.sandbox if session is not None else await self._work.sandbox.lend()
-        connection = await sandbox.connect_port(port)
-        own, callers = socket.socketpair()
-        task = asyncio.create_task(_carry(connection, own), name="port-connection")
-        self._carrying.add(task)
-        task.add_done_callback(self._carrying.discard)
-        return callers
-
-
-async def _carry(connection: PortConnection, own: socket.socket) -> None:
-    reader, writer = await asyncio.open_connection(sock=own)
-    outward = asyncio.create_task(_out(connection, reader), name="port-connection-out")
-    inward = asyncio.create_task(_in(connection, writer), name="port-connection-in")
-    try:
-        await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        for task in (outward, inward):
-            task.cancel()
-        await asyncio.wait({outward, inward})
-        connection.close()
-        writer.close()
-        for task in (outward, inward):
-            # Either side may be gone: the caller sees the end, which is all that can be said on a socket.
-            with suppress(SandboxError, OSError, asyncio.CancelledError):
-                task.result()
-
-
-async def _out(connection: PortConnection, reader: asyncio.StreamReader) -> None:
-    while data := await reader.read(_CHUNK):
-        await connection.write(data)
-    connection.end()
-
-
-async def _in(connection: PortConnection, writer: asyncio.StreamWriter) -> None:
-    while data := await connection.read():
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()
-
-
 T = TypeVar("T")
 
 MAX_DOWNLOAD = 16 * 1024**3
@@ -84,11 +29,12 @@ MAX_DOWNLOAD = 16 * 1024**3
 _disk = ThreadPoolExecutor(max_workers=2, thread_name_prefix="carrying")
 
 
-class WorkspaceFiles:
-    """Moves files of one conversation; its coroutines run in the library's loop. `Conversation` says what each does."""
+class WorkspaceAccess:
+    """What `Conversation` does with files and ports of its sandbox; its coroutines run in the library's loop."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
+        self._carrying: set[asyncio.Task[None]] = set()  # each ends with either of its sides, and with the conversation
 
     async def upload(self, source: Path, to: str) -> list[str]:
         files = await _in_thread(lambda: list(_files(source)))
@@ -127,6 +73,22 @@ class WorkspaceFiles:
                 return await _in_thread(saving.keep)
             finally:
                 await _in_thread(saving.drop)
+
+    async def listening(self) -> list[OpenPort]:
+        """The TCP ports that something in the sandbox listens on."""
+        async with self._work.sessions.sandbox_access() as sandbox:
+            return await listening(sandbox)
+
+    async def connect(self, port: int) -> socket.socket:
+        """The caller's end of a pair of sockets, between whose other one and the port all bytes are carried."""
+        session = self._work.session_at_work
+        sandbox = session.sandbox if session is not None else await self._work.sandbox.lend()
+        connection = await sandbox.connect_port(port)
+        own, callers = socket.socketpair()
+        task = asyncio.create_task(_carry(connection, own), name="port-connection")
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+        return callers
 
 
 async def _parts(place: Path) -> AsyncIterator[bytes]:
@@ -195,3 +157,34 @@ class _Saving:
 
 async def _in_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_disk, work)
+
+
+async def _carry(connection: PortConnection, own: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=own)
+    outward = asyncio.create_task(_out(connection, reader), name="port-connection-out")
+    inward = asyncio.create_task(_in(connection, writer), name="port-connection-in")
+    try:
+        await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in (outward, inward):
+            task.cancel()
+        await asyncio.wait({outward, inward})
+        connection.close()
+        writer.close()
+        for task in (outward, inward):
+            # Either side may be gone: the caller sees the end, which is all that can be said on a socket.
+            with suppress(SandboxError, OSError, asyncio.CancelledError):
+                task.result()
+
+
+async def _out(connection: PortConnection, reader: asyncio.StreamReader) -> None:
+    while data := await reader.read(_CHUNK):
+        await connection.write(data)
+    connection.end()
+
+
+async def _in(connection: PortConnection, writer: asyncio.StreamWriter) -> None:
+    while data := await connection.read():
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()

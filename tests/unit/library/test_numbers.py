@@ -21,7 +21,7 @@ from agent_core.events.llm_events import TokenUsage
         ("tools.invoke_skill", "COMMAND_OUTPUT_CHARS", 50_000),
         ("library.side_questions", "MAX_TITLE_SOURCE", 1_000),
         ("library.side_questions", "ASK_USAGE_ID", "ask-agent-llm"),
-        ("library.arguments", "MAX_TAG_CHARS", 256),
+        ("library.conversation_state", "MAX_TAG_CHARS", 256),
         ("security.secrets", "LOOKUP_SECONDS", 30),
         ("security.secrets", "RETRY_SECONDS", 60),
         ("security.hook_results", "BLOCKED_EXIT_CODE", 2),
