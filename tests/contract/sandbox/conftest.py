@@ -9,12 +9,11 @@ import pytest
 import uvloop
 
 pytest.register_assert_rewrite(
+    "tests.contract.suites.attacks_contract",
     "tests.contract.suites.editor_contract",
     "tests.contract.suites.file_tools_contract",
     "agent_core.testing.sandbox_contract",
-    "agent_core.testing.sandbox_disk",
-    "agent_core.testing.sandbox_isolation",
-    "agent_core.testing.sandbox_contract",
+    "tests.contract.suites.disk_contract",
     "tests.contract.suites.terminal_contract",
 )
 

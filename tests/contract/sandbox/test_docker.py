@@ -9,13 +9,14 @@ import pytest
 
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.testing.sandbox_contract import (
+    SandboxIsolationContract,
     SandboxLifecycleContract,
     SandboxRequestContract,
     SandboxTogetherContract,
 )
-from agent_core.testing.sandbox_disk import SandboxDiskContract
-from agent_core.testing.sandbox_isolation import SandboxIsolationContract
 from agent_core.testing.sandbox_kit import SandboxKit
+from tests.contract.suites.attacks_contract import SandboxAttacksContract
+from tests.contract.suites.disk_contract import SandboxDiskContract
 from tests.contract.suites.editor_contract import FileEditorContract
 from tests.contract.suites.file_tools_contract import FileToolsContract
 from tests.contract.suites.terminal_contract import TerminalContract
@@ -38,7 +39,7 @@ class TestRequests(SandboxRequestContract, SandboxTogetherContract):
     pass
 
 
-class TestIsolation(SandboxIsolationContract):
+class TestIsolation(SandboxIsolationContract, SandboxAttacksContract):
     pass
 
 

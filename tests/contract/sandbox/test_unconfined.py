@@ -15,8 +15,8 @@ from agent_core.testing.sandbox_contract import (
     SandboxRequestContract,
     SandboxTogetherContract,
 )
-from agent_core.testing.sandbox_disk import SandboxDiskContract
 from agent_core.testing.sandbox_kit import SandboxKit, output
+from tests.contract.suites.disk_contract import SandboxDiskContract
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The conformance suite of sandboxes, the part about the disk: how much one may take, and what happens then."""
 
-# ruff: noqa: S101 - these are tests, with a home that users of the library can import
-
 from __future__ import annotations
 
 import asyncio
@@ -178,7 +176,7 @@ class SandboxDiskContract:
         if not kit.confined:
             pytest.skip("without isolation there is no /tmp of its own")
         sandbox = kit.connect(limits=SMALL)
-        for folder, least in (("/tmp", 16), ("/dev/shm", 20), ("/var/tmp", 15)):  # noqa: S108
+        for folder, least in (("/tmp", 16), ("/dev/shm", 20), ("/var/tmp", 15)):
             result = await run(sandbox, f"head -c 100000000 /dev/zero > {folder}/file; stat -c %s {folder}/file")
             size = int(result["output"].split()[-1])
             assert least * MEGABYTE * 0.9 <= size <= 70 * MEGABYTE, (folder, result)
