@@ -65,7 +65,6 @@ class Browser:
         self._notice = ""
 
     def run(self, order: BrowserOrder, asker: Asker) -> None:
-        """Serve an order when those before it have been answered."""
         if len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} calls are waiting for the browser already: wait for their results")
             return
@@ -89,7 +88,6 @@ class Browser:
         return True
 
     def close(self) -> None:
-        """End the browser."""
         self._plan_nothing()
         if self._process is not None:
             self._process.kill()
@@ -138,7 +136,6 @@ class Browser:
             self._answer(result)
 
     def _gone(self) -> None:
-        """The process has ended by itself."""
         words = self._process.last_words() if self._process is not None else ""
         self._process = None
         self._plan_nothing()

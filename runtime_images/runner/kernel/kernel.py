@@ -55,7 +55,6 @@ class Cell:
         self._begin_text()
 
     def take(self, message: Dict[str, Any]) -> None:
-        """Take what the kernel shows (``kernel_driver.outputs``)."""
         if "clear" in message:
             self._clear_next = message["clear"] == "next"
             if not self._clear_next:
@@ -86,7 +85,6 @@ class Cell:
             self._write_apart(message.get("display") or message.get("traceback") or "")
 
     def result(self, status: str, directory: str, python: str) -> Result:
-        """End it; what ``kernel.run`` answers."""
         self._feed.close()
         for text in self._updates.values():
             self._write_apart(text)
@@ -139,7 +137,6 @@ def make_result(
     images: "List[str] | None" = None,
     said: "List[str] | None" = None,
 ) -> Result:
-    """Return the result of ``kernel.run``."""
     return {
         "status": status,
         "output": output,
@@ -196,7 +193,6 @@ class KernelInterruption:
         self._timers: List[Timer] = []
 
     def start(self) -> None:
-        """Send the first signal and plan the others."""
         processes.signal_process(self._scope.shell, signal.SIGINT)
         self._signal_started(signal.SIGINT)
         self._plan(TERMINATE_AFTER, lambda: self._signal_started(signal.SIGTERM))
@@ -206,7 +202,6 @@ class KernelInterruption:
         self._plan(GIVE_UP_BUSY_AFTER, self._given_up)
 
     def finish(self) -> None:
-        """The kernel is back, or gone: nothing of the cell may be left."""
         for timer in self._timers:
             timer.cancel()
         for _ in range(2):  # who forks faster than one look takes is caught by the next
@@ -284,7 +279,6 @@ class Kernel:
         self._directory_now = directory
 
     def run(self, order: CellOrder, asker: Asker) -> None:
-        """Run a cell when those before it have been answered."""
         if len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} cells are waiting for the kernel already: wait for their results")
             return
@@ -315,7 +309,6 @@ class Kernel:
         return {"restarted": self._process is not None}
 
     def close(self) -> None:
-        """End the kernel and all that it has started."""
         self._plan_nothing()
         if self._interruption is not None:
             self._interruption.finish()

@@ -18,8 +18,6 @@ _PERHAPS_NOT_ONE = re.compile(
 
 
 class _Widths(Dict[str, int]):
-    """The width of a character, found out when it is asked for first."""
-
     def __missing__(self, character: str) -> int:
         import unicodedata  # a table of a megabyte, which a runner whose programs print ASCII does without
 
@@ -74,7 +72,6 @@ def overwrite(line: str, column: int, text: str) -> Tuple[str, int]:
 
 
 def fitting(text: str, room: int) -> str:
-    """Return as much of the text's beginning as fits into so many columns."""
     if text.isascii():
         return text[:room]
     taken = 0

@@ -37,7 +37,6 @@ class WholeOutputs:
         self._folder_limit = folder_limit
 
     def begin(self) -> "WholeOutput":
-        """Begin the file of an output."""
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             self._make_room()
@@ -78,7 +77,6 @@ class WholeOutput:
             self._attempt(self._open)
 
     def write(self, text: str) -> None:
-        """Append."""
         if self._descriptor < 0:
             return
         if self._lent:
@@ -110,7 +108,6 @@ class WholeOutput:
         return Kept(path, self._is_whole) if self._attempt(lambda: os.replace(self._path, path)) else None
 
     def drop(self) -> None:
-        """Forget the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -163,7 +160,6 @@ class BoundedText:
         self._file: Optional[WholeOutput] = None
 
     def append(self, text: str) -> None:
-        """Take the next piece."""
         self._total += len(text)
         if self._files is not None and self._total > self._limit:
             self._begin_file(self._files).write(text)
@@ -195,7 +191,6 @@ class BoundedText:
         return cut
 
     def close(self) -> None:
-        """Forget what nobody has taken."""
         if self._file is not None:
             self._file.drop()
         self._reset()
@@ -215,13 +210,11 @@ class IdleOutput:
         self._text = ""
 
     def feed(self, data: bytes) -> None:
-        """Take what was written to the terminal."""
         text = TerminalText(self._keep)
         text.feed(data.decode("utf-8", "replace"))
         text.flush()
 
     def take(self) -> str:
-        """Return it, once."""
         text, self._text = self._text, ""
         return text
 
@@ -247,7 +240,6 @@ class LiveFeed:
         self._timer: Optional[Timer] = None
 
     def append(self, text: str) -> None:
-        """Take the next piece of raw output."""
         half = LIVE_CHARACTERS // 2
         room = half - len(self._head)
         if room > 0 and not self._tail:
@@ -267,7 +259,6 @@ class LiveFeed:
             self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS, self._tick)
 
     def close(self) -> None:
-        """Send nothing more: the result says everything."""
         if self._timer is not None:
             self._timer.cancel()
         self._send = _refuse

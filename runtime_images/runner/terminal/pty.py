@@ -34,11 +34,9 @@ class TypedLine:
         self._length = 0
 
     def begin(self) -> None:
-        """Say that what was typed so far is forgotten."""
         self._length = 0
 
     def takes(self, data: bytes) -> bool:
-        """Return whether all of the data can get to the program."""
         lines = data.replace(b"\n", b"\r").split(b"\r")
         return max(map(len, lines)) <= KEPT or self._handing_on() != _DISABLED
 
@@ -60,7 +58,6 @@ class TypedLine:
         return whole or room
 
     def typed(self, data: bytes) -> None:
-        """Say what was typed."""
         end = max(data.rfind(end) for end in _ENDS)
         self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
 
@@ -177,7 +174,6 @@ class Terminal:
         return True
 
     def close(self, loop: Loop) -> None:
-        """Hang up: programs still on the terminal read its end."""
         loop.remove_reader(self.master)
         loop.remove_writer(self.master)
         os.close(self.master)
@@ -226,7 +222,6 @@ class Inlet:
             termios.tcsetattr(self._writer, termios.TCSANOW, modes)
 
     def close(self, loop: Loop) -> None:
-        """Close both ends."""
         loop.remove_reader(self.reader)
         os.close(self.reader)
         os.close(self._writer)

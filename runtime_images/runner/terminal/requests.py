@@ -101,7 +101,6 @@ class FreshAsker(Asker):
         self._end = end
 
     def finish(self, result: Result) -> None:
-        """Take the result."""
         self._end()
         if result["status"] in _UNFINISHED:
             said = result["notice"].split(". ", 1)[0]
@@ -111,10 +110,8 @@ class FreshAsker(Asker):
         self._asker.finish(result)
 
     def fail(self, code: str, message: str) -> None:
-        """Take an error instead of a result."""
         self._end()
         self._asker.fail(code, message)
 
     def live(self, output: str) -> bool:
-        """Take output while the command runs."""
         return self._asker.live(output)

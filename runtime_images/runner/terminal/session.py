@@ -40,12 +40,10 @@ class Wait:
         self._feed = LiveFeed(loop, asker.live)
 
     def output(self, text: str) -> None:
-        """Say that the command has printed something."""
         self.active = time.monotonic()
         self._feed.append(text)
 
     def close(self) -> None:
-        """End the waiting: nothing live any more, no limits."""
         self.look.cancel()
         self._feed.close()
 
@@ -69,7 +67,6 @@ class Command:
         return text
 
     def end(self, how: Ended) -> None:
-        """Say that nothing more will come."""
         self.ended = how
         self._text.feed(self._decoder.decode(b"", True))
 
@@ -79,7 +76,6 @@ class Command:
         return self._transcript.take(limit)
 
     def forget(self) -> None:
-        """Say that nobody will ask for the output any more."""
         self._transcript.close()
 
 
@@ -105,7 +101,6 @@ class TerminalSession:
         self._lost = ""
 
     def run(self, order: Order, asker: Asker) -> None:
-        """Serve an order, now or when those before it have been answered."""
         if order.reset or (self._waiting is None and self._starting is None):
             self._serve(order, asker)
         elif order.is_typed and self._waiting is not None:
@@ -165,19 +160,16 @@ class TerminalSession:
         self._tell_stopped()
 
     def close(self, notice: str) -> None:
-        """Destroy the terminal for good; whoever waits for their turn is told too."""
         self.destroy(notice)
         while self._queue:
             self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
 
     @property
     def shell(self) -> Shell:
-        """The shell; its process id is 0 when none runs."""
         return self._shell
 
     @property
     def runs(self) -> bool:
-        """True while a command runs, which can be given input."""
         return self._command is not None and self._command.ended is None
 
     @property
@@ -186,7 +178,6 @@ class TerminalSession:
         return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
 
     def child_changed(self) -> None:
-        """Look whether the shell has stopped or ended; to be called on SIGCHLD."""
         self._shell.child_changed()
 
     def _serve(self, order: Order, asker: Asker) -> None:
@@ -220,7 +211,6 @@ class TerminalSession:
             wait.notices += self._type(order.command)
 
     def _serve_after_end(self, command: Command, ended: Ended, order: Order, asker: Asker) -> None:
-        """The command ended while nobody was waiting for it."""
         self._command = None
         if not order.command:
             self._answer_end(command, ended, Wait(self._loop, asker, order, notices.CONTINUED))
@@ -238,7 +228,6 @@ class TerminalSession:
         self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
 
     def _pass_on(self, order: Order, asker: Asker) -> None:
-        """Type at a command whose result somebody else waits for."""
         asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
 
     def _refuse_while_waited_for(self, order: Order, asker: Asker) -> None:
@@ -267,7 +256,6 @@ class TerminalSession:
         self._shell.prepare()
 
     def ready(self) -> None:
-        """The shell takes a command now."""
         wait, self._starting = self._starting, None
         if wait is None:
             self._next()
@@ -279,7 +267,6 @@ class TerminalSession:
             self._pass_on(*self._queue.popleft())
 
     def failed(self, message: str) -> None:
-        """No shell can be started."""
         wait, self._starting = self._starting, None
         if wait is not None:
             wait.close()
@@ -323,18 +310,15 @@ class TerminalSession:
     # What the shell says
 
     def output(self, data: bytes) -> None:
-        """The running command has printed this."""
         if self._command is not None:
             text = self._command.output(data)
             if self._waiting is not None:
                 self._waiting.output(text)
 
     def idle_output(self, data: bytes) -> None:
-        """Background jobs have printed this."""
         self._idle.feed(data)
 
     def ended(self, how: Ended) -> None:
-        """The running command has ended."""
         command = self._command
         if command is not None:
             command.end(how)
@@ -344,7 +328,6 @@ class TerminalSession:
                 self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
-        """The shell has ended while it was idle; a command that it had not read goes on in the next one."""
         said = notices.shell_lost(reason, self._shell.directory)
         if (wait := self._waiting or self._starting) is not None:
             wait.notices.append(said)

@@ -38,14 +38,12 @@ class LostReportWatch:
         self._seen = self._asked = 0
 
     def begin(self) -> None:
-        """A command begins."""
         self.end()
         self._after = FIRST_LOOK_SECONDS
         self._seen = self._asked = 0
         self._timer = self._loop.call_later(self._after, self._look)
 
     def end(self) -> None:
-        """It has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -113,7 +111,6 @@ class UnreadCommand:
         self._again: Optional[Tuple[str, Dict[str, str]]] = None
 
     def sent(self, command: str, variables: Dict[str, str]) -> None:
-        """A command was sent to a shell."""
         self._sent, self._again = (command, variables), None
 
     def unread(self, status: int) -> bool:
@@ -133,7 +130,6 @@ class UnreadCommand:
         return taken is not None
 
     def fail(self, message: str) -> None:
-        """There is no next shell."""
         if self._again is None:
             self._events.failed(message)
         else:
@@ -141,13 +137,11 @@ class UnreadCommand:
             self._events.ended(Ended(-1, -1, f"was lost and has not run the command: {message}", True))
 
     def stop(self) -> None:
-        """Whoever sent it does not want it any more."""
         self._sent = None
         if self.take(lambda _command, _variables: None):
             self._events.ended(Ended(128 + signal.SIGINT, -1))
 
     def clear(self) -> None:
-        """Forget it."""
         self._sent = self._again = None
 
 
@@ -269,7 +263,6 @@ class Shell:
 
     @property
     def is_reading(self) -> bool:
-        """True while the shell has not yet read the whole of its command."""
         return self._running and self._control is not None and self._control.is_being_read
 
     def type(self, data: bytes) -> bool:
@@ -279,11 +272,9 @@ class Shell:
         return self._streams.is_open and self._streams.terminal.write(self._loop, data)
 
     def foreground(self) -> int:
-        """Return the terminal's foreground process group, or 0."""
         return self._streams.terminal.foreground() if self._streams.is_open else 0
 
     def scope(self) -> processes.TerminalProcesses:
-        """Return by what the terminal's processes are known."""
         return processes.TerminalProcesses(self.pid, self._mark, self._since)
 
     def kill_if_broken(self) -> bool:
@@ -294,13 +285,11 @@ class Shell:
         return broken
 
     def child_changed(self) -> None:
-        """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
         status = processes.ended(self.pid) if self.pid > 0 else None
         if status is not None:
             self._died(status)
 
     def destroy(self) -> None:
-        """Kill the shell and all it has started, and forget its state."""
         processes.kill_all(self.scope())
         self._discard_process()
         self._watch.end()

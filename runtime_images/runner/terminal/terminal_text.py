@@ -89,7 +89,6 @@ class TerminalText:
         self._reset_modes()
 
     def feed(self, text: str) -> None:
-        """Take the next text as programs wrote it."""
         if self._carry:
             text = self._carry + text
             self._carry = ""
@@ -167,7 +166,6 @@ class TerminalText:
         return True
 
     def _settle(self) -> None:
-        """Divide what was appended the fast way into the lines of the screen."""
         if not self._tail:
             return
         text = "".join(self._tail)
@@ -241,7 +239,6 @@ class TerminalText:
             self._reset_modes()
 
     def _designate(self, letter: str) -> None:
-        """Choose the set that characters are drawn from: letters, or lines and corners."""
         self._draws_lines = letter == "0"
 
     def _control(self, final: str, parameters: str) -> None:
@@ -478,7 +475,6 @@ class TerminalText:
             self._write_within(piece)
 
     def _write_within(self, run: str) -> None:
-        """Write on a screen with a right edge."""
         while run:
             piece = columns.fitting(run, COLUMNS - self._column)
             if piece:

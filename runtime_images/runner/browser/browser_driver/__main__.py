@@ -64,7 +64,6 @@ class BrowserTeller:
         self._file = os.fdopen(descriptor, "wb")
 
     def __call__(self, message: dict[str, Any]) -> None:
-        """Write one line."""
         self._file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
         self._file.flush()
 

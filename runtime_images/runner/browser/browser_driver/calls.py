@@ -240,7 +240,6 @@ class TabCalls:
         return "\n".join(filter(None, (said, notice)))
 
     async def _expect_page(self) -> None:
-        """See that the page is there to hear what is to be asked of it."""
         if not await self._tabs.arrive(self._navigation_ms / 1000):
             raise ActionError(
                 "the page asked for another one, which has not answered yet: look again later, or navigate"

@@ -36,19 +36,16 @@ class BrowserDriver:
         self._timeouts = 0
 
     def begin(self, message: dict[str, Any]) -> None:
-        """Serve a request; the answer is told."""
         task = asyncio.ensure_future(self._serve(message))
         self._tasks[message["id"]] = task
         task.add_done_callback(lambda _: self._tasks.pop(message["id"], None))
 
     def cancel(self, ident: Any) -> None:
-        """Break a request off; it is answered all the same."""
         task = self._tasks.get(ident)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """End the browser."""
         for task in list(self._tasks.values()):
             task.cancel()
         if self._session is not None:

@@ -193,7 +193,6 @@ class Looker:
         return tree
 
     def _tell_kind(self, tree: AccessibilityTree, document: _Document) -> None:
-        """Say what a page without anything to name is, if it is none of words."""
         if not tree.nodes and document.kind not in _WRITTEN:
             self._tabs.note(f"The page is a file of the type {document.kind}: only a screenshot shows what is in it.")
 

@@ -105,7 +105,6 @@ class BrowserSession:
 
     @property
     def is_running(self) -> bool:
-        """Whether Chromium runs, as far as is known."""
         return self._browser is not None and self._browser.is_connected()
 
     async def answers(self) -> bool:
@@ -119,7 +118,6 @@ class BrowserSession:
         return True
 
     async def tabs(self) -> Tabs:
-        """The tabs of the running browser, which is started if need be."""
         if self._tabs is not None and self.is_running:
             return self._tabs
         had_run = self._tabs is not None
@@ -138,7 +136,6 @@ class BrowserSession:
 
     @property
     def context(self) -> BrowserContext:
-        """The context with the tabs; only after `tabs`."""
         if self._context is None:
             raise NoBrowserError("Chromium does not run")
         return self._context

@@ -50,12 +50,10 @@ class Tab:
     dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
 
     def begun(self, request: Request) -> None:
-        """A request of the page began."""
         if request.resource_type in _WAITED_FOR:
             self.requests[request] = time.monotonic()
 
     def ended(self, request: Request) -> None:
-        """It ended, well or not."""
         self.requests.pop(request, None)
 
     @property
@@ -98,12 +96,10 @@ class Tab:
                 await line.detach()  # which gives the page its scripts back
 
     def forget(self) -> None:
-        """No number means anything until the next look."""
         self.numbers.forget()
         self.seen, self.seen_url = AccessibilityTree(), ""
 
     def saw(self, tree: AccessibilityTree) -> None:
-        """The tree that its page was last shown by."""
         self.seen, self.seen_url = tree, self.page.url
 
     def _is_for_page(self, request: Request) -> bool:
@@ -172,7 +168,6 @@ class News:
             self._said[text] = self._said.get(text, 0) + 1
 
     def opened(self, tab_id: str) -> None:
-        """A page has opened this tab."""
         self._opened.append(tab_id)
 
     def take(self, active: str) -> list[str]:
@@ -222,7 +217,6 @@ class Tabs:
         return len(self._tabs)
 
     def all(self) -> list[Tab]:
-        """The open tabs, in the order of their opening."""
         return list(self._tabs.values())
 
     async def active(self) -> Tab:
@@ -255,7 +249,6 @@ class Tabs:
         return tab
 
     async def leave_for_new(self, tab: Tab, why: str) -> Tab:
-        """A new tab in place of one whose page lets nobody go."""
         fresh = await self.open()
         self.note(f"The page of tab {tab.id} {why}; its tab was closed, and {fresh.id} is in its place.")
         self._drop(tab)
@@ -306,24 +299,19 @@ class Tabs:
 
     @property
     def active_index(self) -> int:
-        """The place of the active tab in `listed`; -1 when none is open."""
         return list(self._tabs).index(self._active) if self._active in self._tabs else -1
 
     def note(self, text: str) -> None:
-        """Tell this with the next result."""
         self._news.say(text)
 
     def take_notices(self) -> list[str]:
-        """What happened since the last call; what happened often is told once."""
         return self._news.take(self._active)
 
     def take_downloads(self) -> list[str]:
-        """The paths of the downloads that were finished since the last call."""
         taken, self.downloads = self.downloads, []
         return taken
 
     async def drop_hung(self) -> bool:
-        """Close the active tab if its page does not react any more."""
         tab = self._tabs.get(self._active)
         if tab is None or await tab.reacts(_REACTION_SECONDS):
             return False
@@ -331,19 +319,16 @@ class Tabs:
         return True
 
     async def finish_downloads(self, seconds: float) -> None:
-        """Wait that long for downloads that are under way."""
         if self._downloading:
             await asyncio.wait(self._downloading, timeout=seconds)
 
     async def close(self) -> None:
-        """End what is under way for the pages."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
 
     def _activate(self, tab: Tab) -> Tab:
-        """Numbers are those of the last look, and that was at another page."""
         if tab.id != self._active:
             self._active = tab.id
             self._visited = [*(one for one in self._visited if one != tab.id), tab.id]

@@ -25,7 +25,6 @@ class Places:
         return self._save(SCREENSHOTS, ".jpg", data)
 
     def save_text(self, text: str) -> str:
-        """Keep a text that was too long to show; the same text is kept once."""
         data = text.encode("utf-8", "replace")
         name = f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt"
         return self._save(OUTPUT, ".txt", data, name)

@@ -40,7 +40,6 @@ class Teller:
         self._file = os.fdopen(descriptor, "wb")
 
     def __call__(self, message: Dict[str, Any]) -> None:
-        """Write one line."""
         self._file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
         self._file.flush()
 

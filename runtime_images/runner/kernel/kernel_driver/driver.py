@@ -108,13 +108,11 @@ class Launched:
         return bool(said)
 
     def last_words(self) -> str:
-        """The last line of what it wrote there."""
         self.read_words()
         lines = self._last_words.decode("utf-8", "replace").strip().splitlines()
         return lines[-1][-300:] if lines else ""
 
     def close(self) -> None:
-        """End it and remove its sockets."""
         try:
             if self._manager.has_kernel:
                 self._manager.shutdown_kernel(now=True)
@@ -180,7 +178,6 @@ class KernelDriver:
         self._kernel = self._start(workspace, library, folder)
 
     def serve(self) -> None:
-        """Serve until the runner closes our input, or the kernel ends."""
         while self._is_open:
             for ready, _ in self._poller.poll(self._patience()):
                 if ready == 0:
@@ -198,7 +195,6 @@ class KernelDriver:
                 return
 
     def close(self) -> None:
-        """End the kernel."""
         self._kernel.close()
 
     # The start
@@ -262,7 +258,6 @@ class KernelDriver:
             self._begin(json.loads(line))
 
     def _begin(self, order: Message) -> None:
-        """Run what prepares the kernel, unseen, and then the cell."""
         client = self._kernel.client
         for code in order["prepare"]:
             self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
@@ -273,7 +268,6 @@ class KernelDriver:
     # What the kernel says
 
     def _receive(self, socket: Any) -> None:
-        """Take all that is there now."""
         session, replies = self._kernel.client.session, self._kernel.client.shell_channel.socket
         while True:
             try:

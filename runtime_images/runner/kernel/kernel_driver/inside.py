@@ -39,7 +39,6 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
     """
 
     _last: Optional[BoundedStream] = None
-    """The one that was written to last."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._bound = threading.RLock()
@@ -53,7 +52,6 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
         super().__init__(*args, **options)
 
     def write(self, string: str) -> int:
-        """Take text."""
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string).__name__}")
         with self._bound:
@@ -81,7 +79,6 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
             setattr(sys, self.name, self)
 
     def release(self) -> None:
-        """Publish what was held back too."""
         with self._bound:
             self._release()
         self.flush()
@@ -106,7 +103,6 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
             self._hold(text)
 
     def _hold(self, text: str) -> None:
-        """Keep the end of what comes."""
         joined = "".join((*self._held, text))
         over = len(joined) - _TAIL_CHARACTERS
         if over > 0:
