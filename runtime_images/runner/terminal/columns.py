@@ -72,6 +72,7 @@ def overwrite(line: str, column: int, text: str) -> Tuple[str, int]:
 
 
 def fitting(text: str, room: int) -> str:
+    """Return as much of the text's beginning as fits into so many columns."""
     if text.isascii():
         return text[:room]
     taken = 0

@@ -18,7 +18,10 @@ _SUFFIX = ".txt"
 
 
 class WholeOutputs:
-    """A folder of such files. Over a limit the oldest make room; a disk that takes nothing costs only the file."""
+    """A folder with the whole of outputs that were cut. Over a limit the oldest make room.
+
+    A disk that takes nothing costs only the file.
+    """
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class WholeOutput:
         while view:
             view = view[os.write(self._descriptor, view) :]
 
-    def _attempt(self, work: "Any") -> bool:
+    def _attempt(self, work: Callable[[], object]) -> bool:
         try:
             work()
         except OSError:
@@ -210,16 +213,15 @@ class IdleOutput:
         self._text = ""
 
     def feed(self, data: bytes) -> None:
-        text = TerminalText(self._keep)
+        parts = [self._text]
+        text = TerminalText(parts.append)
         text.feed(data.decode("utf-8", "replace"))
         text.flush()
+        self._text = "".join(parts)[-self._limit :]
 
     def take(self) -> str:
         text, self._text = self._text, ""
         return text
-
-    def _keep(self, text: str) -> None:
-        self._text = (self._text + text)[-self._limit :]
 
 
 class LiveFeed:
@@ -261,7 +263,7 @@ class LiveFeed:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._send = _refuse
+        self._send = lambda _text: False
         self._head = ""
         self._tail.clear()
 
@@ -278,7 +280,3 @@ class LiveFeed:
         self._head = rest
         self._tail.clear()
         self._tail_length = self._left_out = 0
-
-
-def _refuse(_text: str) -> bool:
-    return False

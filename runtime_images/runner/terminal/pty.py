@@ -66,8 +66,7 @@ class TypedLine:
         modes = termios.tcgetattr(self._descriptor)
         if not modes[3] & termios.ICANON:
             return None
-        key: bytes = modes[6][termios.VEOF]
-        return key
+        return bytes(modes[6][termios.VEOF])
 
 
 class Key(NamedTuple):
@@ -124,13 +123,18 @@ class Terminal:
     """
 
     def __init__(self) -> None:
-        """Raises OSError when the system has no terminal to give."""
         self.master, self._slave = os.openpty()
         self.name = os.ttyname(self._slave)
         os.set_blocking(self.master, False)
         os.set_blocking(self._slave, False)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self._modes = _modes(self._slave)
+        # Nothing is echoed, line ends stay as written, and no key stops the output for good.
+        modes: List[Any] = termios.tcgetattr(self._slave)
+        modes[0] &= ~(termios.IXON | termios.IXOFF)
+        modes[0] |= getattr(termios, "IUTF8", 0x4000)
+        modes[1] &= ~termios.ONLCR
+        modes[3] &= ~(termios.ECHO | termios.ECHONL)
+        self._modes = modes
         self._pending = bytearray()
         self._line = TypedLine(self._slave)
         self.restore()
@@ -162,8 +166,9 @@ class Terminal:
         those that do may do it late.
         """
         number = _SIGNAL_KEYS.get(data)
-        if number is not None and self._sends_signals() and self.foreground() > 0:
-            processes.signal_group(self.foreground(), number)
+        sends = number is not None and termios.tcgetattr(self._slave)[3] & termios.ISIG
+        if number is not None and sends and (group := self.foreground()) > 0:
+            processes.signal_group(group, number)
             return True
         if len(self._pending) + len(data) > _INPUT_LIMIT or not self._line.takes(data):
             return False
@@ -178,10 +183,6 @@ class Terminal:
         loop.remove_writer(self.master)
         os.close(self.master)
         os.close(self._slave)
-
-    def _sends_signals(self) -> bool:
-        local_modes: int = termios.tcgetattr(self._slave)[3]
-        return bool(local_modes & termios.ISIG)
 
     def _drain(self, loop: Loop) -> None:
         try:
@@ -208,7 +209,6 @@ class Inlet:
     """
 
     def __init__(self) -> None:
-        """Raises OSError when the system has no terminal to give."""
         self.reader, self._writer = os.openpty()
         self.path = os.ttyname(self._writer)
         os.set_blocking(self.reader, False)
@@ -233,10 +233,7 @@ def spawn_shell(
     """Start the shell as leader of a new session on the terminal and return its process id.
 
     Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
-    own time only.
-
-    Raises:
-        OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
+    own time only. Raises OSError when there is no such shell, or no process can be had (EAGAIN: their limit).
     """
     # Opening a terminal makes it the controlling one of a session leader that has none.
     actions: List[Any] = [
@@ -311,16 +308,6 @@ def how_ended(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"was killed by signal {os.WTERMSIG(status)}"
     return f"has ended with exit code {os.WEXITSTATUS(status)}"
-
-
-def _modes(slave: int) -> List[Any]:
-    """Nothing is echoed, line ends stay as written, and no key stops the output for good."""
-    modes: List[Any] = termios.tcgetattr(slave)
-    modes[0] &= ~(termios.IXON | termios.IXOFF)
-    modes[0] |= getattr(termios, "IUTF8", 0x4000)
-    modes[1] &= ~termios.ONLCR
-    modes[3] &= ~(termios.ECHO | termios.ECHONL)
-    return modes
 
 
 def find_program(name: str, path: Optional[str] = None) -> Optional[str]:

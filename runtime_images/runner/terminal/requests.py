@@ -44,11 +44,7 @@ class Order(NamedTuple):
 
 
 def shell_order(given: Dict[str, Any]) -> Order:
-    """Check the arguments of ``shell.run``.
-
-    Raises:
-        BadRequestError: one is missing, of the wrong type or out of its range, or two contradict each other.
-    """
+    """Check the arguments of ``shell.run``; `BadRequestError` when one is wrong, or two contradict each other."""
     command = arguments.text(given, "command")
     soft = arguments.seconds(given, "soft_timeout")
     order = Order(
@@ -75,11 +71,7 @@ def shell_order(given: Dict[str, Any]) -> Order:
 
 
 def fresh_directory(given: Dict[str, Any], workspace: str) -> Optional[str]:
-    """Return where a shell of its own, for this one command, is to begin; None when it is for a shell that is kept.
-
-    Raises:
-        BadRequestError: there is no such directory, or the arguments contradict each other.
-    """
+    """Return where a shell for this one command is to begin (`BadRequestError`: nowhere); None for one that is kept."""
     where = arguments.text(given, "cwd", "")
     if not arguments.flag(given, "fresh"):
         if where:

@@ -6,7 +6,6 @@ import codecs
 import os
 import time
 from collections import deque
-from functools import partial
 from typing import Callable, Deque, List, Optional, Tuple
 
 from ..core import facts, processes
@@ -106,7 +105,10 @@ class TerminalSession:
         elif order.is_typed and self._waiting is not None:
             self._pass_on(order, asker)
         elif order.at_once and not order.is_typed:
-            self._refuse_while_waited_for(order, asker)
+            status, notice = "soft_timeout", notices.ALREADY_WAITED_FOR
+            if order.command:
+                status, notice = "not_executed", notices.STILL_RUNNING
+            asker.finish(self._result(status, -1, _NOTHING, [notice]))
         elif len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
         else:
@@ -117,13 +119,13 @@ class TerminalSession:
 
         The asker is answered with the status ``interrupted``. False when nothing of the kind is under way.
         """
-        for entry in list(self._queue):
-            if entry[1] is asker:
-                self._queue.remove(entry)
-                asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
-                return True
-        if self._starting is not None and self._starting.asker is asker:
+        entry = next((entry for entry in self._queue if entry[1] is asker), None)
+        is_starting = self._starting is not None and self._starting.asker is asker
+        if entry is not None:
+            self._queue.remove(entry)
+        elif is_starting:
             self._starting = None  # the shell that is starting is kept for the next command
+        if entry is not None or is_starting:
             asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
             return True
         return self._waiting is not None and self._waiting.asker is asker and self.interrupt(lambda: None)
@@ -136,7 +138,13 @@ class TerminalSession:
         self._stopped_by.append(told)
         if command.interruption is None:
             command.interrupted = True
-            done = partial(self._interruption_done, command)
+
+            def done() -> None:
+                command.interruption = None
+                if command.ended is not None and command is self._command:
+                    self._deliver(command, command.ended)
+                self._tell_stopped()
+
             command.interruption = Interruption(self._loop, self._shell, command.ticks, done)
             command.interruption.start()
         return True
@@ -196,7 +204,10 @@ class TerminalSession:
         elif command is not None and command.ended is not None:
             self._serve_after_end(command, command.ended, order, asker)
         elif not order.command or order.is_input:
-            self._refuse_without_command(order, asker)
+            idle = self._idle.take()
+            said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
+            said += [notices.FROM_BACKGROUND] if idle else []
+            self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
         else:
             self._begin(order, asker, said)
 
@@ -221,20 +232,8 @@ class TerminalSession:
         else:
             self._begin(order, asker, said)
 
-    def _refuse_without_command(self, order: Order, asker: Asker) -> None:
-        idle = self._idle.take()
-        said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
-        said += [notices.FROM_BACKGROUND] if idle else []
-        self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
-
     def _pass_on(self, order: Order, asker: Asker) -> None:
         asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
-
-    def _refuse_while_waited_for(self, order: Order, asker: Asker) -> None:
-        if order.command:
-            asker.finish(self._result("not_executed", -1, _NOTHING, [notices.STILL_RUNNING]))
-        else:
-            asker.finish(self._result("soft_timeout", -1, _NOTHING, [notices.ALREADY_WAITED_FOR]))
 
     def _type(self, text: str) -> List[str]:
         named, command = key(text), self._command
@@ -249,7 +248,7 @@ class TerminalSession:
     def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
         wait = Wait(self._loop, asker, order)
         idle = self._idle.take()
-        said += [notices.background_output(idle)] if idle.strip() else []
+        said += [notices.BACKGROUND_OUTPUT + idle] if idle.strip() else []
         said += [self._lost] if self._lost else []
         self._lost = ""
         wait.notices, self._starting = said, wait
@@ -303,11 +302,9 @@ class TerminalSession:
         if wait.order.at_once and wait.order.is_typed:
             said.append(notices.INPUT_TAKEN)
         else:
-            said.append(notices.soft_limit(soft) if hard is None else notices.hard_limit(hard))
+            said.append(notices.SOFT_LIMIT.format(soft) if hard is None else notices.HARD_LIMIT.format(hard))
         cut = command.take(wait.order.max_output)
         self._answer(wait.asker, self._result(status, -1, cut, said, wait.prefix))
-
-    # What the shell says
 
     def output(self, data: bytes) -> None:
         if self._command is not None:
@@ -328,17 +325,11 @@ class TerminalSession:
                 self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
-        said = notices.shell_lost(reason, self._shell.directory)
+        said = notices.SHELL_LOST.format(reason, self._shell.directory)
         if (wait := self._waiting or self._starting) is not None:
             wait.notices.append(said)
         else:
             self._lost = said
-
-    def _interruption_done(self, command: Command) -> None:
-        command.interruption = None
-        if command.ended is not None and command is self._command:
-            self._deliver(command, command.ended)
-        self._tell_stopped()
 
     def _deliver(self, command: Command, ended: Ended) -> None:
         wait, self._waiting = self._waiting, None
@@ -350,7 +341,7 @@ class TerminalSession:
 
     def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
-        said = wait.notices + ([notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else [])
+        said = wait.notices + ([notices.SHELL_LOST.format(ended.reason, self._shell.directory)] if ended.reason else [])
         cut = command.take(wait.order.max_output)
         result = self._result(status, ended.status, cut, said, wait.prefix, ended.background)
         self._answer(wait.asker, {**result, "shell_ended": bool(ended.reason)})

@@ -7,7 +7,7 @@ import signal
 from typing import Callable, Dict, NamedTuple, Optional, Protocol, Tuple
 
 from ..core import processes
-from ..core.loop import Loop, Plan, Timer
+from ..core.loop import Loop, Plan
 from .pty import exit_code, how_ended, shell_environment, spawn_shell
 from .shell_protocol import ShellProtocol
 from .shell_streams import ControlLine, Report, Streams
@@ -18,54 +18,11 @@ _LOOKS = 2
 _REQUESTS = 3
 
 
-class LostReportWatch:
-    """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
-
-    A shell that reads our lines again, all of which it has, is not running the command any more: while it does, its
-    standard input is the terminal.
-    """
-
-    def __init__(
-        self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
-    ) -> None:
-        """``ask_again`` has the shell report once more; ``give_up`` ends one that does not, however often asked."""
-        self._loop = loop
-        self._is_idle = is_idle
-        self._ask_again = ask_again
-        self._give_up = give_up
-        self._timer: Optional[Timer] = None
-        self._after = FIRST_LOOK_SECONDS
-        self._seen = self._asked = 0
-
-    def begin(self) -> None:
-        self.end()
-        self._after = FIRST_LOOK_SECONDS
-        self._seen = self._asked = 0
-        self._timer = self._loop.call_later(self._after, self._look)
-
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def hurry(self) -> None:
-        """Something was typed that may have cost the shell a line."""
-        if self._timer is not None:
-            self.begin()
-
-    def _look(self) -> None:
-        idle = self._is_idle()
-        self._seen = self._seen + 1 if idle else 0
-        self._after = FIRST_LOOK_SECONDS if idle else min(self._after * 2, _SLOWEST_LOOK_SECONDS)
-        self._timer = self._loop.call_later(self._after, self._look)
-        if self._seen < _LOOKS:
-            return
-        self._seen = 0
-        self._asked += 1
-        if self._asked <= _REQUESTS:
-            self._ask_again()
-        else:
-            self._give_up()
+START_SECONDS = 10.0
+MARKER_SECONDS = 0.2
+DRAIN_SECONDS = 0.01
+SETTLE_SECONDS = 0.1
+_SETTLE_TRIES = 20
 
 
 class Ended(NamedTuple):
@@ -100,6 +57,55 @@ class ShellEvents(Protocol):
 
     def lost(self, reason: str) -> None:
         """The shell has ended while no command was running; one that it had not read goes on in the next."""
+
+
+class LostReportWatch:
+    """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
+
+    A shell that reads the runner's lines again, all of which it has, is not running the command any more: while it
+    does, its standard input is the terminal. Something has cost it the line that reports.
+    """
+
+    def __init__(
+        self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        """``ask_again`` has the shell report once more; ``give_up`` ends one that does not, however often asked."""
+        self._is_idle = is_idle
+        self._ask_again = ask_again
+        self._give_up = give_up
+        self._next_look = Plan(loop)
+        self._runs = False
+        self._after = FIRST_LOOK_SECONDS
+        self._seen = self._asked = 0
+
+    def begin(self) -> None:
+        self._runs = True
+        self._after = FIRST_LOOK_SECONDS
+        self._seen = self._asked = 0
+        self._next_look.at(self._after, self._look)
+
+    def end(self) -> None:
+        self._runs = False
+        self._next_look.cancel()
+
+    def hurry(self) -> None:
+        """Something was typed that may have cost the shell a line."""
+        if self._runs:
+            self.begin()
+
+    def _look(self) -> None:
+        idle = self._is_idle()
+        self._seen = self._seen + 1 if idle else 0
+        self._after = FIRST_LOOK_SECONDS if idle else min(self._after * 2, _SLOWEST_LOOK_SECONDS)
+        self._next_look.at(self._after, self._look)
+        if self._seen < _LOOKS:
+            return
+        self._seen = 0
+        self._asked += 1
+        if self._asked <= _REQUESTS:
+            self._ask_again()
+        else:
+            self._give_up()
 
 
 class UnreadCommand:
@@ -143,13 +149,6 @@ class UnreadCommand:
 
     def clear(self) -> None:
         self._sent = self._again = None
-
-
-START_SECONDS = 10.0
-MARKER_SECONDS = 0.2
-DRAIN_SECONDS = 0.01
-SETTLE_SECONDS = 0.1
-_SETTLE_TRIES = 20
 
 
 class Shell:
@@ -344,10 +343,10 @@ class Shell:
             self._streams.watch()
             if self._report is not None and self._protocol.boundary.awaited:
                 # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
-                self._plan.at(MARKER_SECONDS, self._marker_missing)
+                self._plan.at(MARKER_SECONDS, self._give_up_marker)
             self._check_ended()
 
-    def _marker_missing(self) -> None:
+    def _give_up_marker(self) -> None:
         self._emit(self._protocol.boundary.give_up())
         self._check_ended()
 

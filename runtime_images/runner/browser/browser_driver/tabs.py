@@ -16,7 +16,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from .errors import has_moved
 from .tree import AccessibilityTree, Numbers
-from .workspace_files import Places
+from .workspace_files import WorkspaceFiles
 
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
@@ -27,6 +27,25 @@ _STOPS = 20
 _STAYED_SECONDS = 0.1
 _SHOWN_TITLE = 200
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
+
+
+_MOST_NOTICES = 20
+_MOST_TABS = 20
+_SHOWN_MESSAGE = 500
+_REACTION_SECONDS = 2.0
+_ARRIVAL_SECONDS = 5.0
+_STEP_SECONDS = 0.03
+_BUSY_SECONDS = 10.0
+_DOWNLOAD_SECONDS = 120.0
+_QUIET_SECONDS = 0.12
+_REQUEST_SECONDS = 3.0
+_PARSED_SECONDS = 4.0
+_LOADED_SECONDS = 2.0
+_AGAIN_SECONDS = 0.1
+_MOVING_SECONDS = 3.0
+UNANSWERED = "The page asked for another one, which has not answered yet."
+STILL_LOADING = "The page is still loading; what it shows may change."
+T = TypeVar("T")
 
 
 @dataclass
@@ -152,61 +171,19 @@ class Tab:
         return is_page
 
 
-_MOST = 20
-
-
-class News:
-    """Sentences, in the order in which they were first said, and the tabs that pages have opened."""
-
-    def __init__(self) -> None:
-        self._said: dict[str, int] = {}
-        self._opened: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Tell this; there is a limit to what is told at once."""
-        if text in self._said or len(self._said) < _MOST:
-            self._said[text] = self._said.get(text, 0) + 1
-
-    def opened(self, tab_id: str) -> None:
-        self._opened.append(tab_id)
-
-    def take(self, active: str) -> list[str]:
-        """What was said since the last time; what was said often is told once. `active` is the active tab's id."""
-        said, self._said = self._said, {}
-        opened, self._opened = self._opened, []
-        told = [text if count == 1 else f"{text} ({count} times)" for text, count in said.items()]
-        return [_opened_words(opened, active), *told] if opened else told
-
-
-def _opened_words(ids: list[str], active: str) -> str:
-    """What is said of tabs that pages have opened; the active one may be another by now, or they closed themselves."""
-    if len(ids) == 1 and ids[0] == active:
-        return f"A new tab {active} was opened and is the active one now."
-    words = f"A new tab {ids[0]} was opened" if len(ids) == 1 else f"New tabs were opened: {', '.join(ids)}"
-    return f"{words}; the active one is {active or 'none'} now."
-
-
-_MOST_TABS = 20
-_SHOWN_MESSAGE = 500
-_REACTION_SECONDS = 2.0
-_ARRIVAL_SECONDS = 5.0
-_STEP_SECONDS = 0.03
-_BUSY_SECONDS = 10.0
-_DOWNLOAD_SECONDS = 120.0
-
-
 class Tabs:
     """Follows a context's pages. What they did is told once, by `take_notices`."""
 
-    def __init__(self, context: BrowserContext, places: Places) -> None:
+    def __init__(self, context: BrowserContext, files: WorkspaceFiles) -> None:
         self._context = context
-        self._places = places
+        self._files = files
         self._tabs: dict[str, Tab] = {}
         self._active = ""
         self._visited: list[str] = []  # the tabs that were active, the newest last
         self._opening = 0
         self._has_files = False
-        self._news = News()
+        self._notices: dict[str, int] = {}  # how often each was said
+        self._opened_ids: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._downloading: set[asyncio.Task[None]] = set()
         self.downloads: list[str] = []
@@ -271,22 +248,14 @@ class Tabs:
         return True
 
     async def expect_reaction(self) -> None:
-        """See that there is somebody to hear what is to be asked of the active tab's page.
-
-        Raises:
-            ValueError: it did not react any more; its tab is closed.
-        """
+        """Close the active tab, and raise ValueError, if its page does not react any more."""
         tab = await self.active()
         if not await tab.reacts(_BUSY_SECONDS):
             self._drop(tab)
             raise ValueError("the page did not react any more, so its tab was closed")
 
     def switch(self, tab_id: str) -> Tab:
-        """Make a tab the active one.
-
-        Raises:
-            ValueError: there is none of that id.
-        """
+        """Make a tab the active one; ValueError when there is none of that id."""
         if tab_id not in self._tabs:
             raise ValueError(f"there is no tab {tab_id!r}; open are: {', '.join(self._tabs) or 'none'}")
         return self._activate(self._tabs[tab_id])
@@ -302,10 +271,22 @@ class Tabs:
         return list(self._tabs).index(self._active) if self._active in self._tabs else -1
 
     def note(self, text: str) -> None:
-        self._news.say(text)
+        """Tell this with the next result; there is a limit to what is told at once."""
+        if text in self._notices or len(self._notices) < _MOST_NOTICES:
+            self._notices[text] = self._notices.get(text, 0) + 1
 
     def take_notices(self) -> list[str]:
-        return self._news.take(self._active)
+        """What happened since the last call; what happened often is told once."""
+        notices, self._notices = self._notices, {}
+        told = [text if count == 1 else f"{text} ({count} times)" for text, count in notices.items()]
+        opened, self._opened_ids = self._opened_ids, []
+        if not opened:
+            return told
+        if opened == [self._active]:
+            return [f"A new tab {self._active} was opened and is the active one now.", *told]
+        one, many = f"A new tab {opened[0]} was opened", f"New tabs were opened: {', '.join(opened)}"
+        words = one if len(opened) == 1 else many
+        return [f"{words}; the active one is {self._active or 'none'} now.", *told]
 
     def take_downloads(self) -> list[str]:
         taken, self.downloads = self.downloads, []
@@ -366,7 +347,7 @@ class Tabs:
             await tab.page.close()
             return
         self._activate(tab)
-        self._news.opened(tab.id)
+        self._opened_ids.append(tab.id)
 
     async def _answer(self, tab: Tab, dialog: Dialog) -> None:
         """Pages wait for the answer, so it is given at once; the model reads what was asked."""
@@ -387,10 +368,7 @@ class Tabs:
         """Redirects are followed without asking; one that leads where pages must not come from ends here."""
         if tab.moved(frame) and not self.may_open(frame.url):
             self.note(f"The page led to {frame.url}, which is not among the allowed domains; it was left.")
-            self._begin(self._leave(tab.page))
-
-    async def _leave(self, page: Page) -> None:
-        await page.goto("about:blank")
+            self._begin(tab.page.goto("about:blank"))
 
     def _downloads(self, tab: Tab, download: Download) -> None:
         tab.requests.clear()  # the one that became a download is never told to have ended
@@ -399,7 +377,7 @@ class Tabs:
         task.add_done_callback(self._downloading.discard)
 
     async def _keep(self, download: Download) -> None:
-        path = self._places.download_path(download.suggested_filename)
+        path = self._files.download_path(download.suggested_filename)
         path.touch()
         try:
             await asyncio.wait_for(download.save_as(path), _DOWNLOAD_SECONDS)
@@ -444,28 +422,15 @@ class Tabs:
             if next_id:
                 self._activate(self._tabs[next_id])
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(_quietly(work))
+    def _begin(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
+        async def quietly() -> None:
+            with contextlib.suppress(Error, OSError):  # that the page has gone meanwhile is nobody's fault
+                await work
+
+        task = asyncio.ensure_future(quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """Work on behalf of a page; that the page has gone meanwhile is nobody's fault."""
-    with contextlib.suppress(Error, OSError):
-        await work
-
-
-_QUIET_SECONDS = 0.12
-_REQUEST_SECONDS = 3.0
-_PARSED_SECONDS = 4.0
-_LOADED_SECONDS = 2.0
-_AGAIN_SECONDS = 0.1
-_MOVING_SECONDS = 3.0
-UNANSWERED = "The page asked for another one, which has not answered yet."
-STILL_LOADING = "The page is still loading; what it shows may change."
-T = TypeVar("T")
 
 
 async def settle(tab: Tab) -> str:
