@@ -146,7 +146,6 @@ def _host_config(value: object, key: str) -> None:
 
 
 def _plain_endpoint(value: object, key: str) -> None:
-    """A place in a network, without any options."""
     if not isinstance(value, dict) or not all(is_empty(option) for option in value.values()):
         raise ForbiddenCallError(f"{key} takes no options")
 

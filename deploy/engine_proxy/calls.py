@@ -30,8 +30,7 @@ class Route:
     Attributes:
         path: what the path without the API version must match as a whole; its group ``own`` is a reference to a thing
             that must be this Drydock's.
-        query: names of parameters that may be there.
-        needs: parameters that must be there.
+        query: names of parameters that may be there; those in ``needs`` must be.
         body: rule for a JSON body; ``stream`` for bytes passed on as they come; None for no body.
         kind: what kind of thing the call is about.
         step: what it does with it, as far as that matters to whom the thing belongs; None where there is no thing.
@@ -95,7 +94,6 @@ class EngineCall:
 
     Attributes:
         own: the reference in its path to what must be this Drydock's; empty when there is none.
-        query: its parameters, each given once.
         filters: what a list is to be narrowed down to.
     """
 
@@ -116,11 +114,7 @@ class EngineCall:
 
 
 def find_call(method: str, target: str) -> EngineCall:
-    """The allowed call that a request line asks for.
-
-    Raises:
-        ForbiddenCallError: there is none.
-    """
+    """The allowed call that a request line asks for; raises `ForbiddenCallError` when there is none."""
     raw_path, _, raw_query = target.partition("?")
     path = raw_path.replace("%3A", ":").replace("%3a", ":").replace("%40", "@").replace("%2F", "/").replace("%2f", "/")
     versioned = _VERSION.fullmatch(path)

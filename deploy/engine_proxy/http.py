@@ -25,11 +25,7 @@ class MalformedError(Exception):
 
 
 class EngineAnswerError(Exception):
-    """The engine itself has answered a question about the call with an error, which becomes the call's answer.
-
-    Attributes:
-        status: its HTTP status.
-    """
+    """The engine has answered a question about the call with an error of HTTP ``status``, which becomes the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -168,12 +164,7 @@ class Engine:
         self.socket_path = socket_path
 
     async def ask(self, method: str, target: str, body: object = None) -> EngineResponse:
-        """Make a call and read its whole answer; the caller sets the limit of time.
-
-        Args:
-            method: of HTTP.
-            target: path and query, with everything in them quoted.
-            body: a JSON value, or None for no body.
+        """Make a call and read its whole answer; the caller sets the limit of time. Everything in ``target`` is quoted.
 
         Raises:
             OSError: the engine does not answer.

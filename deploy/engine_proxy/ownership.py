@@ -27,11 +27,8 @@ _OWN_IMAGES: Final = re.compile(r"([^/]*[.:][^/]*/)?drydock(/|$)", re.IGNORECASE
 class ServedInstance:
     """The instance whose things the proxy lets through: the first one that it was asked for, and never another.
 
-    The file's folder outlives the proxy, as the server's data outlive the server. Whoever takes the server over later
-    cannot make the proxy take up the things of another Drydock on the same host.
-
-    Args:
-        path: file that keeps the instance's name.
+    Its name is kept in a file, whose folder outlives the proxy, as the server's data outlive the server. Whoever takes
+    the server over later cannot make the proxy take up the things of another Drydock on the same host.
 
     Raises:
         ValueError: what the file has is no such name.
@@ -49,11 +46,7 @@ class ServedInstance:
             raise FileNotFoundError(f"the folder {path.parent} is not there; it keeps whose proxy this is")
 
     def learn(self, name: str) -> None:
-        """Serve this instance from now on, if none is served yet.
-
-        Raises:
-            ForbiddenCallError: it is no possible name, or it could not be written down.
-        """
+        """Serve this instance from now on, if none is served yet; `ForbiddenCallError` where that is not possible."""
         if self.name is not None:
             return
         if _NAME.fullmatch(name) is None:
@@ -71,7 +64,7 @@ class ServedInstance:
 
 
 class Ownership:
-    """Tells what belongs to the instance that the proxy serves.
+    """Tells what belongs to the instance that the proxy serves, and refuses the rest with `ForbiddenCallError`.
 
     That is what carries its label and does not belong to a compose project. Labels are given when a thing is made and
     never change; whatever the proxy lets be made carries the instance's.
@@ -90,11 +83,7 @@ class Ownership:
         return self._instance.name is not None and labels.get(INSTANCE_LABEL) == self._instance.name
 
     def claim(self, labels: Mapping[str, object]) -> None:
-        """What is made or asked for with these labels is the instance's; a proxy that serves nobody yet learns whom.
-
-        Raises:
-            ForbiddenCallError: it is another instance's, or nobody's.
-        """
+        """What is made or asked for with these labels is the instance's; a proxy that serves nobody yet learns whom."""
         name = labels.get(INSTANCE_LABEL)
         if not isinstance(name, str) or not name:
             raise ForbiddenCallError(f"the label {INSTANCE_LABEL} is missing")
@@ -106,12 +95,7 @@ class Ownership:
             )
 
     async def container(self, reference: str, version: str) -> dict[str, object]:
-        """A container of ours as the engine describes it, by its name or id.
-
-        Raises:
-            ForbiddenCallError: it is not ours.
-            EngineAnswerError: there is none, or the engine cannot tell.
-        """
+        """A container of ours as the engine describes it, by its name or id; `EngineAnswerError` if there is none."""
         _check_reference(reference)
         found = await self._found(f"{version}/containers/{reference}/json")
         self._check("container", reference, _part(found, "Config").get("Labels"))
@@ -123,7 +107,7 @@ class Ownership:
         return found
 
     async def network(self, reference: str, version: str) -> str:
-        """The id of a network of ours, by its name or id; raises as `container` does."""
+        """The id of a network of ours, by its name or id."""
         _check_reference(reference)
         found = await self._found(f"{version}/networks/{reference}")
         self._check("network", reference, found.get("Labels"))
@@ -132,14 +116,14 @@ class Ownership:
         return full_id(found)
 
     async def volume(self, name: str, version: str) -> None:
-        """See to it that a volume is ours; raises as `container` does."""
+        """See to it that a volume is ours."""
         if OWN_NAME.fullmatch(name) is None:
             raise ForbiddenCallError("only volumes whose names begin with drydock- can be touched")
         found = await self._found(f"{version}/volumes/{name}")
         self._check_volume(name, found)
 
     async def exec_in_ours(self, reference: str, version: str) -> None:
-        """See to it that an exec is in a container of ours and has no more rights than that; raises as `container`."""
+        """See to it that an exec is in a container of ours and has no more rights than that."""
         found = await self._found(f"{version}/exec/{reference}/json")
         process = found.get("ProcessConfig")
         if not isinstance(process, dict) or process.get("privileged"):
@@ -159,9 +143,6 @@ class Ownership:
 
         Compose 2 labels the images that it builds with its project, which containers inherit: emptied here, or
         sandboxes would belong to the project, whose end would remove them.
-
-        Raises:
-            ForbiddenCallError: it uses what is not ours.
         """
         labels = _labels(body)
         self.claim(labels)
@@ -180,8 +161,7 @@ class Ownership:
     async def settle_container(self, body: dict[str, object], made: EngineResponse, version: str) -> None:
         """Look once more at what a container just made has got hold of, now that nobody can take it away.
 
-        Raises:
-            ForbiddenCallError: somebody else was faster to make a volume of that name; the container is gone again.
+        Where somebody else was faster to make a volume of that name, the container is gone again.
         """
         container = full_id(made.document())
         try:
@@ -214,9 +194,6 @@ class Ownership:
         """Whether an image that is to be pulled is here already; then it is never pulled over.
 
         What others on this host run next time would otherwise be whatever somebody has published under that name.
-
-        Raises:
-            ForbiddenCallError: only we give images of that name.
         """
         if _OWN_IMAGES.match(name):
             raise ForbiddenCallError("the images of Drydock are built, never pulled")

@@ -37,13 +37,7 @@ _STREAM_SWITCH: Final = 101
 
 
 class EngineProxy:
-    """Serves clients of one engine.
-
-    Args:
-        engine_socket: path of the engine's unix socket.
-        instance: whose things are let through.
-        max_connections: how many clients are served at once; more wait.
-    """
+    """Serves clients of one engine, at most ``max_connections`` at once; more wait."""
 
     def __init__(self, engine_socket: str, instance: ServedInstance, max_connections: int = 1024) -> None:
         self._engine = Engine(engine_socket)
@@ -203,7 +197,7 @@ async def _checked_body(call: EngineCall, head: RequestHead, reader: asyncio.Str
 
 
 def _request(call: EngineCall, target: str, head: RequestHead, body: dict[str, object] | None, upgrade: bool) -> bytes:
-    """The request for the engine. It closes its connection afterwards, so nothing can follow."""
+    """The request for the engine, which closes its connection afterwards, so nothing can follow."""
     content = b"" if body is None else json.dumps(body).encode("ascii")
     lines = [f"{call.method} {target} HTTP/1.1", "Host: docker"]
     lines += [f"{name}: {head.headers[name]}" for name in _PASSED_HEADERS if name in head.headers]
@@ -218,7 +212,6 @@ def _request(call: EngineCall, target: str, head: RequestHead, body: dict[str, o
 
 
 async def _copy_body(head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy exactly the body that the head declares."""
     if not head.is_chunked:
         await _copy(reader, writer, head.content_length)
         return

@@ -52,11 +52,7 @@ def bridge(path: str, wait_seconds: float) -> int:
 
 
 def receive_pipes(control: socket.socket) -> Tuple[int, int]:
-    """Receive the descriptors to read from and to write to; they are the caller's to close.
-
-    Raises:
-        OSError: the other side is gone, or sent something else.
-    """
+    """Receive the descriptors to read from and to write to, which are the caller's to close; else `OSError`."""
     _, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(2 * _SIZE))
     found = array.array("i")
     for level, kind, data in ancillary:

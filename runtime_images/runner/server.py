@@ -45,11 +45,7 @@ class Server:
         self._lock = -1
 
     def listen(self, path: str) -> None:
-        """Open the sockets, for this user only; those that a dead runner has left are replaced.
-
-        Raises:
-            OSError: they cannot be made, or a living runner serves them.
-        """
+        """Open the sockets, for this user only, in place of a dead runner's; `OSError` where a living one is there."""
         self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,7 +74,6 @@ class Server:
             self._connection.close()
 
     def _listen_anew(self) -> None:
-        """Listen at the path, in the place of whatever is there."""
         self._stop_listening()
         self._listen_at(self._path + SUFFIX, self._arrive)
         self._listen_at(self._path, self._accept)

@@ -104,11 +104,7 @@ class Decoder:
         return frames
 
     def finish(self) -> None:
-        """Say that the stream has ended.
-
-        Raises:
-            ProtocolError: it ended inside a frame.
-        """
+        """Say that the stream has ended; `ProtocolError` where that was inside a frame."""
         if self.partial and not self._failed:
             raise ProtocolError("the stream ended inside a frame")
 

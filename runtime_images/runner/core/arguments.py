@@ -1,4 +1,4 @@
-"""Checks of what a request carries; each error names the field, what is wrong with it and what would be right.
+"""Checks of what a request carries; each `BadRequestError` names the field, what is wrong and what would be right.
 
 An argument that is null counts as absent.
 """

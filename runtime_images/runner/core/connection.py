@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from ..wire import Decoder, Frame, ProtocolError, encode
-from .journal import Answer
+from .journal import Answer, failed_answer
 from .loop import Loop
 
 Result = Dict[str, Any]
@@ -212,7 +212,7 @@ class Request(Asker):
 
     def fail(self, code: str, message: str) -> None:
         """Answer with an error."""
-        self.answer(_error(code, message))
+        self.answer(failed_answer(code, message))
 
     def live(self, output: str) -> bool:
         """Send output while the command runs."""
@@ -227,10 +227,6 @@ class Request(Asker):
         try:
             self.connection.send({"id": self.number, **answer}, blob)
         except ProtocolError as error:
-            self.connection.send({"id": self.number, **_error("too_large", f"the result does not fit: {error}")})
+            self.connection.send({"id": self.number, **failed_answer("too_large", f"the result does not fit: {error}")})
         finally:
             self._done(self, answer)
-
-
-def _error(code: str, message: str) -> Answer:
-    return {"ok": False, "error": {"code": code, "message": message}}

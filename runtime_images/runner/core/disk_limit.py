@@ -1,4 +1,4 @@
-"""The sandbox's room on its disk: a look at what is taken, and an end to what writes when that is more than allowed."""
+"""The sandbox's room on its disk: what is taken, and an end to what writes when that is more than allowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What trees of files take on a disk, also what is hidden from an ordinary look; a module that needs no other.
 
-As a program (``python3 usage.py JSON``) it measures for whoever does not trust what runs in a sandbox.
+As a program (``python3 disk_usage.py JSON``) it measures for whoever does not trust what runs in a sandbox.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class TreeUsage(NamedTuple):
 def measure(roots: Iterable[str], processes: Iterable[int] = (), most_entries: int = 0) -> TreeUsage:
     """Measure trees, each file once however many names it has, and what these processes keep open without a name.
 
-    Links are not followed, and other file systems mounted in a tree are not entered. With ``most_entries`` the look
-    ends when there are clearly more.
+    Links are not followed, nor file systems mounted in a tree. With ``most_entries`` the look ends when there are
+    clearly more.
     """
     found = _Measuring(most_entries)
     for root in roots:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 _INSTRUCTIONS = (
@@ -27,15 +28,17 @@ _ALL_SKILLS_BYTES = 2 * 1024 * 1024
 _GIT_FILE_BYTES = 256 * 1024
 _FOLDERS = 1000
 
-_names: Dict[int, str] = {}
 
-
+@lru_cache(maxsize=None)
 def username() -> str:
     """Return the name of the user the runner runs as, or its number when it has no name."""
     uid = os.getuid()
-    if uid not in _names:
-        _names[uid] = _look_up(uid)
-    return _names[uid]
+    try:
+        import pwd  # its one home; absent from some minimal builds
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return os.environ.get("USER") or str(uid)
 
 
 def find_python(path: str, names: Tuple[str, ...] = ("python", "python3")) -> Optional[str]:
@@ -70,21 +73,10 @@ def workspace(directory: str) -> Dict[str, Any]:
 def json_safe(value: Any) -> Any:
     """Return a value of JSON in which bytes of names that are no characters are escapes, as a log needs it."""
     if isinstance(value, str):
-        return (
-            value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        )
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     if isinstance(value, dict):
         return {json_safe(name): json_safe(item) for name, item in value.items()}
     return [json_safe(item) for item in value] if isinstance(value, list) else value
-
-
-def _look_up(uid: int) -> str:
-    try:
-        import pwd  # its one home; absent from some minimal builds
-
-        return pwd.getpwuid(uid).pw_name
-    except (ImportError, KeyError):
-        return os.environ.get("USER") or str(uid)
 
 
 def _system() -> str:
@@ -97,19 +89,19 @@ def _system() -> str:
 
 
 def _instructions(directory: str) -> List[Dict[str, str]]:
-    found = []
+    found: List[Dict[str, str]] = []
     for name in _INSTRUCTIONS:
         folder, base = os.path.split(os.path.join(directory, name))
-        for entry in _names_like(folder, base):
-            path = os.path.join(folder, entry)
-            content = _read(path, _INSTRUCTION_BYTES)
-            if content.strip():
-                found.append({"path": path, "content": content})
+        try:
+            present = [entry for entry in os.listdir(folder) if entry.lower() == base.lower()]
+        except OSError:
+            continue
+        for entry in sorted(present, key=base.__ne__):  # the exact name first
+            found += _document(os.path.join(folder, entry), _INSTRUCTION_BYTES)
     return found
 
 
 def _nested(directory: str, roots: List[str]) -> List[Dict[str, str]]:
-    """Return the instructions that stand in folders below the workspace; how far is looked is bounded."""
     wanted = {name.lower() for name in _INSTRUCTIONS if os.sep not in name}
     found: List[Dict[str, str]] = []
     waiting = [directory]
@@ -126,22 +118,16 @@ def _nested(directory: str, roots: List[str]) -> List[Dict[str, str]]:
                 if not entry.name.startswith(".") and entry.name not in _FOREIGN_FOLDERS:
                     waiting.append(entry.path)
             elif folder not in roots and entry.name.lower() in wanted:
-                content = _read(entry.path, _INSTRUCTION_BYTES)
-                if content.strip():
-                    found.append({"path": entry.path, "content": content})
+                found += _document(entry.path, _INSTRUCTION_BYTES)
     return found[:_NESTED_FILES]
 
 
-def _names_like(folder: str, name: str) -> List[str]:
-    """Return the names in a folder that are this one in any case, the exact one first."""
-    try:
-        return sorted((entry for entry in os.listdir(folder) if entry.lower() == name.lower()), key=name.__ne__)
-    except OSError:
-        return []
+def _document(path: str, limit: int) -> List[Dict[str, str]]:
+    content = _read(path, limit)
+    return [{"path": path, "content": content}] if content.strip() else []
 
 
 def _markdown(roots: List[str], names: Tuple[str, ...]) -> List[Dict[str, str]]:
-    """Return the Markdown files in these folders of the roots; how many and how much is bounded."""
     found: List[Dict[str, str]] = []
     room = _ALL_SKILLS_BYTES
     for folder in [os.path.join(root, name) for root in roots for name in names]:
@@ -172,7 +158,11 @@ def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
     root = _git_root(directory)
     if root is None:
         return None
-    folder = _git_folder(root)
+    folder = os.path.join(root, ".git")
+    if not os.path.isdir(folder):
+        pointer = _read(folder, 4096).strip()
+        if pointer.startswith("gitdir:"):
+            folder = os.path.join(root, pointer[len("gitdir:") :].strip())
     head = _read(os.path.join(folder, "HEAD"), 4096).strip()
     branch = head[len("ref: refs/heads/") :] if head.startswith("ref: refs/heads/") else (head[:12] or None)
     common = _read(os.path.join(folder, "commondir"), 4096).strip()
@@ -201,14 +191,6 @@ def _git_root(directory: str) -> Optional[str]:
     return directory
 
 
-def _git_folder(root: str) -> str:
-    path = os.path.join(root, ".git")
-    if os.path.isdir(path):
-        return path
-    text = _read(path, 4096).strip()
-    return os.path.join(root, text[len("gitdir:") :].strip()) if text.startswith("gitdir:") else path
-
-
 def _remote(config: str) -> Optional[str]:
     """Return the URL of ``origin``, or else of the first remote, without any user name or password in it."""
     section = ""
@@ -228,7 +210,7 @@ def _remote(config: str) -> Optional[str]:
 
 
 def _read(path: str, limit: int) -> str:
-    """Return the beginning of a regular file as text; "" for anything that is not one or cannot be read."""
+    """The beginning of a regular file as text; "" for anything that is not one or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -25,8 +25,7 @@ Message = Dict[str, Any]
 class SideProcesses:
     """Runs the runner's own program with a subcommand, a few at a time: work that cannot be interrupted from inside.
 
-    It reads an order and prints a result, as JSON. Lines that it prints before the result are told to the asker at
-    once.
+    It reads an order and prints a result, as JSON. Lines before the result are told to the asker at once.
     """
 
     def __init__(self, loop: Loop, name: str, at_once: int) -> None:
@@ -36,7 +35,7 @@ class SideProcesses:
         self._running: Set[_SideProcess] = set()
 
     def start(self, request: Request, order: Dict[str, Any], limit_seconds: float, overdue: str) -> None:
-        """Start one, have it answer, and let it be cancelled; ``overdue`` is the ``error`` of the result at the limit.
+        """Start one and have it answer; ``overdue`` is the ``error`` of the result when it takes longer than the limit.
 
         Raises:
             TooMuchWorkError: too many are running, or there can be no further process.
@@ -169,7 +168,7 @@ class DriverProcess:
     """A program that owns what needs a library (a browser, a kernel): told all on its standard input, in lines of JSON.
 
     It answers likewise, and ends with its input. ``told`` gets its messages; ``gone`` is called once, when it has ended
-    by itself.
+    by itself. `OSError` where it cannot be started.
     """
 
     def __init__(
@@ -181,11 +180,6 @@ class DriverProcess:
         told: Callable[[Message], None],
         gone: Callable[[], None],
     ) -> None:
-        """Start it.
-
-        Raises:
-            OSError: it cannot be started.
-        """
         self._loop = loop
         self._told = told
         self._gone = gone

@@ -1,4 +1,4 @@
-"""The results of requests that must not be carried out twice: in memory, and on disk for the next runner."""
+"""The journal: results of requests that must not be carried out twice, in memory, and on disk for the next runner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import OrderedDict
-from typing import Any, Dict, Iterable, List, Optional, Set
+from typing import Any, Dict, Iterable, Optional, Set
 
 from .log import complain
 
@@ -19,30 +19,21 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 Answer = Dict[str, Any]
 
-_INTERRUPTED: Answer = {
-    "ok": False,
-    "error": {
-        "code": "interrupted",
-        "message": "the runner ended while it served this request, which may have been carried out in part",
-    },
-}
-_FORGOTTEN: Answer = {
-    "ok": False,
-    "error": {
-        "code": "forgotten",
-        "message": "the request was carried out, but its result had to make room for later ones",
-    },
-}
+
+def failed_answer(code: str, message: str) -> Answer:
+    """Return the answer of a request that has failed."""
+    return {"ok": False, "error": {"code": code, "message": message}}
 
 
-_WITHHELD: Answer = {
-    "ok": False,
-    "error": {
-        "code": "forgotten",
-        "message": "the request was carried out, but its result was in the memory of a runner that has ended: "
-        "a secret had been lent to a command, and such results are not written down",
-    },
-}
+_INTERRUPTED = failed_answer(
+    "interrupted", "the runner ended while it served this request, which may have been carried out in part"
+)
+_FORGOTTEN = failed_answer("forgotten", "the request was carried out, but its result had to make room for later ones")
+_WITHHELD = failed_answer(
+    "forgotten",
+    "the request was carried out, but its result was in the memory of a runner that has ended: "
+    "a secret had been lent to a command, and such results are not written down",
+)
 
 
 class Journal:
@@ -69,7 +60,12 @@ class Journal:
 
     def open(self) -> None:
         """Read what the runner before has left; what it had begun and not ended is answered as interrupted."""
-        for line in self._read_lines():
+        try:
+            with open(self._path, "rb") as file:
+                lines = file.read().split(b"\n")
+        except OSError:
+            lines = []
+        for line in lines:
             self._apply(line)
         for key, answer in list(self._answers.items()):
             if answer is None:
@@ -92,10 +88,7 @@ class Journal:
     def answer(self, key: str) -> Optional[Answer]:
         """Return the answer of a request that is done, else None."""
         kept = self._answers.get(key)
-        if kept is None:
-            return None
-        answer: Answer = json.loads(kept)
-        return answer
+        return None if kept is None else json.loads(kept)
 
     def begin(self, key: str) -> None:
         """Note that a request is about to be carried out."""
@@ -165,7 +158,6 @@ class Journal:
         self._held -= len(kept) if kept is not None else 0
 
     def _trim(self) -> None:
-        """Give up the oldest results over the limits: first their contents, then the knowledge of them."""
         if self._held > self._bytes_limit:
             for key, kept in list(self._answers.items()):
                 if kept is not None and len(kept) > 512:
@@ -181,13 +173,6 @@ class Journal:
             self._drop(oldest)
 
     # The file
-
-    def _read_lines(self) -> List[bytes]:
-        try:
-            with open(self._path, "rb") as file:
-                return file.read().split(b"\n")
-        except OSError:
-            return []
 
     def _append(self, data: bytes) -> None:
         if self._descriptor < 0 or self._written + len(data) > max(_COMPACT_AFTER, 2 * self._held):

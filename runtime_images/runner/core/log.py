@@ -1,4 +1,4 @@
-"""What the runner says for those who look into its log."""
+"""The runner's log, which is its standard error."""
 
 from __future__ import annotations
 

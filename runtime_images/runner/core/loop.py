@@ -6,6 +6,7 @@ hop through its streams costs more than a round trip of a shell command is allow
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import select
@@ -13,7 +14,6 @@ import signal
 import sys
 import time
 from collections import deque
-from types import FrameType
 from typing import Callable, Deque, Dict, List, Optional
 
 Callback = Callable[[], None]
@@ -75,11 +75,7 @@ class Loop:
         self.add_reader(self._wake_reader, self._woken)
 
     def add_reader(self, descriptor: int, callback: Callback) -> None:
-        """Call back whenever the descriptor can be read, or its other end has gone.
-
-        Raises:
-            OSError: it cannot be waited for (an ordinary file).
-        """
+        """Call back whenever the descriptor can be read, or its other end has gone; `OSError` for an ordinary file."""
         self._set(descriptor, 0, callback)
 
     def add_writer(self, descriptor: int, callback: Callback) -> None:
@@ -107,13 +103,15 @@ class Loop:
     def call_from_thread(self, callback: Callback) -> None:
         """Call back in the loop's thread; the one method that other threads may use."""
         self._from_threads.append(callback)
-        self._wake()
+        with contextlib.suppress(OSError):  # the pipe is full of wake-ups already, or the loop has ended
+            os.write(self._wake_writer, b"\0")
 
     def on_signal(self, number: int, callback: Callback) -> None:
         """Call back, as an ordinary event, after the process received the signal."""
         self._signals[number] = callback
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
-        signal.signal(number, _nothing)
+        # The wake-up descriptor carries the news; a handler must exist for the signal to be caught at all.
+        signal.signal(number, lambda _number, _frame: None)
 
     def stop(self) -> None:
         """Let :meth:`run` return after the current callback."""
@@ -142,21 +140,16 @@ class Loop:
         os.close(self._wake_writer)
 
     def _set(self, descriptor: int, index: int, callback: Optional[Callback]) -> None:
-        pair = self._callbacks.get(descriptor)
-        if pair is None:
-            if callback is None:
-                return
-            pair = self._callbacks[descriptor] = [None, None]
-            before = 0
-        else:
-            before = _events(pair)
+        pair = self._callbacks.setdefault(descriptor, [None, None])
+        before = _events(pair)
         pair[index] = callback
         events = _events(pair)
-        if events == before:
-            return
         if not events:
             del self._callbacks[descriptor]
-            self._poller.unregister(descriptor)
+            if before:
+                self._poller.unregister(descriptor)
+        elif events == before:
+            return
         elif before:
             self._poller.modify(descriptor, events)
         else:
@@ -180,27 +173,20 @@ class Loop:
         while self._timers and self._timers[0].when <= now:
             timer = heapq.heappop(self._timers)
             callback, timer.callback = timer.callback, None
-            if callback is not None:
-                self._call(callback)
+            self._call(callback)
 
     def _fire(self, descriptor: int, index: int) -> None:
         # Looked up only now: an earlier callback of this turn may have stopped the watching.
         pair = self._callbacks.get(descriptor)
-        callback = pair[index] if pair is not None else None
-        if callback is not None:
-            self._call(callback)
+        if pair is not None:
+            self._call(pair[index])
 
-    def _call(self, callback: Callback) -> None:
+    def _call(self, callback: Optional[Callback]) -> None:
         try:
-            callback()
+            if callback is not None:
+                callback()
         except Exception:  # noqa: BLE001 - the boundary that keeps one request's fault from ending the runner
             sys.excepthook(*sys.exc_info())
-
-    def _wake(self) -> None:
-        try:
-            os.write(self._wake_writer, b"\0")
-        except OSError:
-            return  # the pipe is full of wake-ups already, or the loop has ended
 
     def _woken(self) -> None:
         try:
@@ -208,14 +194,8 @@ class Loop:
         except BlockingIOError:
             return
         for number in set(numbers):
-            callback = self._signals.get(number)
-            if callback is not None:
-                self._call(callback)
+            self._call(self._signals.get(number))
 
 
 def _events(pair: List[Optional[Callback]]) -> int:
     return (_READ if pair[0] is not None else 0) | (_WRITE if pair[1] is not None else 0)
-
-
-def _nothing(_number: int, _frame: Optional[FrameType]) -> None:
-    """The wake-up descriptor carries the news; a handler must exist for the signal to be caught at all."""

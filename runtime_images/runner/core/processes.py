@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 MARK = "DRYDOCK_TERMINAL"
@@ -28,14 +28,15 @@ class Process(NamedTuple):
     session: int
     started: int
     """In clock ticks since the machine started."""
+    used: int
+    """Processor time in clock ticks."""
 
 
 class TerminalProcesses(NamedTuple):
     """Which processes are a terminal's own: those of its shell, and those that carry its mark.
 
-    ``mark`` is the value of the environment variable ``DRYDOCK_TERMINAL``, which programs inherit and by which they
-    are known when they have left the shell's session and lost their parent. ``since`` is when the terminal was made,
-    in clock ticks: nothing older can be its own, whatever the process table seems to say.
+    ``mark`` is the value of ``DRYDOCK_TERMINAL``, by which programs are known when they have left the shell's session
+    and lost their parent. ``since`` is when the terminal was made, in clock ticks: nothing older can be its own.
     """
 
     shell: int
@@ -67,10 +68,7 @@ def replacement(pid: int, argument: bytes) -> Optional[ExecProgram]:
 
 
 def directory(pid: int, name: str) -> str:
-    """Return the working directory of a process: by the name it gives to it, if that is one, else by its real one.
-
-    "" when neither is to be had.
-    """
+    """Return the working directory of a process: by its own name for it, if that is one, else its real one, or ""."""
     link = f"/proc/{pid}/cwd"
     with contextlib.suppress(OSError, ValueError):
         if name.startswith("/") and os.path.samestat(os.stat(name), os.stat(link)):
@@ -83,10 +81,7 @@ def directory(pid: int, name: str) -> str:
 
 
 def ended(child: int) -> Optional[int]:
-    """Return how a child has ended, 0 if somebody else has collected it; None while it lives.
-
-    One that is stopped is continued: a stopped shell would never answer again.
-    """
+    """Return how a child has ended, 0 if somebody else has collected it; None while it lives. A stopped one goes on."""
     try:
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
     except ChildProcessError:
@@ -98,10 +93,7 @@ def ended(child: int) -> Optional[int]:
 
 
 def lacks_descriptors(shell: int) -> bool:
-    """Say whether a shell may open so few files (``ulimit -n``) that it cannot lend a command the terminal.
-
-    The command would not be run, and nothing would be seen of it but the status 1.
-    """
+    """Whether a shell may open so few files (``ulimit -n``) that no command would run, and only status 1 be seen."""
     try:
         limit = resource.prlimit(shell, resource.RLIMIT_NOFILE)[0]
     except (AttributeError, OSError):  # it has ended, or this system does not tell
@@ -147,21 +139,17 @@ def table() -> Dict[int, Process]:
 
 def belonging(scope: TerminalProcesses) -> List[Process]:
     """Return all processes of a terminal but its shell, also those that left its session or lost their parent."""
-    processes = table()
+    by_id = table()
     shell = scope.shell
-    spared = (1, shell, os.getpid())
+    wanted = f"{MARK}={scope.mark}".encode()
     own: List[Process] = []
     rest: List[Process] = []
-    for process in processes.values():
-        if process.pid in spared or process.started < scope.since:
+    for process in by_id.values():
+        if process.pid in (1, shell, os.getpid()) or process.started < scope.since:
             continue
-        if shell > 1 and (process.session == shell or _descends(process, shell, processes)):
-            own.append(process)
-        else:
-            rest.append(process)
-    wanted = f"{MARK}={scope.mark}".encode()
-    own += [process for process in rest if _is_orphan(process, processes) and _marked(process.pid, wanted)]
-    return own
+        is_below = shell > 1 and (process.session == shell or _descends(process, shell, by_id))
+        (own if is_below else rest).append(process)
+    return own + [process for process in rest if _marked(process.pid, wanted)]
 
 
 def of_sandbox(*, alone: bool) -> List[Process]:
@@ -187,8 +175,7 @@ def of_sandbox(*, alone: bool) -> List[Process]:
 def end_children(*, alone: bool) -> None:
     """Kill the processes of the sandbox that have no other parent left, and what comes in their place, for a moment.
 
-    A look at them takes so little time that it finds also what forks and ends at once, again and again, which is gone
-    before it is found in a table of all processes.
+    So quick a look also finds what forks and ends at once, again and again, and is gone before a table is read.
     """
     own = os.getpid()
     parents = (own, 1) if alone else (own,)
@@ -205,7 +192,16 @@ def end_children(*, alone: bool) -> None:
 def of_command(scope: TerminalProcesses, begun: int) -> List[Process]:
     """Return those that a command begun at that time has started: background jobs of earlier commands are not its."""
     by_id = {process.pid: process for process in belonging(scope)}
-    return [process for process in by_id.values() if _is_new(process, by_id, scope.shell, begun)]
+
+    def is_new(process: Process) -> bool:
+        for one in _line(process, by_id):
+            if one.started < begun:
+                return False
+            if one.parent == scope.shell:
+                break
+        return True
+
+    return [process for process in by_id.values() if is_new(process)]
 
 
 def send(processes: Iterable[Process], number: int, shell: int) -> None:
@@ -223,19 +219,15 @@ def send(processes: Iterable[Process], number: int, shell: int) -> None:
 def signal_process(pid: int, number: int) -> None:
     """Send a signal to one process; one that is gone, or was never there, is nobody's fault."""
     if pid > 1:  # 0 and -1 would mean many processes
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            return
 
 
 def signal_group(group: int, number: int) -> None:
     """Send a signal to all processes of a group."""
     if group > 1:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-        except (ProcessLookupError, PermissionError):
-            return
 
 
 def ignores(pid: int, number: int) -> bool:
@@ -256,12 +248,8 @@ def waits(pid: int) -> bool:
 
 def ticks_used(pid: int) -> int:
     """Return the processor time that the process itself has used, in clock ticks; 0 when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read(1024).rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
+    process = _read(str(pid))
+    return 0 if process is None else process.used
 
 
 def kill_all(scope: TerminalProcesses) -> None:
@@ -303,7 +291,9 @@ def _read(name: str) -> Optional[Process]:
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
-    return Process(int(name), fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    parent, group, session = (int(field) for field in fields[1:4])
+    used = int(fields[11]) + int(fields[12])
+    return Process(int(name), fields[0].decode(), parent, group, session, int(fields[19]), used)
 
 
 def _children(pid: int) -> List[int]:
@@ -315,28 +305,17 @@ def _children(pid: int) -> List[int]:
     return found
 
 
-def _descends(process: Process, ancestor: int, processes: Dict[int, Process]) -> bool:
+def _line(process: Process, by_id: Dict[int, Process]) -> Iterator[Process]:
+    """The process, its parent and so on, as far as they are in the table."""
     for _ in range(256):
-        if process.parent == ancestor:
-            return True
-        parent = processes.get(process.parent)
-        if parent is None:
-            return False
-        process = parent
-    return False
+        yield process
+        if process.parent not in by_id:
+            return
+        process = by_id[process.parent]
 
 
-def _is_orphan(process: Process, processes: Dict[int, Process]) -> bool:
-    """True when the process's line of parents ends at the init process or at the runner without passing a terminal."""
-    own = os.getpid()
-    for _ in range(256):
-        if process.parent in (0, 1, own):
-            return True
-        parent = processes.get(process.parent)
-        if parent is None:
-            return True
-        process = parent
-    return False
+def _descends(process: Process, ancestor: int, by_id: Dict[int, Process]) -> bool:
+    return any(one.parent == ancestor for one in _line(process, by_id))
 
 
 def _marked(pid: int, wanted: bytes) -> bool:
@@ -345,13 +324,3 @@ def _marked(pid: int, wanted: bytes) -> bool:
             return wanted in file.read(256 * 1024).split(b"\0")
     except OSError:
         return False
-
-
-def _is_new(process: Process, by_id: Dict[int, Process], shell: int, ticks: int) -> bool:
-    for _ in range(256):
-        if process.started < ticks:
-            return False
-        if process.parent == shell or process.parent not in by_id:
-            return True
-        process = by_id[process.parent]
-    return True

@@ -32,14 +32,14 @@ class Reply(NamedTuple):
 
 
 class _Job:
-    """One piece of work; ``finish`` does it, in whatever thread, and returns the call that tells its outcome."""
+    """One piece of work; what `claim` returns does it, in any thread, and returns the call that tells its outcome."""
 
     def __init__(self, lane: str, finish: Callable[[], Callable[[], None]]) -> None:
         self.lane = lane
         self._turns = [finish]
 
     def claim(self) -> Optional[Callable[[], Callable[[], None]]]:
-        """Decide, once and for one thread only, what becomes of the job: None for all but the first who asks."""
+        """Decide, once and for one thread only, who does it: None for all but the first who asks."""
         try:
             return self._turns.pop()
         except IndexError:
@@ -67,10 +67,8 @@ class Workers:
     ) -> Callable[[], bool]:
         """Do the work behind what is done in the same lane, then call one of the two in the loop.
 
-        What is returned takes the work back if it has not begun, and says whether that was so.
-
-        Raises:
-            TooMuchWorkError: as many as the pool holds are waiting.
+        What is returned takes the work back if it has not begun, and says whether that was so. `TooMuchWorkError`: as
+        many as the pool holds are waiting.
         """
 
         def finish() -> Callable[[], None]:
@@ -93,11 +91,7 @@ class Workers:
         return lambda: job.claim() is not None
 
     def serve(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
-        """Do this after what was asked before of the same file, and answer with what it gives.
-
-        Raises:
-            TooMuchWorkError: as many as the pool holds are waiting.
-        """
+        """Do this after what was asked before of the same file, and answer with what it gives."""
 
         def failed(error: Exception) -> None:
             if isinstance(error, RequestError):

@@ -2,6 +2,7 @@
 
 Each part of a path is opened in the folder before it, never following a link by itself: links are read and walked in
 the same way, and one that leads out is refused. So nothing that is exchanged between a look and an opening can matter.
+What is refused, or is not there, raises `FileError`.
 """
 
 from __future__ import annotations
@@ -46,42 +47,22 @@ class Beneath:
         self._root = root
 
     def parts(self, path: str) -> List[str]:
-        """The names along a path: one relative to the root, or an absolute one below it.
-
-        Raises:
-            FileError: ``bad_request``, it can be no such path.
-        """
+        """The names along a path: one relative to the root, or an absolute one below it."""
         if "\0" in path:
             raise FileError("bad_request", "a path must not hold NUL")
-        inside = path
-        for root in (self._root, os.path.realpath(self._root)):
-            if path == root or path.startswith(root.rstrip("/") + "/"):
-                inside = path[len(root) :]
-                break
-        else:
-            if path.startswith("/"):
-                raise _outside(path)
-        parts = [part for part in inside.split("/") if part not in ("", ".")]
+        parts = _names(_below(self._root, path, path))
         if ".." in parts:
             raise FileError("forbidden", f"{path} may lead out of the workspace: write it without ..")
         return parts
 
     def open(self, path: str) -> Opened:
-        """Open a regular file or a folder, never waiting for anything.
-
-        Raises:
-            FileError: it is missing, something else, not allowed, or not below the root.
-        """
+        """Open a regular file or a folder, never waiting for anything."""
         parts = self.parts(path)
         with _walking(self._root, path) as walk:
             return walk.end(parts)
 
     def place(self, path: str) -> Place:
-        """The place for a new file: the deepest folder on the way to it that is there. A link in its place stays one.
-
-        Raises:
-            FileError: the path can be none, or a part of it before the last is no folder.
-        """
+        """The place for a new file: the deepest folder on the way to it that is there. A link in its place stays."""
         parts = self.parts(path)
         if not parts or path.endswith("/"):
             raise FileError("bad_request", f"{path!r} is no name for a file")
@@ -167,7 +148,7 @@ class _Walk:
         return []
 
     def _open(self, name: str) -> Optional[Opened]:
-        """Open the last part of a path; None when it is a link, or not there."""
+        """The last part of a path, open; None when it is a link, or not there."""
         name = self._known(name)
         try:
             status = os.stat(name, dir_fd=self.here, follow_symlinks=False)
@@ -197,15 +178,10 @@ class _Walk:
         if self._links > _LINKS:
             raise FileError("bad_request", f"{self._path} leads through too many links")
         if target.startswith("/"):
-            for root in (self._root, os.path.realpath(self._root)):
-                if target == root or target.startswith(root.rstrip("/") + "/"):
-                    target = target[len(root) :]
-                    break
-            else:
-                raise _outside(self._path)
+            target = _below(self._root, target, self._path)
             while len(self._stack) > 1:
                 os.close(self._stack.pop())
-        return [part for part in target.split("/") if part not in ("", ".")]
+        return _names(target)
 
     def _known(self, name: str) -> str:
         """The name as it is on the disk, where it was told with the signs that stand for what is no Unicode."""
@@ -221,6 +197,20 @@ class _Walk:
 def readable(name: str) -> str:
     """A name as text that can be shown; bytes that are no Unicode are replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _below(root: str, path: str, asked: str) -> str:
+    """A path without the root that it begins with; a relative one as it is."""
+    for known in (root, os.path.realpath(root)):
+        if path == known or path.startswith(known.rstrip("/") + "/"):
+            return path[len(known) :]
+    if path.startswith("/"):
+        raise _outside(asked)
+    return path
+
+
+def _names(path: str) -> List[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
 
 
 def _outside(path: str) -> FileError:

@@ -24,8 +24,8 @@ class LineChange(NamedTuple):
 def unified(old: str, new: str, path: str) -> str:
     """Return the diff, "" for equal texts; cut when it is very long.
 
-    It is found in about linear time, which matters for files of millions of lines: lines that stand once in both
-    versions divide it, and what is between two of them is shown as one change where it begins and ends differently.
+    It is found in about linear time, for files of millions of lines: lines that stand once in both versions divide it,
+    and what is between two of them is shown as one change where it begins and ends differently.
     """
     if old == new:
         return ""
@@ -58,7 +58,6 @@ def changes(before: List[str], after: List[str]) -> List[LineChange]:
 
 
 def _trimmed(before: List[str], after: List[str], part: LineChange) -> LineChange:
-    """Return the part without what both sides begin and end with."""
     old_start, old_end, new_start, new_end = part
     while old_start < old_end and new_start < new_end and before[old_start] == after[new_start]:
         old_start, new_start = old_start + 1, new_start + 1
@@ -105,7 +104,6 @@ def _rising(pairs: "List[tuple[int, int]]") -> "List[tuple[int, int]]":
 
 
 def _grouped(found: List[LineChange]) -> Iterator[List[LineChange]]:
-    """Yield the changes of each hunk: those so near to one another that their context meets."""
     group: List[LineChange] = []
     for change in found:
         if group and change.old_start - group[-1].old_end > 2 * CONTEXT:

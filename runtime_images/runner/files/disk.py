@@ -1,4 +1,4 @@
-"""Reading and replacing regular files, with errors that say what to do; nothing here ever waits for a device."""
+"""Reading and replacing regular files, with a `FileError` that says what to do, and never waiting for a device."""
 
 from __future__ import annotations
 
@@ -66,11 +66,7 @@ def kind(path: str) -> str:
 
 
 def read(path: str, limit: int, offset: int = 0) -> Content:
-    """Read at most ``limit`` bytes of a regular file from an offset.
-
-    Raises:
-        FileError: it is missing, not a regular file (refused without waiting), or cannot be read.
-    """
+    """Read at most ``limit`` bytes of a regular file from an offset; anything else is refused without waiting."""
     found = kind(path)
     if found == "missing":
         raise FileError("not_found", f"{path} does not exist")
@@ -95,11 +91,8 @@ def read(path: str, limit: int, offset: int = 0) -> Content:
 def replace(path: str, data: bytes, mode: Optional[int] = None) -> bool:
     """Make these bytes the file's content, all or nothing; return whether the file is new.
 
-    Missing parent directories are made. Permission bits, and the owner where that is allowed, are kept; a symbolic
-    link stays one, and its target is written.
-
-    Raises:
-        FileError: the path names something other than a file, or it cannot be written; the old content is intact.
+    Missing parent directories are made. Permission bits, and the owner where that is allowed, are kept; a symbolic link
+    stays one, and its target is written. With a `FileError` the old content is intact.
     """
     found = kind(path)
     if found not in ("file", "missing"):

@@ -21,8 +21,7 @@ _REQUIRED = {"create": ("file_text",), "str_replace": ("old_str", "new_str"), "i
 class Edit(NamedTuple):
     """The checked arguments of one ``file.edit``; ``directory`` is where relative paths might have been meant.
 
-    Where ``only`` is given, no other files may be changed. ``blank`` is a content that ``create`` may replace, as if
-    there were no file.
+    Where ``only`` is given, no other files may be changed. ``create`` may replace a content that is ``blank``.
     """
 
     command: str
@@ -61,14 +60,28 @@ class Editor:
 
     def run(self, edit: Edit) -> Dict[str, Any]:
         """Do the edit and return the result of ``file.edit``; what is wrong with it is a result too."""
-        existed = False
+        result: Dict[str, Any] = {
+            "command": edit.command,
+            "path": edit.path,
+            "text": "",
+            "is_error": False,
+            "prev_exist": False,
+            "old_content": None,
+            "new_content": None,
+            "diff": None,
+        }
         try:
-            existed = edits.exists(edit.path)
+            result["prev_exist"] = existed = edits.exists(edit.path)
             self._check(edit, existed)
             outcome = self._commands[edit.command](edit)
         except (EditError, disk.FileError) as error:
-            return _result(edit, EditOutcome(str(error)), is_error=True, existed=existed)
-        return _result(edit, outcome, is_error=False, existed=existed)
+            return {**result, "text": str(error), "is_error": True}
+        result["text"] = outcome.text
+        if outcome.new is not None:
+            result.update(change_of(edit.path, outcome.old, outcome.new))
+        if outcome.image is not None:
+            result["image"] = outcome.image
+        return result
 
     def _check(self, edit: Edit, existed: bool) -> None:
         """The checks that all commands share, in the order in which a model is told of them."""
@@ -108,7 +121,11 @@ class Editor:
             return EditOutcome(_cut(edits.directory(path), " — list single directories with ls -la"))
         data = disk.read(path, FILE_LIMIT + 1).data
         if pictures.is_named_as_one(path):
-            if (shown := _picture(path, data)) is not None:
+            try:
+                shown = pictures.picture(data)
+            except pictures.PictureError as error:
+                raise EditError(f"File validation failed for {path}: {error}.") from None
+            if shown is not None:
                 what = f"The image {path} ({shown.mime}, {shown.width} x {shown.height} pixels, {len(data)} bytes)."
                 return EditOutcome(what, image=shown.url)
             edits.require_text(path, data)  # a pointer to an image elsewhere, for instance
@@ -212,13 +229,6 @@ def _is_blank(edit: Edit) -> bool:
     return text.strip() in ("", edit.blank.strip())
 
 
-def _picture(path: str, data: bytes) -> Optional[pictures.Picture]:
-    try:
-        return pictures.picture(data)
-    except pictures.PictureError as error:
-        raise EditError(f"File validation failed for {path}: {error}.") from None
-
-
 def _view_range(value: List[Any], count: int) -> "tuple[int, int, str]":
     if len(value) != 2 or not all(isinstance(part, int) and not isinstance(part, bool) for part in value):
         raise EditError("Invalid `view_range` parameter: it must be a list of two whole numbers, [first, last].")
@@ -252,30 +262,8 @@ def _cut(text: str, hint: str = _CUT_HINT) -> str:
     return cut_middle(text, RESPONSE_LIMIT, hint).text
 
 
-def _result(edit: Edit, outcome: EditOutcome, *, is_error: bool, existed: bool) -> Dict[str, Any]:
-    result: Dict[str, Any] = {
-        "command": edit.command,
-        "path": edit.path,
-        "text": outcome.text,
-        "is_error": is_error,
-        "prev_exist": existed,
-        "old_content": None,
-        "new_content": None,
-        "diff": None,
-    }
-    if outcome.new is not None:
-        result.update(change_of(edit.path, outcome.old, outcome.new))
-    if outcome.image is not None:
-        result["image"] = outcome.image
-    return result
-
-
 def edit_of(given: Dict[str, Any], directory: str) -> Edit:
-    """Check the types of the arguments of ``file.edit``; what their values mean is the editor's to judge.
-
-    Raises:
-        BadRequestError: one is of the wrong type, or the path can be none.
-    """
+    """Check the types of the arguments of ``file.edit``; what their values mean is the editor's to judge."""
     where = arguments.edited_path(given)
     given_range = given.get("view_range")
     if given_range is not None and not isinstance(given_range, list):

@@ -36,10 +36,10 @@ def change_of(path: str, old: Optional[bytes], new: bytes) -> Dict[str, Any]:
 
 
 class EditHistory:
-    """The last ten versions of each file, newest last. Used from worker threads, one file by one thread at a time.
+    """The last ten versions of each file, newest last: on disk, or in memory where the disk does not take them.
 
-    A file is the same by whatever link it is reached. All versions together are bounded: those of the files that were
-    not edited for the longest time go first.
+    Used from worker threads, one file by one thread at a time. A file is the same by whatever link it is reached. All
+    versions together are bounded: those of the files that were not edited for the longest time go first.
     """
 
     def __init__(self, directory: str) -> None:
@@ -63,7 +63,11 @@ class EditHistory:
             for old in numbers[: max(0, len(numbers) + 1 - VERSIONS)]:
                 os.unlink(os.path.join(folder, str(old)))
         except OSError:
-            self._push_to_memory(path, content)
+            kept = self._memory.setdefault(path, [])
+            kept.append(content)
+            del kept[:-VERSIONS]
+            while sum(len(version) for versions in self._memory.values() for version in versions) > _MEMORY_LIMIT:
+                del self._memory[next(iter(self._memory))]
 
     def pop(self, path: str) -> Optional[bytes]:
         """Return the newest version and forget it; None when there is none."""
@@ -99,9 +103,13 @@ class EditHistory:
             return
         total = size
         for folder in folders:
-            total += _size(folder.path)
-            if total > DISK_LIMIT:
-                _remove(folder.path)
+            with contextlib.suppress(OSError):
+                versions = [os.path.join(folder.path, name) for name in os.listdir(folder.path)]
+                total += sum(os.path.getsize(version) for version in versions)
+                if total > DISK_LIMIT:
+                    for version in versions:
+                        os.unlink(version)
+                    os.rmdir(folder.path)
 
     def _folder(self, path: str) -> str:
         import hashlib  # it loads a cryptographic library, which the runner's start should not wait for
@@ -113,36 +121,9 @@ class EditHistory:
             return []
         return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
 
-    def _push_to_memory(self, path: str, content: bytes) -> None:
-        kept = self._memory.setdefault(path, [])
-        kept.append(content)
-        del kept[:-VERSIONS]
-        while sum(len(version) for versions in self._memory.values() for version in versions) > _MEMORY_LIMIT:
-            oldest = next(iter(self._memory))
-            del self._memory[oldest]
-
-
-def _size(folder: str) -> int:
-    try:
-        with os.scandir(folder) as versions:
-            return sum(version.stat().st_size for version in versions)
-    except OSError:
-        return 0
-
-
-def _remove(folder: str) -> None:
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-
 
 def exists(path: str) -> bool:
-    """Return whether there is something at an absolute path.
-
-    Raises:
-        FileError: that cannot be found out.
-    """
+    """Return whether there is something at an absolute path; `FileError` where that cannot be found out."""
     return os.path.isabs(path) and disk.kind(path) != "missing"
 
 
@@ -193,11 +174,7 @@ def numbered(lines: List[str], first: int, last: int, header: str) -> str:
 
 
 def directory(path: str) -> str:
-    """Return the files and directories in a directory, two levels deep, without hidden ones, and how many those are.
-
-    Raises:
-        FileError: the directory cannot be read.
-    """
+    """List a directory two levels deep, without hidden entries, and say how many those are."""
     entries, hidden, complete = _listed(path)
     text = f"The files and directories in {path}, up to {_LISTED_DEPTH} levels deep, without hidden ones:\n"
     text += "".join(f"{printable(entry)}\n" for entry in sorted(entries))
@@ -217,7 +194,8 @@ def _listed(top: str) -> Tuple[List[str], int, bool]:
         following: List[str] = []
         for folder in level:
             try:
-                found = _scan(folder)
+                with os.scandir(folder) as scanned:
+                    found = sorted(scanned, key=lambda entry: entry.name)
             except OSError as error:
                 if depth == 0:
                     raise disk.failure(error, top) from error
@@ -228,21 +206,12 @@ def _listed(top: str) -> Tuple[List[str], int, bool]:
                     continue
                 if len(entries) > _LISTED_ENTRIES:
                     return entries, hidden, False
-                is_directory = _is_directory(entry)
+                try:
+                    is_directory = entry.is_dir()
+                except OSError:  # a link to itself, for instance
+                    is_directory = False
                 entries.append(entry.path + "/" if is_directory else entry.path)
                 if is_directory and not entry.is_symlink():
                     following.append(entry.path)
         level = following
     return entries, hidden, True
-
-
-def _is_directory(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself, for instance
-        return False
-
-
-def _scan(folder: str) -> "List[os.DirEntry[str]]":
-    with os.scandir(folder) as found:
-        return sorted(found, key=lambda entry: entry.name)

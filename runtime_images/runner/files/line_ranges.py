@@ -178,11 +178,7 @@ def _report(span: Span, diff: str, *, is_new: bool) -> str:
 
 
 def span_of(given: Dict[str, Any], directory: str) -> Span:
-    """Check the arguments of ``file.range`` and ``code.lint``.
-
-    Raises:
-        BadRequestError: one is of the wrong type, or there is no such command.
-    """
+    """Check the arguments of ``file.range`` and ``code.lint``."""
     command = arguments.text(given, "command")
     if command not in Ranges.commands:
         raise arguments.BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")

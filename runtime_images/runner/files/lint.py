@@ -1,7 +1,4 @@
-"""Finding what is broken in a source file, as a program of its own: the order comes on standard input, as JSON.
-
-It looks for errors of syntax, as the languages' own readers report them, where these are at hand.
-"""
+"""The lint program: syntax errors that an edit would make, as the languages' own readers report them where they are."""
 
 from __future__ import annotations
 
@@ -107,7 +104,6 @@ def _node(data: bytes, suffix: str) -> List[LintProblem]:
 
 
 def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str]") -> List[LintProblem]:
-    """Return what a program says of a copy of the file; nothing when it is not there, or takes too long."""
     import shutil  # only for languages that Python does not read itself
     import subprocess
 

@@ -149,7 +149,6 @@ def _present_content(path: str, section: Section) -> bytes:
 
 
 def _changed(file: TextFile, found: List[Replacement]) -> bytes:
-    """Return the file with the changes."""
     lines = file.lines()
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
     ranges: List[Tuple[int, int, str]] = []
@@ -194,7 +193,6 @@ def _remove(path: str) -> None:
 
 
 def _take_back(step: _Step) -> None:
-    """Restore a file as far as that can be done."""
     with contextlib.suppress(OSError, disk.FileError):
         if step.old is not None:
             disk.replace(step.path, step.old)
@@ -238,11 +236,7 @@ class Section(NamedTuple):
 
 
 def parse(text: str) -> List[Section]:
-    """Return the sections of a patch, in their order.
-
-    Raises:
-        EditError: it is no patch; the message names the line.
-    """
+    """Return the sections of a patch, in their order; the message of an `EditError` names the line."""
     lines = text.strip().replace("\r\n", "\n").split("\n")
     if not lines[0].startswith(BEGIN):
         raise EditError(f"Invalid patch: its first line must be `{BEGIN}`.")
@@ -273,7 +267,6 @@ class _Reader:
 
     @property
     def number(self) -> int:
-        """Number of the next line, from one."""
         return self._position + 1
 
     @property
@@ -364,11 +357,7 @@ class Replacement(NamedTuple):
 
 
 def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replacement], int]:
-    """Return the changes in their order, and how doubtful the places are (0: all exactly as they were given).
-
-    Raises:
-        EditError: a place is not there.
-    """
+    """Return the changes in their order, and how doubtful the places are (0: all exactly as they were given)."""
     found: List[Replacement] = []
     position = doubt = 0
     for hunk in hunks:
@@ -434,7 +423,7 @@ def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> T
 
 
 def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, count: int, anchor: str) -> None:
-    """Raise EditError when the hunk's lines stand below once more, and the anchor is not there to tell where."""
+    """Refuse where the hunk's lines stand below once more, and the anchor is not there to tell where."""
     wanted = [line.rstrip() for line in hunk.before[:count]]
     for other in range(start + 1, len(lines) - count + 1):
         if _is_there(lines, wanted, other, str.rstrip):
@@ -446,7 +435,6 @@ def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, cou
 
 
 def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:
-    """Return where the hunk's lines begin, and how doubtful that is."""
     before = hunk.before
     if not before:
         return (len(lines) if hunk.ends_file else position), 0

@@ -19,7 +19,7 @@ SIDE_LIMIT = 8000
 
 
 class PictureError(Exception):
-    """The image cannot be shown; the message says why, as the end of a sentence."""
+    """The image is broken or too large to be shown; the message says why, as the end of a sentence."""
 
 
 class Picture(NamedTuple):
@@ -37,11 +37,7 @@ def is_named_as_one(path: str) -> bool:
 
 
 def picture(data: bytes) -> Optional[Picture]:
-    """Return the image that these bytes are, whatever the file's name said of its kind; None when they are none.
-
-    Raises:
-        PictureError: it is broken, or too large.
-    """
+    """Return the image that these bytes are, whatever the file's name said of its kind; None when they are none."""
     found = next(((mime, measure) for start, mime, measure in _KINDS if data.startswith(start)), None)
     if found is None or (found[0] == "image/webp" and data[8:12] != b"WEBP"):
         return None

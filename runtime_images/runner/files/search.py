@@ -229,7 +229,6 @@ class Walk:
 
 
 def _holds(path: str, pattern: "re.Pattern[str]") -> bool:
-    """Return whether a text file has a line that matches."""
     try:
         with open(os.open(path, _FLAGS), "rb") as file:
             sample = file.read(_SAMPLE)
@@ -287,7 +286,6 @@ def _ripgrep() -> Optional[str]:
 
 
 def _matching(program: str, found: List[FoundFile], pattern: "re.Pattern[str]", source: str) -> Iterator[FoundFile]:
-    """Yield the files with a line that matches, in the given order."""
     for batch in _batches(found):
         files = [file.path for file in batch]
         unclear = _listed(program, _UNCLEAR, files)
@@ -302,7 +300,7 @@ def _matching(program: str, found: List[FoundFile], pattern: "re.Pattern[str]", 
 
 
 def _batches(found: List[FoundFile]) -> Iterator[List[FoundFile]]:
-    """Divide files such that each part fits on a command line."""
+    """Divide the files such that each part fits on a command line."""
     batch: List[FoundFile] = []
     size = 0
     for file in found:

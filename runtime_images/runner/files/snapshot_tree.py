@@ -1,7 +1,8 @@
-"""The files of the workspace as they were at certain moments: every content once, and a list of files for each moment.
+"""Snapshots of the workspace's files: every content once, and a list of files for each moment.
 
 Nothing in the workspace is touched to keep it, a repository of the user's least of all. Left alone, which means neither
 kept nor brought back nor removed: folders with the names in `LEFT_ALONE`, files over a limit, and what is no file.
+Everything may raise `OSError`, and `KeyError` for a name under which nothing is kept.
 """
 
 from __future__ import annotations
@@ -71,13 +72,7 @@ class Tree:
         self._is_newest = False
 
     def take(self, name: str, stop: Callable[[], bool] = lambda: False) -> Entries:
-        """Keep the files as they are under a name.
-
-        Raises:
-            TooLargeError: there is too much.
-            StoppedError: ``stop`` said so.
-            OSError: they cannot be kept.
-        """
+        """Keep the files as they are under a name; `TooLargeError` for too much, `StoppedError` if ``stop`` said so."""
         began = time.time_ns()
         entries: Entries = {}
         size = 0
@@ -101,9 +96,6 @@ class Tree:
 
         Returns False, having done nothing, where one has, where that cannot be told without reading it, and where there
         are more than ``limit``.
-
-        Raises:
-            OSError: the name cannot be kept.
         """
         if not self._is_newest or len(self._known) > limit:
             return False
@@ -139,12 +131,7 @@ class Tree:
         return self._store.has(name)
 
     def restore(self, name: str, present: Entries) -> RestoredCounts:
-        """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now.
-
-        Raises:
-            KeyError: nothing is kept under the name.
-            OSError: a file cannot be written; some are as they were by then.
-        """
+        """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now."""
         wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
         removed = 0
         for path in sorted(present, reverse=True):  # what is in a folder before the folder
@@ -204,20 +191,17 @@ class Tree:
         place = os.path.join(self._workspace, path)
         try:
             if entry.kind == "d":
-                self._remove_made_again(place)
+                inside = os.listdir(place)
+                # Caches in a folder that there was not then are no reason to keep it; a repository is one.
+                if all(name in LEFT_ALONE and name not in _REPOSITORIES for name in inside):
+                    for name in inside:
+                        shutil.rmtree(os.path.join(place, name), ignore_errors=True)
                 os.rmdir(place)
             else:
                 os.unlink(place)
         except OSError:
             return 0  # a folder that holds what is left alone, or gone already
         return 1
-
-    def _remove_made_again(self, folder: str) -> None:
-        """Caches in a folder that there was not then are no reason to keep it; a repository is one."""
-        inside = os.listdir(folder)
-        if all(name in LEFT_ALONE and name not in _REPOSITORIES for name in inside):
-            for name in inside:
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
     def _write(self, path: str, entry: SnapshotEntry) -> None:
         place = os.path.join(self._workspace, path)
@@ -235,12 +219,7 @@ class Tree:
         os.replace(fresh, place)
 
     def pack(self, name: str, target: str) -> None:
-        """Write a tar file with the files as they were under a name, and the folders of version control as they are.
-
-        Raises:
-            KeyError: nothing is kept under the name.
-            OSError: it cannot be written.
-        """
+        """Write a tar file with the files as they were under a name, and the folders of version control as they are."""
         with tarfile.open(target, "w") as archive:
             for path, parts in sorted(self._store.entries(name).items()):
                 entry = SnapshotEntry(*parts)
@@ -257,18 +236,20 @@ class Tree:
                     about.size = os.path.getsize(place)
                     with open(place, "rb") as file:
                         archive.addfile(about, file)
-            for path in self._repositories():
-                archive.add(os.path.join(self._workspace, path), path)
+            for folder, folders, _files in os.walk(self._workspace):
+                for one in [one for one in folders if one in LEFT_ALONE]:
+                    folders.remove(one)
+                    if one in _REPOSITORIES:
+                        place = os.path.join(folder, one)
+                        archive.add(place, os.path.relpath(place, self._workspace))
 
     def unpack(self, source: str) -> int:
-        """Put the files of such a tar file into the workspace; returns how many entries it has.
-
-        Raises:
-            OSError, tarfile.TarError: it cannot be read, or a file cannot be written.
-        """
+        """Put the files of such a tar file into the workspace; returns how many entries it has."""
         count = 0
         with tarfile.open(source) as archive:
-            archive.extraction_filter = _as_it_is  # newer Pythons would change modes and refuse links by themselves
+            archive.extraction_filter = lambda about, _folder: (
+                about
+            )  # newer Pythons would change modes and refuse links by themselves
             for about in archive:
                 if about.name.startswith("/") or ".." in about.name.split("/"):
                     continue
@@ -277,20 +258,9 @@ class Tree:
                 count += 1
         return count
 
-    def _repositories(self) -> Iterator[str]:
-        for folder, folders, _files in os.walk(self._workspace):
-            for name in [one for one in folders if one in LEFT_ALONE]:
-                folders.remove(name)
-                if name in _REPOSITORIES:
-                    yield os.path.relpath(os.path.join(folder, name), self._workspace)
-
 
 def _stamp(facts: os.stat_result) -> Tuple[int, ...]:
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
-
-
-def _as_it_is(about: tarfile.TarInfo, _folder: str) -> tarfile.TarInfo:
-    return about
 
 
 NAMES_LIMIT = 500
@@ -300,7 +270,7 @@ Lists = Dict[str, List[Any]]
 
 
 class TreeStore:
-    """Contents by digest, lists by digest, and names for lists, oldest first; the oldest go when there are too many."""
+    """A folder outside the workspace with contents, lists of files and names; the oldest go when it is too large."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -333,11 +303,7 @@ class TreeStore:
             self._forget_oldest()
 
     def entries(self, name: str) -> Lists:
-        """The list of files of this name.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """The list of files of this name."""
         with open(self._place("lists", self._loaded()[name]), "rb") as file:
             found: Lists = json.loads(zlib.decompress(file.read()))
         return found

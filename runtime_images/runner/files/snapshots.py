@@ -1,8 +1,8 @@
-"""When the workspace's files are kept, and the operations that bring them back (see ``snapshot_tree``).
+"""When snapshots of the workspace are taken, and the operations that bring them back (see `snapshot_tree`).
 
-Once a server has asked for the first snapshot, one is taken behind each operation that may have changed something,
-under the operation's key: while the model thinks, so that nobody waits. What comes meanwhile waits for its end, within
-a limit. In a workspace so large that this takes long, only the snapshots that are asked for are taken.
+Once a server has asked for the first one, one is taken behind each operation that may have changed something, under
+the operation's key: while the model thinks, so that nobody waits. What comes meanwhile waits for its end, within a
+limit. In a workspace so large that this takes long, only the snapshots that are asked for are taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A text file as the editor sees it: characters with plain line ends, and the way back to the exact bytes."""
+"""Text files: finding their encoding, and edits after which all that is not edited is there byte for byte."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _mark(data: bytes) -> Optional[str]:
 
 
 def _exactly(data: bytes, encoding: str) -> Optional[str]:
-    """Return the text if encoding it gives the same bytes again."""
+    """The text if encoding it gives the same bytes again."""
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
@@ -160,10 +160,7 @@ class TextFile:
         return self.with_changes([(start, end, new)])
 
     def with_changes(self, changes: List[Tuple[int, int, str]]) -> bytes:
-        """Return the file's bytes with several ranges replaced, each given by start, end and its new text.
-
-        They are in the order of the text, and none overlaps another.
-        """
+        """Return the bytes with several ranges replaced: start, end and new text each, in order, without overlaps."""
         parts = [self._mark]
         kept = 0
         for start, end, new in changes:

@@ -1,4 +1,4 @@
-"""Files of the workspace on their way out and in, opened once and moved in parts; what nobody ends is dropped."""
+"""Transfers: files of the workspace on their way out and in, opened once and moved in parts; idle ones are dropped."""
 
 from __future__ import annotations
 
@@ -172,9 +172,6 @@ class FolderList:
         """The entries of a folder, folders first: name, kind, size, time of change, and whether they are passed over.
 
         ``after`` is where the list goes on: the place of an entry that was listed before (see `place_of`).
-
-        Raises:
-            FileError: it is no folder of the workspace, or cannot be read.
         """
         opened = self._beneath.open(path)
         try:
@@ -212,7 +209,6 @@ class FolderList:
         }
 
     def _rules(self) -> IgnoreRules:
-        """Those of the workspace's own ``.gitignore``."""
         try:
             opened = self._beneath.open(".gitignore")
         except FileError:
@@ -244,7 +240,6 @@ def _kind(status: Optional[os.stat_result]) -> str:
 
 
 def _is_ignored(rules: IgnoreRules, parts: List[str], is_folder: bool) -> bool:
-    """Whether the rules pass over it, or over a folder that it is in."""
     ends = range(1, len(parts) + 1) if rules else ()
     return any(rules.ignores("/".join(parts[:end]), end < len(parts) or is_folder) for end in ends)
 

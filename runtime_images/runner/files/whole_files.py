@@ -161,11 +161,7 @@ def _places(text: str, wanted: str) -> List[int]:
 
 
 def whole_file(given: Dict[str, Any], directory: str) -> WholeFileArguments:
-    """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home.
-
-    Raises:
-        BadRequestError: one is of the wrong type, or there is no such command.
-    """
+    """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home."""
     command = arguments.text(given, "command")
     if command not in WholeFiles.commands:
         raise arguments.BadRequestError(f"command must be one of {', '.join(WholeFiles.commands)}")

@@ -1,4 +1,4 @@
-"""Getting a repository, and whose name stands on commits.
+"""Cloning a repository, and setting the user's name for commits.
 
 The password goes through a pipe from this process to the helper that git asks for it, for the one address that it is
 meant for. It is in no file, no argument, no variable, and nothing that is left when this has ended.
@@ -53,9 +53,8 @@ _REASONS = (
 def clone(asked: Dict[str, Any]) -> Dict[str, Any]:
     """Clone ``url`` into ``folder`` (absolute), whole or not at all.
 
-    Raises:
-        GitError: the code says why not: ``authentication``, ``not_found``, ``no_branch``, ``unreachable``,
-            ``no_space``, ``too_slow``, ``no_git``, ``failed``.
+    Codes of a `GitError`: ``authentication``, ``not_found``, ``no_branch``, ``unreachable``, ``no_space``,
+    ``too_slow``, ``no_git``, ``failed``.
     """
     folder, password = asked["folder"], asked.get("password") or ""
     scratch = scratch_of(folder)
@@ -71,11 +70,7 @@ def clone(asked: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def identify(asked: Dict[str, Any]) -> Dict[str, Any]:
-    """Set the name and mail address for commits of this sandbox's user; what is empty stays as it is.
-
-    Raises:
-        GitError: ``no_git``, or the settings cannot be written.
-    """
+    """Set the name and mail address for commits of this sandbox's user; what is empty stays as it is."""
     for name in ("name", "email"):
         if not asked[name]:
             continue

@@ -113,9 +113,6 @@ def look(
     """Run git in a folder of the repository at ``root``, to look at something, and never in one around that.
 
     ``overruled`` are further settings that count for more than what is configured.
-
-    Raises:
-        GitError: ``no_git``, or it takes too long.
     """
     variables = environment()
     variables["GIT_CEILING_DIRECTORIES"] = os.path.dirname(root)
@@ -145,11 +142,7 @@ def look(
 
 
 def checked(output: Output, what: str) -> bytes:
-    """What was printed.
-
-    Raises:
-        GitError: git failed; ``no_repository`` where its folder is none, or not yet: ``git init`` is at work.
-    """
+    """What was printed; `GitError` where git failed, ``no_repository`` also while ``git init`` is at work."""
     if output.status != 0 and not output.is_cut:
         if _NONE in output.error:
             raise GitError("no_repository", "Not a git repository")

@@ -1,4 +1,4 @@
-"""The branch that the current one was begun from, and what is changed since then, committed or not."""
+"""A repository of the workspace: where it is, what it says about itself that is not to be believed, and its base."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ def root_of(directory: str, workspace: str) -> Optional[str]:
 
 
 def check(root: str, workspace: str) -> None:
-    """See that what git would read of a repository is in the workspace, and can be read without waiting.
-
-    Raises:
-        GitError: its data are elsewhere (``forbidden``), or it has something other than a file where git reads one.
-    """
+    """See that what git would read of a repository is in the workspace, and can be read without waiting."""
     inside = os.path.realpath(workspace).rstrip("/") + "/"
     place = _target(os.path.join(root, ".git"), b"gitdir: ")
     common = _target(os.path.join(place, "commondir"), b"") if os.path.lexists(os.path.join(place, "commondir")) else ""
@@ -47,9 +43,6 @@ def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:
 
     Those of the sandbox's user (say of large files) stay, unless they are to go as well: they are for all repositories,
     and no part of this one.
-
-    Raises:
-        GitError: git cannot be used, or a filter cannot be switched off.
     """
     asked = ["--includes", "--name-only", "-z", "--get-regexp", "^filter[.]"]
     told = look(root, ["config", "--show-scope", *asked], _CONFIG_BYTES, root)
@@ -101,11 +94,7 @@ class MergeBase(NamedTuple):
 
 
 def base_of(root: str) -> Optional[MergeBase]:
-    """The remote's own branch, else main or master of the repository itself; None when there is nothing but that.
-
-    Raises:
-        GitError: git cannot be used.
-    """
+    """The remote's own branch, else main or master of the repository itself; None when there is nothing but that."""
     listed = look(root, ["for-each-ref", "--format=%(refname)%00%(symref)%00%(HEAD)%00", *_BRANCHES], _BYTES, root)
     fields = [text(field).lstrip("\n") for field in listed.data.split(b"\0")]
     found = {fields[n]: fields[n + 1] or fields[n] for n in range(0, len(fields) - 3, 3) if fields[n + 2] != "*"}
@@ -119,11 +108,7 @@ def base_of(root: str) -> Optional[MergeBase]:
 
 
 def changes_since(directory: str, root: str, base: MergeBase, overruled: Mapping[str, str]) -> Dict[bytes, str]:
-    """The files below a folder that differ from the base, by their paths from the root on; new ones only if git knows.
-
-    Raises:
-        GitError: git failed.
-    """
+    """The files below a folder that differ from the base, by paths from the root on; new ones only if git knows."""
     asked: List[str] = [*_DIFF, "--ignore-submodules=dirty", base.commit, "--", "."]
     output = look(directory, asked, _BYTES, root, overruled)
     fields = checked(output, "git diff").split(b"\0")

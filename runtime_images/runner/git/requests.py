@@ -1,4 +1,4 @@
-"""``git.*``: looks at repositories, and getting them, each in a process of its own."""
+"""Requests about git: looks at repositories, and clones, each in a process of its own."""
 
 from __future__ import annotations
 

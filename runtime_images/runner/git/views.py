@@ -1,4 +1,4 @@
-"""One file before and after, and what was committed: what is shown of a repository besides its changes."""
+"""What is shown of repositories: their changes, one file before and after, and the commits; else `GitError`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ def status(directory: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str
     """The repositories in a folder, each with its branch and its changes; paths are relative to that folder.
 
     Changes are those since the last commit, or since the branch left its base, where it has one.
-
-    Raises:
-        GitError: git cannot be used, or there are none (``no_repository``).
     """
     places = found(directory, workspace)
     if not places:
@@ -162,12 +159,7 @@ _WIDE_END = b"\r\n"
 
 
 def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
-    """A file as it was in the last commit (or where its branch was begun), and as it is: empty where it is not there.
-
-    Raises:
-        GitError: it is in no repository, binary, too large, or not a file.
-        FileError: the path leads out of the workspace.
-    """
+    """A file as it was in the last commit (or where its branch was begun), and as it is; empty where it is none."""
     beneath = Beneath(workspace)
     parts = beneath.parts(os.path.join(directory, path) if not path.startswith("/") else path)
     whole = os.path.join(workspace, *parts)
@@ -192,10 +184,6 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
 
     ``start`` is the commit that they lead to; "" stands for the present one. It is told as ``start``: history behind a
     commit does not change, so the same ``start`` with a greater ``skip`` goes on exactly where a page has ended.
-
-    Raises:
-        GitError: there is no repository, or git failed.
-        FileError: the path leads out of the workspace.
     """
     Beneath(workspace).parts(os.path.join(directory, path))
     root = root_of(directory, workspace)

@@ -50,10 +50,7 @@ class SandboxPorts:
         self._terminals = f"{processes.MARK}={mark}.".encode()
 
     def listening(self) -> Dict[str, Any]:
-        """Return the ports, lowest first (result of ``ports.list``); one entry each.
-
-        An entry has ``port``, ``addresses``, and ``pid``, ``process`` and ``command``, null where they cannot be seen.
-        """
+        """The ports, lowest first, with ``addresses``, and ``pid``, ``process``, ``command``, null where not seen."""
         found = _listeners()
         owners = _owners({listener.inode for listener in found})
         ports: Dict[int, Dict[str, Any]] = {}
@@ -72,10 +69,7 @@ class SandboxPorts:
         return {"ports": [ports[port] for port in sorted(ports)][:_LISTED_LIMIT]}
 
     def addresses_of(self, port: int, tried: Sequence[str] = ()) -> List[str]:
-        """Return where a connection to the port can be tried, but for where it has been; empty: nowhere else.
-
-        Looking it up costs milliseconds, so loopback comes first without.
-        """
+        """Where a connection to the port can be tried, but for ``tried``; loopback comes first, without a look-up."""
         if not tried and SHARED_MARK not in os.environ:
             return list(_LOOPBACK)
         found = [listener for listener in _listeners() if listener.port == port]
