@@ -1,4 +1,4 @@
-"""What a program hears of its conversation: each event, and text as it comes."""
+"""`Callbacks`: what a program hears of its conversation, each event and text as it comes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ class Callbacks:
         self._failed: set[int] = set()
 
     def add(self, callback: Callback) -> None:
-        """Call this one too, with each event from now on."""
         self._for_events.append(callback)
 
     def add_for_tokens(self, callback: Callback) -> None:
@@ -58,14 +57,12 @@ class Callbacks:
         self._for_tokens.append(callback)
 
     def remove(self, callback: Callback) -> None:
-        """Do not call this one any more."""
         for callbacks in (self._for_events, self._for_tokens):
             if callback in callbacks:
                 callbacks.remove(callback)
 
     @property
     def wants_tokens(self) -> bool:
-        """Whether anybody wants text as it comes."""
         return bool(self._for_tokens)
 
     async def tell(self, event: AnyEvent | Transient) -> None:
@@ -85,16 +82,11 @@ class Callbacks:
         return telling is not None and telling.callbacks is self and not telling.is_over
 
     def check_outside(self, what: str, *, unless: bool = False) -> None:
-        """Refuse `what` to a callback, unless it need not wait.
-
-        Raises:
-            RuntimeError: a callback asks for it.
-        """
+        """Refuse `what` to a callback, which would wait for itself, unless it need not wait."""
         if self.is_inside and not unless:
             raise RuntimeError(f"{what} in a callback would wait for itself: do it after the run, or elsewhere")
 
     def close(self) -> None:
-        """Call nobody any more."""
         self.thread.shutdown(wait=False)
 
     async def _call(self, callbacks: Iterable[Callback], told: object) -> None:
@@ -134,11 +126,7 @@ def _tell(callback: Callback, told: object) -> object:
 
 
 def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callback]:
-    """The functions of a list of them; None is an empty one.
-
-    Raises:
-        TypeError: it is no list, or not of functions.
-    """
+    """The functions of a list of them; None is an empty one. What is none raises `TypeError`."""
     if callbacks is not None and not isinstance(callbacks, Iterable):
         raise TypeError(f"{name} is a {type(callbacks).__name__}: give a list of functions")
     functions = list(callbacks or ())
@@ -149,11 +137,7 @@ def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callba
 
 
 def listener(visualizer: object) -> list[Callback]:
-    """What calls a visualizer: a function of an event, or an object, or a class without arguments, with ``on_event``.
-
-    Raises:
-        TypeError: it is none of these.
-    """
+    """What calls a visualizer: a function of an event, or an object or class (without arguments) with ``on_event``."""
     if visualizer is None:
         return []
     shown = visualizer() if isinstance(visualizer, type) else visualizer

@@ -57,8 +57,9 @@ class Conversation:
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
     difference whether the caller has one. Close it (or use ``with`` or ``async with``) to end its sandbox; otherwise
-    the program's end does. All methods but `run` may be called while it runs, from any thread. So may a callback, but
-    for `close`; one that hears of an event between the runs may look, and send messages.
+    the program's end does. All methods but `run` may be called while it runs, from any thread; so may a callback, but
+    for `close`, and between the runs a callback may only look and send messages. What needs the sandbox raises
+    `SandboxError` where it cannot be had, and a closed conversation raises `RuntimeError`.
 
     Args:
         agent: who works.
@@ -70,7 +71,7 @@ class Conversation:
         conversation_id: a new one if None; one that `persistence_dir` has goes on.
         persistence_dir: folder for the log; None keeps it in memory.
         secrets: values by name, for the commands that name them; hidden wherever they appear in the log.
-        max_budget_per_run: US dollars until a run ends with the status error, over all runs; the next run has as much
+        max_budget_per_run: US dollars until a run ends with the status error, over all runs; the next has as much
             again.
         stuck_detection: whether an agent that only repeats itself is stopped.
         stuck_detection_thresholds: after how many repetitions that is, where it is not after the usual number.
@@ -158,9 +159,7 @@ class Conversation:
         """Store a message of the user; `run` lets the agent answer. A run that is under way takes it up at once.
 
         Raises:
-            TypeError: `message` is neither a text nor a `Message`.
-            ValueError: the message's role is not user.
-            RuntimeError: the conversation is closed.
+            TypeError, ValueError: `message` is neither a text nor a `Message`, or its role is not user.
         """
         self._do(self._work.say(_users_message(message, sender)))
 
@@ -209,14 +208,7 @@ class Conversation:
         """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.
 
         An agent that would go on is paused then; `step` or `run` goes on. With nothing to do it does nothing.
-
-        Args:
-            on_event: hears the events of this step, like a callback of the conversation.
-            on_token: hears the model's text as it comes, like one of its token callbacks.
-
-        Raises:
-            ConversationRunError: the step failed.
-            RuntimeError: the conversation is running already, or closed.
+        `on_event` and `on_token` hear of this step, like callbacks of the conversation. Raises what `run` does.
         """
         self._do(self._work.step(on_event, on_token))
 
@@ -249,11 +241,10 @@ class Conversation:
     def reject_pending_actions(
         self, reason: str = "User rejected the action", action_ids: Collection[int] | None = None
     ) -> None:
-        """Refuse what awaits confirmation, for a reason that the agent is told at the next run.
+        """Refuse what awaits confirmation (nothing: a warning), for a reason that the agent is told at the next run.
 
         Each action gets its refusal at once, and the conversation is idle. With `action_ids` only these are refused;
-        the conversation goes on waiting for a word on the others, which `run` approves. Nothing pending is only warned
-        of.
+        the conversation goes on waiting for a word on the others, which `run` approves.
         """
         self._do(self._work.reject(reason, action_ids))
 
@@ -265,8 +256,8 @@ class Conversation:
         """From its next step on the agent has these tools (`client_tool`) beside its own, in place of those set before.
 
         Raises:
-            ValueError, TypeError: a tool cannot be made, or a running agent has another of its name; nothing has
-                changed. Of an agent at rest the next run says so.
+            ValueError, TypeError: a tool cannot be made, or a running agent has another of its name (of an agent at
+                rest the next run says so); nothing has changed.
         """
         specs = tuple(_checked(tool, Tool, "tools") for tool in tools)
         for spec in specs:
@@ -294,7 +285,6 @@ class Conversation:
             TypeError: it takes another kind of action.
             NotImplementedError: it has no executor.
             ToolError, ValueError: the call failed.
-            SandboxError: the sandbox cannot be had.
         """
         self._make_tools()
         definition = tool_named(self.agent.tools_map, name, action)
@@ -307,7 +297,6 @@ class Conversation:
 
         Raises:
             KeyError: a tool is not there any more.
-            SandboxError: the sandbox cannot be had.
         """
         self._make_tools()
         return self._do(self._direct.rerun(self.agent.tools_map))
@@ -345,17 +334,13 @@ class Conversation:
 
         Raises:
             OSError: it cannot be written.
-            ToolError, SandboxError: there is no such file in the workspace, it changed while it was read, or it has
-                more than `max_bytes` (``too_large``).
+            ToolError, SandboxError: there is no such file, it changed while it was read, or it has more than
+                `max_bytes` (``too_large``).
         """
         return self._do(self._access.download(path, Path(target), max_bytes))
 
     def list_ports(self) -> list[OpenPort]:
-        """The TCP ports that something in the sandbox listens on, lowest first.
-
-        Raises:
-            SandboxError: the sandbox cannot be had.
-        """
+        """The TCP ports that something in the sandbox listens on, lowest first."""
         return self._do(self._access.listening())
 
     def connect_port(self, port: int) -> socket.socket:
@@ -367,7 +352,6 @@ class Conversation:
         Raises:
             ValueError: `port` is no port.
             PortError: nothing takes connections there.
-            SandboxError: the sandbox cannot be had.
         """
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             raise ValueError(f"port is {port!r}: give a whole number from 1 to 65535")
@@ -436,9 +420,7 @@ class Conversation:
         """`switch_llm` to a stored model; `directory` is where those are, the user's if None.
 
         Raises:
-            FileNotFoundError: there is none of that name.
-            ValueError: the name or the file is none of a profile.
-            RuntimeError: the agent is at work; pause it first.
+            FileNotFoundError, ValueError: there is none of that name, or the name or the file is none of a profile.
         """
         self.switch_llm(ProfileStore(directory).load(name))
 
@@ -446,8 +428,7 @@ class Conversation:
         """Take in the plugin in a folder of this host; from the next run on the agent has what it brings.
 
         Its skills, commands, servers and kinds of sub-agents give way to others of the same name; its hooks come after
-        those that are there. An agent that has begun already is told of its skills. What it has already, from the same
-        plugin before, it neither gets nor is told again.
+        those that are there. An agent that has begun already is told of its skills, but of none that it has.
 
         Raises:
             SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
@@ -480,8 +461,8 @@ class Conversation:
     def recover_from_loop(self, option: Literal[1, 2, 3]) -> None:
         """Say what becomes of an agent that is stuck in a loop.
 
-        Option 1: go back to before the loop; 2: go back, and say the last message again, which the next `run` answers;
-        3: stop.
+        1: go back to before the loop; 2: go back, and say the last message again, which the next `run` answers; 3:
+            stop.
 
         Raises:
             NotStuckError: it is not stuck.
@@ -489,13 +470,10 @@ class Conversation:
         self._do(self._work.between_runs(LoopRecovery(option=option)))
 
     def replay(self, trajectory: list[Any]) -> None:
-        """Have the next `run` do again what another conversation's log records, before its model is asked.
+        """Have the next `run` do again what the events (or their data) of another log record, before a model is asked.
 
         The recorded answers stand for those of the model; what comes of their calls is new. What rewinds have undone
         is left out.
-
-        Args:
-            trajectory: the events of that log, or their data.
 
         Raises:
             ValueError: it is no list of events, or the user says nothing in the beginning.
@@ -553,7 +531,6 @@ class Conversation:
         conversation_id: object,
         tags: dict[str, str],
     ) -> Self:
-        """An empty conversation like this one."""
         settings, fork_id = self._work.settings, str(conversation_id or uuid4())
         make: Any = type(self)
         fork: Self = make(
@@ -631,11 +608,7 @@ class Conversation:
         return await asyncio.wrap_future(library_loop().submit(work))
 
     def _make_tools(self) -> None:
-        """In the caller's thread: a factory may use a tool itself, and wait for it.
-
-        Raises:
-            RuntimeError: the conversation is closed.
-        """
+        """In the caller's thread: a factory may use a tool itself, and wait for it."""
         if self._work.is_closed:
             raise RuntimeError(f"conversation {self.id} is closed")
         if not self.agent.is_initialized:
@@ -644,12 +617,6 @@ class Conversation:
 
 
 def _users_message(message: object, sender: str | None) -> MessageEvent:
-    """The event of a message that a program sends for its user.
-
-    Raises:
-        TypeError: it is neither a text nor a message.
-        ValueError: its role is not user.
-    """
     said = Message.user(message) if isinstance(message, str) else message
     if not isinstance(said, Message):
         raise TypeError(f"message is a {type(said).__name__}: give a text or a Message")
@@ -659,23 +626,12 @@ def _users_message(message: object, sender: str | None) -> MessageEvent:
 
 
 def _checked(value: object, kind: type, name: str) -> Any:
-    """The value, which is of this kind.
-
-    Raises:
-        TypeError: it is not.
-    """
     if not isinstance(value, kind):
         raise TypeError(f"{name} is a {type(value).__name__}: give a {kind.__name__}")
     return value
 
 
 def _check_limits(agent: object, max_iterations: object, max_budget: object) -> None:
-    """Refuse what can only fail later, and less clearly.
-
-    Raises:
-        TypeError: `agent` is no agent.
-        ValueError: a limit is not a number that can be one.
-    """
     if not isinstance(agent, AgentBase):
         raise TypeError(f"agent is a {type(agent).__name__}: give an Agent")
     if not isinstance(max_iterations, int) or max_iterations < 1:

@@ -1,4 +1,4 @@
-"""The execution status of a conversation, folded from its log."""
+"""A library conversation's log: its events, and the execution status that is folded from them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,6 @@ class StatusFold:
         self._is_opening = False
 
     def observe(self, event: AnyEvent) -> None:
-        """Take the next event into account."""
         self.last_id = event.id
         if not is_bookkeeping(event):
             self.shown.append(event.id)
@@ -205,7 +204,6 @@ class LogFacts:
     blocked_messages: dict[int, str] = field(default_factory=dict)
 
     def fold(self, event: AnyEvent) -> None:
-        """Take the next event into account."""
         match event:
             case MessageEvent(source="user"):
                 self.last_user_message_id = event.id
@@ -234,7 +232,7 @@ def is_bookkeeping(event: AnyEvent) -> bool:
 
 
 class ConversationLog:
-    """Reads one conversation's log, and keeps what it tells of the status."""
+    """Reads one conversation's log, between and beside its sessions, and keeps what it tells of the status."""
 
     def __init__(self, conversation_id: str, store: EventStore) -> None:
         self.conversation_id = conversation_id
@@ -267,7 +265,6 @@ class ConversationLog:
         return [from_payload(one.payload, one.id) for one in await self.store.read(self.conversation_id, after=after)]
 
     async def history(self) -> AsyncIterator[AnyEvent]:
-        """All events that are stored by now."""
         position = -1
         while page := await self.page(after=position):
             for event in page:
@@ -283,7 +280,6 @@ class ConversationLog:
             yield event
 
     async def view(self) -> View:
-        """What a model is shown of the log now."""
         view = View()
         async for event in self.branch():
             view.add(event)

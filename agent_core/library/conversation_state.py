@@ -1,4 +1,4 @@
-"""What a library's program sees of its conversation: its status and its events."""
+"""`ConversationState`: what a library's program sees of its conversation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class ConversationView:
     """The state of a conversation, as its program and the factories of its tools see it (``conv_state``).
 
     Everything is as the log tells it at the moment of asking; nothing can be set here, the conversation's methods do.
-
     In a ``with`` block a thread of the program has it for itself: others that want it so wait, in the order of coming.
-    The agent waits for nobody, so its log may grow meanwhile.
+    The
+        agent
+    waits for nobody, so its log may grow meanwhile.
 
     Attributes:
         id: the conversation's id.
@@ -66,7 +67,6 @@ class ConversationView:
 
     @property
     def agent(self) -> AgentBase:
-        """Who works."""
         return self._work.agent
 
     def __enter__(self) -> Self:
@@ -80,7 +80,6 @@ class ConversationView:
 
     @property
     def execution_status(self) -> ExecutionStatus:
-        """What the conversation is doing."""
         return self._fold.status
 
     @property
@@ -90,7 +89,6 @@ class ConversationView:
 
     @property
     def stuck_detection(self) -> bool:
-        """Whether an agent that only repeats itself is stopped."""
         return self._work.settings.stuck_detection
 
     @property
@@ -100,7 +98,6 @@ class ConversationView:
 
     @property
     def security_analyzer(self) -> SecurityAnalyzer | None:
-        """Who judges the risk of actions."""
         return self._work.settings.analyzer
 
     @property
@@ -268,7 +265,7 @@ class SecretView:
 
 
 class FairLock:
-    """For threads: whoever has it may take it again, and who waits for it gets it in the order of coming."""
+    """A lock of threads: whoever has it may take it again, and who waits for it gets it in the order of coming."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -277,7 +274,6 @@ class FairLock:
         self._depth = 0
 
     def acquire(self) -> None:
-        """Wait for it, and have it."""
         me = threading.get_ident()
         with self._guard:
             if self._holder in (0, me):
@@ -297,11 +293,7 @@ class FairLock:
             raise
 
     def release(self) -> None:
-        """Give it back once; the last time it goes to whoever has waited longest.
-
-        Raises:
-            RuntimeError: this thread does not have it.
-        """
+        """Give it back once; the last time it goes to whoever has waited longest."""
         with self._guard:
             if self._holder != threading.get_ident():
                 raise RuntimeError("the lock is not this thread's, so it cannot be released here")
@@ -328,12 +320,6 @@ class _Turn:
 
 
 def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """A copy of the tags.
-
-    Raises:
-        ValueError: a name has other characters than lower-case letters and digits, or a value is too long.
-        TypeError: a value is no text.
-    """
     for name, value in tags.items():
         if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
             raise ValueError(f"tag {name!r}: a name has only lower-case letters and digits")

@@ -1,4 +1,4 @@
-"""Calls of tools by the program itself, beside its agent."""
+"""`DirectCalls`: calls of tools by the program itself, beside its agent."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ class DirectCalls:
         self._work = work
 
     async def call(self, definition: ToolDefinition, action: Action) -> Observation:
-        """Call a tool; one whose state is in the log is called as the user, so that its result is what the agent finds.
-
-        Raises:
-            ToolError, ValueError: the call failed.
-            SandboxError: the sandbox cannot be had.
-        """
+        """Call a tool; one whose state is in the log is called as the user, so that the agent finds its result."""
         if not definition.remembers:
             return await self._unrecorded(definition, action)
         work = self._work
@@ -48,12 +43,6 @@ class DirectCalls:
         raise ValueError(answer.error if isinstance(answer, AgentErrorEvent) else "the call was not carried out")
 
     async def rerun(self, tools: Mapping[str, ToolDefinition]) -> list[Observation]:
-        """Carry out the agent's recorded actions once more, up to the first that fails.
-
-        Raises:
-            KeyError: a tool is not there any more.
-            SandboxError: the sandbox cannot be had.
-        """
         branch = self._work.log.branch()
         recorded = [event async for event in branch if isinstance(event, ActionEvent) and event.source == "agent"]
         results: list[Observation] = []
@@ -109,7 +98,6 @@ class DirectCalls:
 
 
 def _without_secrets(masker: SecretMasker, observation: Observation) -> Observation:
-    """The observation as the log would have it."""
     data = observation.model_dump(mode="json")
     masked = masker.data(data) | {name: data[name] for name in ("kind",) if name in data}
     if masked == data:

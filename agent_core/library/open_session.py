@@ -1,4 +1,4 @@
-"""The one session of a library's conversation that is open: opened when it is wanted, ended when nobody uses it."""
+"""`OpenSession`: the one session of a library's conversation that is open, and the sandbox that its runs share."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ from agent_core.tools.spec import Tool
 
 
 class YieldingLock(asyncio.Lock):
-    """A lock whose holder is asked to give it back when somebody else wants it.
-
-    Attributes:
-        give_back: what asks the holder; None for one that ends by itself.
-    """
+    """A lock whose holder is asked to release it, by `give_back` (None: it ends by itself), when another wants it."""
 
     give_back: Callable[[], object] | None = None
 
@@ -49,14 +45,13 @@ class YieldingLock(asyncio.Lock):
 
 
 class SandboxUse:
-    """Opens the workspace when it is first needed.
+    """The conversation's sandbox, opened when it is first needed; `turn` is held while something uses it.
 
-    Attributes:
-        turn: held while something uses the sandbox.
+    A connection takes the sandbox away from the one before. So there is one for each run, and between the runs one for
+    each call, or one that was lent for longer: single calls share that, and a run that begins gets it back.
     """
 
     def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
-        """`data_dir` is the folder that the workspace may keep things in; empty: none."""
         self.turn = YieldingLock()
         self._lent: SandboxConnection | None = None
         self._sharing = 0
@@ -71,11 +66,7 @@ class SandboxUse:
         self._opened: OpenWorkspace | None = None
 
     async def connection(self) -> SandboxConnection:
-        """A way to the sandbox, which is not started yet.
-
-        Raises:
-            SandboxError: it cannot be had here.
-        """
+        """A connection that is not started yet."""
         async with self._opening:
             if self._opened is None:
                 instance = self._data_dir or uuid4().hex
@@ -86,11 +77,7 @@ class SandboxUse:
 
     @contextlib.asynccontextmanager
     async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
-        """A connection that is closed afterwards; waits for its turn.
-
-        Raises:
-            SandboxError: the sandbox cannot be had.
-        """
+        """A connection that is closed afterwards; waits for its turn."""
         if self._lent is not None:
             self._sharing += 1
             try:
@@ -109,11 +96,7 @@ class SandboxUse:
                 await connection.close()
 
     async def lend(self) -> SandboxConnection:
-        """A connection that lasts until a run begins, or the end.
-
-        Raises:
-            SandboxError: the sandbox cannot be had.
-        """
+        """A connection that lasts until a run begins, or the end."""
         async with self._lending:
             if self._lent is None:
                 await self.turn.acquire()
@@ -143,7 +126,6 @@ class SandboxUse:
             self.turn.release()
 
     async def close(self) -> None:
-        """End the sandbox, if it was ever there."""
         self._ask_back()
         if self._giving_back is not None:
             await asyncio.wait([self._giving_back])
@@ -153,7 +135,7 @@ class SandboxUse:
 
 
 class Follower:
-    """Follows the stream of one session to its end, from behind what `fold` has seen."""
+    """Tells the callbacks and the `fold` what one session stores, once the follower `behind` which it is has ended."""
 
     def __init__(
         self,
@@ -164,7 +146,6 @@ class Follower:
         *,
         behind: Follower | None = None,
     ) -> None:
-        """It begins when the follower that it is `behind`, of an earlier session, has read all."""
         self._session = session
         self._log = log
         self._fold = fold
@@ -196,11 +177,7 @@ class Follower:
         return True
 
     async def rest(self) -> None:
-        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did.
-
-        Raises:
-            EventStoreError: the log could not be read on.
-        """
+        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
         fold = self._fold
         while True:
             self._moved.clear()
@@ -215,7 +192,6 @@ class Follower:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def end(self) -> None:
-        """Wait until it has read all; the stream is closed."""
         await asyncio.wait([self._task])
 
 
@@ -225,9 +201,7 @@ logger = logging.getLogger(__name__)
 
 
 async def check_kept_agent(agent: AgentBase, folder: str, pool: Executor) -> None:
-    """Whether the agent may go on with the conversation in this folder; from now on the folder says that it does.
-
-    Without a folder (an empty name) nothing is kept, and nothing compared.
+    """See whether the agent may go on with the conversation in this folder (empty: none), and note there that it does.
 
     Raises:
         ValueError: its class or its tools are others; the message says which.
@@ -262,23 +236,22 @@ def _kept(path: Path) -> AgentMark | None:
 
 
 USE_SECONDS = 600.0
-"""So long the end of a run waits for those who use its session: a call of a tool is over by then."""
+"""How long the end of a run waits for those who use its session: a call of a tool is over by then."""
 END_SECONDS = 10.0
-"""So long any other end does."""
 
 
 class OpenSession:
     """Opens the session at its first use, and another one at the first use after its end.
 
-    Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that, and
-    nothing is lost.
+    Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that.
 
     Attributes:
         agent: who works; see `use_agent`.
         settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
         has_begun: whether hooks were told that the conversation begins.
-        at_work: the session, while a run has it; see `put_to_work`.
+        at_work: the session, while a run has it.
         follower: who tells the callbacks what is written; None before the first session.
+        servers: connections to MCP servers, which one session leaves to the next.
     """
 
     def __init__(
@@ -291,7 +264,6 @@ class OpenSession:
         settings: SessionSettings,
         data_dir: str,
     ) -> None:
-        """`data_dir` is the folder that is kept; empty: none."""
         self.agent = agent
         self.settings = replace(settings, agent=agent)
         self.has_begun = False
@@ -312,7 +284,6 @@ class OpenSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session now."""
         return self._session is not None
 
     @property
@@ -331,11 +302,7 @@ class OpenSession:
 
     @contextlib.asynccontextmanager
     async def sandbox_access(self) -> AsyncIterator[SandboxConnection | SharedSandbox]:
-        """The sandbox of the run that is under way, which waits with its end; or the sandbox for this one purpose.
-
-        Raises:
-            SandboxError: the sandbox cannot be had.
-        """
+        """The sandbox of the run that is under way, which waits with its end; or the sandbox for this one purpose."""
         if (session := self.ready_at_work) is not None:
             with self._in_use():
                 yield session.sandbox
@@ -349,21 +316,18 @@ class OpenSession:
         self.settings = replace(self.settings, agent=agent)
 
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        """Have this analyzer judge what comes."""
         async with self._changing:
             self.settings = replace(self.settings, analyzer=analyzer)
             if self._session is not None:
                 self._session.set_security_analyzer(analyzer)
 
     async def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
-        """Add secrets, or replace those of the same names."""
         async with self._changing:
             self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
             if self._session is not None:
                 self._session.secrets.update(secrets)
 
     async def set_client_tools(self, tools: tuple[Tool, ...]) -> None:
-        """Have the agent use these tools of clients, and none of those before."""
         async with self._changing:
             if self._session is not None:
                 self._session.set_client_tools(tools)
@@ -380,7 +344,6 @@ class OpenSession:
         return await self._end(lambda session: session.is_at_rest, USE_SECONDS)
 
     async def end(self) -> None:
-        """End the session, whatever its agent does."""
         await self._end(lambda _session: True, END_SECONDS)
 
     async def end_unless_at_work(self) -> None:
@@ -389,7 +352,7 @@ class OpenSession:
             await self.all_told()
 
     async def all_told(self) -> None:
-        """Wait until the callbacks have seen all that the sessions have written that are ended."""
+        """Wait until the callbacks have seen what the ended sessions have written."""
         if self._ended is not None:
             await self._ended.end()
 

@@ -28,14 +28,9 @@ SENDER = "plugin"
 
 
 class Extension:
-    """A plugin as a conversation takes it in."""
+    """A plugin in a folder, read and checked, as a conversation takes it in."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Read and check it.
-
-        Raises:
-            SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
-        """
         self.plugin = read_plugin(Path(folder).expanduser())
         self.hooks = _hooks(self.plugin)
         self.servers = _servers(self.plugin)
@@ -46,7 +41,7 @@ class Extension:
         return [skill for skill in self.plugin.skills if skill.name not in known]
 
     def register_agents(self) -> None:
-        """From now on its kinds of sub-agents are known; those whose names are taken are left out."""
+        """Make its kinds of sub-agents known; those whose names are taken are left out."""
         for definition in self.plugin.agents:
             if is_registered(definition.name):
                 text = "the sub-agent %r of plugin %r is not used: it is there"
@@ -56,11 +51,7 @@ class Extension:
 
 
 async def add_extension(work: RunLoop, extension: Extension, skills: list[Skill], agent: AgentBase) -> None:
-    """Have this agent, which has the extension already, go on; one that has begun is told of these skills.
-
-    Raises:
-        RuntimeError: the agent is at work.
-    """
+    """Have this agent, which has the extension already, go on; one that has begun is told of these skills."""
     await work.use_agent(agent)
     work.sessions.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(extension.hooks))
     has_begun = (await work.log.present()).last_id >= 0
@@ -73,11 +64,7 @@ async def add_extension(work: RunLoop, extension: Extension, skills: list[Skill]
 def with_plugins(
     agent: AgentBase, hooks: HookConfig, folders: Iterable[str | os.PathLike[str]]
 ) -> tuple[AgentBase, HookConfig]:
-    """An agent that has not begun, and hooks, with what the plugins in these folders bring; see `load_plugin`.
-
-    Raises:
-        SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
-    """
+    """An agent that has not begun, and hooks, with what the plugins in these folders bring; see `load_plugin`."""
     for extension in [Extension(folder) for folder in folders]:
         agent = agent.with_additions(extension.plugin.skills, extension.servers)
         hooks = hooks.followed_by(extension.hooks)

@@ -1,4 +1,4 @@
-"""The side of a library's conversation that runs in the library's loop: its session, its runs, its followers."""
+"""`RunLoop`: the runs of a library's conversation, in the library's event loop."""
 
 from __future__ import annotations
 
@@ -40,16 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 class RunLoop:
-    """Does in the library's loop what a `Conversation` is asked to do. All coroutines run there, and nothing else.
+    """Does in the library's loop what a `Conversation` is asked to do, which says what may be raised.
 
-    A session is open from the first word to the end of a run; between runs the log is nobody's.
-
-    Attributes:
-        log: what is in it.
-        side_calls: what calls of models between the runs are made with.
-        sandbox: for single calls between the runs.
-        sessions: the session that is open, and what the next one is made with.
-        callbacks: who is told of what happens.
+    A session is open from the first word to the end of a run; between runs the log is nobody's. `data_dir` is the
+    folder that the workspace may keep things in (empty: none).
     """
 
     def __init__(
@@ -64,7 +58,6 @@ class RunLoop:
         workspace: Workspace,
         callbacks: Callbacks,
     ) -> None:
-        """`data_dir` is the folder that the workspace may keep things in; empty: none. `persistence_dir` is told."""
         self.conversation_id = conversation_id
         self.log = ConversationLog(conversation_id, store)
         self.side_calls = SideCalls(self.log)
@@ -84,7 +77,6 @@ class RunLoop:
 
     @property
     def agent(self) -> AgentBase:
-        """Who works."""
         return self.sessions.agent
 
     @property
@@ -99,7 +91,6 @@ class RunLoop:
 
     @property
     def session_at_work(self) -> AgentSession | None:
-        """The session of the run that is under way, once its sandbox is there."""
         return self.sessions.ready_at_work
 
     @property
@@ -118,18 +109,12 @@ class RunLoop:
         return masker
 
     async def use_agent(self, agent: AgentBase) -> None:
-        """Have this agent work, from the next run on.
-
-        Raises:
-            RuntimeError: the present one is at work.
-        """
         if self.is_running:
             raise RuntimeError(f"conversation {self.conversation_id} is running; pause it first")
         await self.end_session()
         self.sessions.use_agent(agent)
 
     def session(self) -> AbstractAsyncContextManager[AgentSession]:
-        """The session in which a run is under way, or the next one happens; it does not end meanwhile."""
         return self.sessions.used()
 
     async def say(self, *events: AnyEvent) -> None:
@@ -150,10 +135,6 @@ class RunLoop:
         return stored
 
     async def reject(self, reason: str, only: Collection[int] | None = None) -> None:
-        """Refuse each action that has no answer, or `only` those of these ids, for this reason.
-
-        An agent that waited is idle afterwards, unless actions are left about which nothing is decided.
-        """
         async with self._deciding:  # two refusals at once would both find the same actions
             fold = await self.log.present()
             waiting = [action for action in fold.core.unanswered.values() if action.action is not None]
@@ -196,12 +177,7 @@ class RunLoop:
         *,
         with_files: bool,
     ) -> None:
-        """Begin the fork's log as this one did (see `fork_log`), and put the files of then into its workspace.
-
-        Raises:
-            ValueError: the fork's log is not empty.
-            NoSuchEventError, EventStoreError, SandboxError, ToolError: it cannot be done; the message says why.
-        """
+        """Begin the fork's log as this one did (see `fork_log`), and put the files of then into its workspace."""
         source, target = self.log, fork.log
         if await target.store.last_id(target.conversation_id) >= 0:
             raise ValueError(f"conversation_id: {target.conversation_id!r} has a log already; choose another one")
@@ -217,11 +193,7 @@ class RunLoop:
                 await unpack(there, packed(here, self.conversation_id, moments))
 
     async def between_runs(self, wish: AnyEvent) -> None:
-        """Have the session do what a user may wish that ends a run and goes back, say: the next run begins then.
-
-        Raises:
-            NoSuchEventError, NotStuckError: it cannot be done.
-        """
+        """Have the session do a wish of the user's that ends a run and goes back, say: the next run begins then."""
         async with self.session() as session:
             if self.is_running:
                 await session.send(wish)
@@ -234,14 +206,12 @@ class RunLoop:
             await self.end_session()  # the next one begins in that state
 
     async def pause(self) -> None:
-        """Pause an agent that works or may work; one that waits for a word of its user, or is done, stays so."""
         if self.is_running:
             await self._stop(PauseEvent())
         elif (await self.log.present()).status in (ExecutionStatus.IDLE, ExecutionStatus.RUNNING):
             await self.write(PauseEvent(), AgentStateChanged(agent_state=AgentState.PAUSED))
 
     async def interrupt(self) -> None:
-        """End a run that is under way; without one it is a pause."""
         if self.is_running:
             await self._stop(InterruptEvent())
         else:
@@ -253,7 +223,6 @@ class RunLoop:
                 await session.send(asked)
 
     async def step(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
-        """`run` for one step, of which these hear as well."""
         callbacks = self.callbacks
         if on_token is not None:
             callbacks.add_for_tokens(on_token)
@@ -269,12 +238,6 @@ class RunLoop:
                     callbacks.remove(callback)
 
     async def run(self, *, max_steps: int | None = None) -> None:
-        """Let the agent work until it has finished, waits for its user, or is paused: after `max_steps` it is.
-
-        Raises:
-            ConversationRunError: the run failed.
-            RuntimeError: it is running already, or closed.
-        """
         if self.is_closed or not self._ended.is_set():
             what = "closed" if self.is_closed else "running already"
             raise RuntimeError(f"conversation {self.conversation_id} is {what}")
@@ -319,7 +282,6 @@ class RunLoop:
                 await self._ended.wait()
 
     async def close(self) -> None:
-        """End what is going on, the tools' executors, and the sandbox; the log stays."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -390,7 +352,6 @@ class RunLoop:
                         await self.sessions.follower.rest()
 
     async def end_session(self) -> None:
-        """End the session that is open, if no run has it; the next one takes up what was changed."""
         self.callbacks.check_outside("this")
         await self.sessions.end_unless_at_work()
 

@@ -1,4 +1,4 @@
-"""Questions to a model beside the agent's work: about a conversation, and for its title."""
+"""`SideQuestions`: what models are asked about a conversation beside its runs: answers, titles, goals."""
 
 from __future__ import annotations
 
@@ -60,21 +60,12 @@ class GoalVerdict:
 
 
 class SideQuestions:
-    """Asks models about one conversation beside its runs; nothing but a summary goes into the log.
-
-    Its coroutines run in the library's loop.
-    """
+    """Asks models about one conversation, in the library's loop; nothing but a summary goes into the log."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
 
     async def answer(self, question: str) -> str:
-        """What the model of a conversation says to a question about it; nothing of that goes into the log.
-
-        Raises:
-            ValueError: the question is empty.
-            LLMError: the model cannot be asked, or says nothing.
-        """
         if not question.strip():
             raise ValueError("question is empty; ask something")
         llm = self._work.agent.llm
@@ -89,11 +80,6 @@ class SideQuestions:
         return text
 
     async def title(self, llm: LLM, max_length: int) -> str:
-        """A title for a conversation after its first message of the user; the beginning of that where a model has none.
-
-        Raises:
-            ValueError: the user has said nothing yet, or `max_length` is too small for a title.
-        """
         if max_length < 4:
             raise ValueError(f"max_length is {max_length}; a title needs at least 4 characters")
         said = await _first_words(self._work.log)
@@ -114,20 +100,11 @@ class SideQuestions:
         return _cut(found or said, max_length)
 
     async def judge_goal(self, objective: str, llm: LLM) -> GoalVerdict:
-        """What a model says of how far the conversation has come with its objective.
-
-        Raises:
-            LLMError: the model could not be asked.
-        """
         work = self._work
         return await judged(await work.log.view(), work.masker.text(objective), llm, work.call_context)
 
     async def condense(self) -> None:
-        """Ask for a condensation; between runs it is made at once.
-
-        Raises:
-            NoCondensationError: it cannot be made; between runs it is as if nobody had asked then.
-        """
+        """Ask for a condensation; between runs it is made at once, or it is as if nobody had asked."""
         work = self._work
         request, condenser = CondensationRequest(source="user"), work.agent.condenser
         if work.is_running or condenser is None:
@@ -154,11 +131,7 @@ def _cut(text: str, max_length: int) -> str:
 
 
 async def judged(view: View, objective: str, llm: LLM, context: CallContext) -> GoalVerdict:
-    """What the model says of the objective by the history; an answer that cannot be read scores nothing.
-
-    Raises:
-        LLMError: the model could not be asked.
-    """
+    """What the model says of the objective by the history; an answer that cannot be read scores nothing."""
     judge = llm.model_copy(update={"usage_id": USAGE_ID})
     transcript = "\n\n".join(_told(message) for message in view.messages() if message.role != "system")
     if len(transcript) > MAX_TRANSCRIPT_CHARS:

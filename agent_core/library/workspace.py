@@ -25,7 +25,7 @@ class OpenWorkspace:
     scratch: str = ""
 
     async def close(self) -> None:
-        """End what was made for it; a folder that was given stays, and so does a sandbox that was."""
+        """End what was made for it; what was given stays."""
         if self.provider is not None:
             try:
                 await self.sandbox.destroy()

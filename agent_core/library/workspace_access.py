@@ -75,7 +75,6 @@ class WorkspaceAccess:
                 await _in_thread(saving.drop)
 
     async def listening(self) -> list[OpenPort]:
-        """The TCP ports that something in the sandbox listens on."""
         async with self._work.sessions.sandbox_access() as sandbox:
             return await listening(sandbox)
 

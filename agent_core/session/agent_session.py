@@ -67,8 +67,6 @@ class AgentSession:
     same, at no cost. As an asynchronous context manager the session closes itself, leaving the conversation as it is.
 
     Attributes:
-        stream: the conversation's log.
-        agent: who works, with its tools.
         secrets: the conversation's secrets, to which more may be added at any time.
         call_context: what side calls of models are made with that this conversation pays for.
         running: the agent at work; None before its start has come that far.
@@ -197,10 +195,9 @@ class AgentSession:
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
         """Bring up the sandbox and the agent, and go on where the log ends; once for each session.
 
-        After `max_steps` (None: without a limit) an agent that would go on is paused.
-
-        Progress is published on the stream. When it fails, the log says so (state `error`) and the session is to be
-        closed; the conversation can be started again.
+        After `max_steps` (None: without a limit) an agent that would go on is paused. Progress is published on the
+        stream. When it fails, the log says so (state `error`) and the session is to be closed; another one can start
+        again.
 
         Raises:
             RuntimeError: it was started already.
@@ -253,11 +250,10 @@ class AgentSession:
         await agent.controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
 
     async def send(self, event: AnyEvent) -> AnyEvent:
-        """Store an event of the user; returns it as stored. The subscribers take it from there.
+        """Store an event of the user; returns it as stored. The running agent takes it from there.
 
         Raises:
-            StreamClosedError: the session is closed.
-            EventStoreError: it could not be stored.
+            StreamClosedError, EventStoreError: the session is closed, or it could not be stored.
             NoSuchEventError, NotStuckError: it asks to go back to where one cannot, or answers what is not there.
             ClientToolError: it answers a call that does not wait for it.
         """
@@ -273,7 +269,7 @@ class AgentSession:
         return await self.stream.add_event(as_sent(event, self.agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:
-        """Go back to right behind this event of the log (None: before the first one); see `Rewinder.rewind`."""
+        """See `Rewinder.rewind`."""
         return await self._rewinder.rewind(to)
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
@@ -288,11 +284,11 @@ class AgentSession:
             await hooks.close()
 
     def count(self, stats: ConversationStats) -> None:
-        """Take in what calls for this conversation have cost that were made outside of it; valid after `start`."""
+        """Take in what calls for this conversation have cost that were made outside of it, once it is ready."""
         self._step.usage.stats.take_over(stats)
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        """From the next answer of the model on, have this analyzer judge its calls; valid after `open`."""
+        """From the next answer of the model on, have this analyzer judge its calls."""
         self._step.set_analyzer(analyzer)
 
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
@@ -318,7 +314,6 @@ class AgentSession:
             await self.running.delegation.suspend()
 
     async def _let_go_of_sandbox(self) -> None:
-        """A sandbox that does not obey is logged."""
         actions = {"pause": self.sandbox.pause, "stop": self.sandbox.stop, "destroy": self.sandbox.destroy}
         try:
             if (action := actions.get(self._after)) is not None:
@@ -357,9 +352,7 @@ class AgentSession:
     # --- what can be asked of it at any moment ---
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
-        """From its next step on the agent has these tools of clients, in place of those before.
-
-        Calls that clients carry out at the moment are not touched.
+        """From its next step on the agent has these tools of clients in place of those before; calls go on as they are.
 
         Raises:
             ValueError: the agent has another tool of such a name, or one cannot be made; nothing has changed then.
@@ -367,10 +360,7 @@ class AgentSession:
         self._tool_servers.set_client_tools(tools)
 
     def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
-        """From now on commands get these secrets in place of the settings' `named_secrets`.
-
-        What was a secret once stays hidden.
-        """
+        """From now on commands get these in place of the settings' `named_secrets`; a former secret stays hidden."""
         self.secrets.remove(self.settings.named_secrets.keys() - secrets.keys())
         self.secrets.update(secrets)
         self.settings = replace(self.settings, named_secrets=dict(secrets))
@@ -406,7 +396,6 @@ class AgentSession:
 
     @property
     def is_confirmation_mode_active(self) -> bool:
-        """Whether actions are analyzed and may wait for the user."""
         return self._step.gate(self._state).is_confirmation_mode_active
 
     @property

@@ -1,4 +1,4 @@
-"""Single calls of a conversation's tools by its program, not by its agent (`execute_tool`)."""
+"""`DirectContext`: single calls of a conversation's tools by its program or a hook, which are in no log."""
 
 from __future__ import annotations
 
@@ -44,28 +44,17 @@ class DirectContext:
         self._secrets.update(given)
 
     async def secrets_for(self, command: str) -> dict[str, str]:
-        """The values of the secrets that `command` names, as variables for it."""
         return await self._secrets.environment_for(command)
 
     def emit_output(self, text: str) -> None:
         """Nobody is looking."""
 
     async def request_condensation(self) -> None:
-        """Refused: the call is in no log.
-
-        Raises:
-            ToolError: always.
-        """
         raise ToolError("the history can be condensed only at an agent's own wish; use Conversation.condense()")
 
 
 def tool_named(tools: Mapping[str, ToolDefinition], name: str, action: Action) -> ToolDefinition:
-    """The tool of this name, known to take this action.
-
-    Raises:
-        KeyError: there is none; the message lists those there are.
-        TypeError: it takes another kind of action.
-    """
+    """The tool of this name; `KeyError` where there is none, `TypeError` where it takes another kind of action."""
     found = tools.get(name)
     if found is None:
         raise KeyError(f"tool {name!r} is not there; available are {sorted(tools)}")
@@ -75,12 +64,7 @@ def tool_named(tools: Mapping[str, ToolDefinition], name: str, action: Action) -
 
 
 async def call_directly(definition: ToolDefinition, action: Action, context: DirectContext) -> Observation:
-    """Carry out one call; the sandbox keeps nothing of it.
-
-    Raises:
-        ToolError, ValueError: the call failed.
-        SandboxError: the sandbox cannot be had.
-    """
+    """Carry out one call; the sandbox keeps nothing of it."""
     try:
         return await definition.acall(action, context)
     finally:

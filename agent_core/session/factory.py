@@ -1,4 +1,4 @@
-"""Making what a session works with from its settings: the agent with its context, and the secrets."""
+"""What a session works with, made from its settings: the agent with its context, secrets, step, model for drafts."""
 
 from __future__ import annotations
 
@@ -131,12 +131,7 @@ def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
 
 
 async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess) -> None:
-    """Put into the sandbox, which has just been started, what the tools need there.
-
-    Raises:
-        ToolError: the sandbox refused it.
-        SandboxError: the sandbox cannot be had.
-    """
+    """Put into the sandbox, which has just been started, what the tools need there."""
     for tool in tools:
         if isinstance(tool.executor, ToolExecutor):
             await tool.executor.prepare(sandbox)
@@ -145,10 +140,7 @@ async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess)
 def make_secrets(
     settings: SessionSettings, agent: AgentBase, stream: EventStream, parent: Parent | None = None
 ) -> SecretRegistry:
-    """The registry of the conversation's secrets; the stream hides them and the models' keys from now on.
-
-    A sub-agent shares those of its `parent`.
-    """
+    """The registry of the conversation's secrets (of its `parent`'s), which the stream hides from now on."""
     if parent is not None:
         stream.secrets = parent.masker
     models = [agent.llm, *agent.get_all_llms()]
@@ -202,16 +194,14 @@ def _provider_of(model: str) -> str:
 
 
 class ConversationDrafts:
-    """Fulfils `agent_core.tools.spec.DraftModel`; what the calls cost is the conversation's."""
+    """Fulfils `agent_core.tools.spec.DraftModel`; `check` raises `LimitReachedError` where no money is left."""
 
     def __init__(self, llm: Callable[[], LLM], context: CallContext, check: Callable[[], None] = lambda: None) -> None:
-        """`check` raises `LimitReachedError` where no money is left."""
         self._llm = llm
         self._context = context
         self._check = check
 
     async def answer(self, messages: Sequence[Message]) -> str:
-        """See `DraftModel`."""
         try:
             self._check()
             return (await self._llm().acompletion(messages, context=self._context)).message.text

@@ -23,7 +23,6 @@ class StoredLog:
         self._id = conversation_id
 
     async def page(self, *, after: int = -1) -> list[AnyEvent]:
-        """Some events with id > `after`, ascending; an empty list at the end."""
         return [from_payload(one.payload, one.id) for one in await self._store.read(self._id, after=after, limit=PAGE)]
 
 

@@ -86,12 +86,7 @@ class ModelJudge:
         self._context = context
 
     async def judge(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
-        """What the model says: at once, or after as many looks around as the hook allows.
-
-        Raises:
-            LLMError: the model could not be asked.
-            ValueError: its answer is no judgement, or it did not come to one.
-        """
+        """What the model says: at once, or after as many looks around as the hook allows."""
         event = self._masker.text(told.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
         tools = self._tools_for(hook) if isinstance(hook, AgentHook) else {}

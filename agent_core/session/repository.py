@@ -1,4 +1,4 @@
-"""What a conversation begins with from version control: a repository in its workspace, and a name on its commits."""
+"""The repository that a conversation begins with in its workspace, and the name on its commits."""
 
 from __future__ import annotations
 
@@ -84,11 +84,8 @@ async def set_up(
 ) -> None:
     """Do it in a sandbox that has just come up; a repository that is there already is left alone.
 
-    What fails is written in the log, for the user and for the agent, and the conversation goes on without it.
-
-    Raises:
-        SandboxLostError: the sandbox is gone.
-        EventStoreError, StreamClosedError: the log cannot be written.
+    What fails is written in the log, for the user and for the agent, and the conversation goes on without it; unless
+    the sandbox is lost.
     """
     if setup.user_name or setup.user_email:
         await _identify(setup, sandbox, stream)

@@ -1,4 +1,4 @@
-"""Going back in a conversation: to any event of its log, with the files of the workspace."""
+"""`Rewinder`: takes a conversation back to any event of its log, with the files of the workspace."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from agent_core.session.running_agent import RunningAgent
 class Rewinder:
     """Takes one conversation back, one request after the other.
 
-    Attributes:
-        lock: while it is held nothing is taken back; a session begins within it.
+    While `lock` is held nothing is taken back; an agent begins within it. The agent that is `running` is brought to
+    rest before anything is taken back.
     """
 
     def __init__(
@@ -35,7 +35,6 @@ class Rewinder:
         prompt: Callable[[], SystemPromptEvent],
         running: Callable[[], RunningAgent | None],
     ) -> None:
-        """`running` says who is at work: that agent is brought to rest before anything is taken back."""
         self._stream = stream
         self._sandbox = sandbox
         self._prompt = prompt
@@ -85,12 +84,7 @@ class Rewinder:
             self._branches.fold(event)
 
     async def bring_back_files(self) -> Restored:
-        """Do what the newest rewind has left to be done, if anything; `lock` is held.
-
-        Raises:
-            StreamClosedError: the session is closed.
-            EventStoreError: the log cannot be read or written.
-        """
+        """Do what the newest rewind has left to be done, if anything; `lock` is held."""
         await self._catch_up()
         rewind = self._branches.unrestored
         if rewind is None:
@@ -106,8 +100,7 @@ class Rewinder:
 
         Raises:
             NotStuckError: it was not.
-            StreamClosedError: the session is closed.
-            EventStoreError: it could not be stored.
+            StreamClosedError, EventStoreError: the session is closed, or it could not be stored.
         """
         loop = (await self._state(None)).loop
         if loop is None:
@@ -152,11 +145,7 @@ class Rewinder:
 
 
 def checked_place(to: int | None, last_id: int) -> int:
-    """The id of the last event that is to count; -1 for none.
-
-    Raises:
-        NoSuchEventError: there is no such event.
-    """
+    """The id of the last event that is to count, -1 for none; `NoSuchEventError` where there is no such event."""
     if to is None:
         return -1
     if isinstance(to, bool) or not isinstance(to, int) or not -1 <= to <= last_id:
@@ -166,10 +155,6 @@ def checked_place(to: int | None, last_id: int) -> int:
 
 
 def check_cause(cause: int | None, last_id: int) -> None:
-    """An event can only answer one before it; what names none is fine.
-
-    Raises:
-        NoSuchEventError: there is no such event.
-    """
+    """Raise `NoSuchEventError` unless this cause is an event before, or none."""
     if cause is not None and cause > last_id:
         raise NoSuchEventError(f"cause: {cause} is not the id of an event before this one; the newest is {last_id}")

@@ -93,12 +93,7 @@ class RunningAgent:
         await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
 
     async def stop(self) -> None:
-        """Enter the state `stopped`, with no step under way any more and every action answered.
-
-        Raises:
-            StreamClosedError: the session is closed.
-            EventStoreError: it could not be stored.
-        """
+        """Enter the state `stopped`, with no step under way any more and every action answered."""
         async with self.controller.held():
             if self.controller.state.agent_state is not AgentState.STOPPED:
                 await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))

@@ -1,4 +1,4 @@
-"""What a session is given: the model, the agent and its limits."""
+"""`SessionSettings`: what a session is given, and `AgentOptions`, what settings may choose about its agent."""
 
 from __future__ import annotations
 
@@ -127,10 +127,8 @@ class AgentOptions(Frozen):
     def fields_for(self, agent: type[AgentBase], *, model: str = "", browsing: bool = True) -> dict[str, Any]:
         """What these choices are as fields of an agent of this class; without `browsing` none has a browser by default.
 
-        `model` is the name of its model, by which the preset ``auto`` chooses.
-
-        Tools that are listed by name are those tools, whatever `browsing` says; finish and think are chosen by their
-        flags alone.
+        `model` is the name of its model, by which the preset ``auto`` chooses. Tools that are listed by name are those
+        tools, whatever `browsing` says; finish and think are chosen by their flags alone.
         """
         chosen = self.model_dump(exclude_none=True, exclude={"preset", "tools"})
         if not browsing:

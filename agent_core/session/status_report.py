@@ -1,4 +1,4 @@
-"""What a session says of its sandbox and of its start: to its owner, its stream, and its log."""
+"""`StatusReport`: what a session says of its sandbox and of its start, to its owner, its stream, and its log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class StatusReport:
         self._stream = stream
 
     def progress(self, status_id: str, text: str) -> None:
-        """A step of the start was taken."""
         if status_id == FAILED:
             return  # the error that follows says it, once and for all
         self._note(status_id if status_id != READY else self.status, text)
@@ -46,7 +45,6 @@ class StatusReport:
         self._stream.publish(StatusNotice(status_id, text))
 
     def ready(self) -> None:
-        """Sandbox and agent are there."""
         self._set(READY)
 
     def changed(self, status_id: str, text: str) -> None:

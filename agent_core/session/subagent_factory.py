@@ -1,4 +1,4 @@
-"""The sub-agents of a session: their kinds, their agents, and sessions that share what is shared."""
+"""`SubagentFactory`: the kinds of a session's sub-agents, their agents, and sessions that share what is shared."""
 
 from __future__ import annotations
 
@@ -90,7 +90,6 @@ class Shared:
 
     @property
     def depth(self) -> int:
-        """How deep the session is nested itself."""
         return self.parent.depth if self.parent is not None else 0
 
     def for_child(self, budget: SubAgentBudget) -> Parent:
@@ -124,7 +123,6 @@ class SubagentFactory:
 
     @property
     def _policy(self) -> ConfirmationPolicy:
-        """The confirmation policy in force for the asking agent."""
         return self._shared.step.gate(self._state()).policy
 
     async def kind(self, name: str) -> AgentKind:

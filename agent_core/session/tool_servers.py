@@ -1,4 +1,4 @@
-"""Tools that a session's agent has from others: clients, and MCP servers, whose trouble is told in the log."""
+"""Tools that a session's agent has from clients and MCP servers, whose trouble is told in the log."""
 
 from __future__ import annotations
 
@@ -43,11 +43,6 @@ class SandboxPrograms:
         await self.is_up.wait()
 
     async def start(self, server: McpServer) -> SandboxProgram:
-        """Start the program of a server.
-
-        Raises:
-            McpServerError: it is not there, cannot be started, or there is no sandbox.
-        """
         command = server.command or ""
         order: dict[str, Any] = {"command": [command, *server.args], "env": dict(server.env), "cwd": server.cwd}
         try:
@@ -150,7 +145,6 @@ class KeptServers:
         return self._servers
 
     async def close(self) -> None:
-        """End them."""
         if self._servers is not None:
             await self._servers.close()
 
@@ -158,18 +152,14 @@ class KeptServers:
 class ToolServers:
     """Connects a session's agent with its MCP servers, and with the tools of its clients.
 
-    Attributes:
-        tools: the agent's tools, those of the servers included as soon as they are there.
+    The agent makes its own tools at once, which raises `KeyError` or `ValueError` where it names one that does not
+    exist, or one twice; `own_tools` are those of the program around it. `tools` are all of them, as soon as they are
+    there.
     """
 
     def __init__(
         self, servers: McpServers, agent: AgentBase, place: ToolMakerState, own_tools: Sequence[OwnTool] = ()
     ) -> None:
-        """The agent makes its own tools now; `own_tools` are those of the program around it.
-
-        Raises:
-            KeyError, ValueError: it names a tool that does not exist, or one twice.
-        """
         self.servers = servers
         self.tools = LiveTools(agent.initialize(place))
         self.tools.wait = self._before_a_step
@@ -192,17 +182,12 @@ class ToolServers:
         self._following = asyncio.create_task(self._follow(), name=f"mcp:{stream.conversation_id}")
 
     def set_client_tools(self, specs: Sequence[Tool]) -> None:
-        """From the next step on the agent has these tools of clients, and none of those that it had before.
-
-        Raises:
-            ValueError: a name is taken, or a tool cannot be made; nothing has changed then.
-        """
+        """See `AgentSession.set_client_tools`."""
         made = [tool for spec in specs for tool in resolve_tool(spec, self._place)]
         self._agent.add_runtime_tools(made, client=CLIENTS)
         self.tools.replace(self._agent.tools_map)
 
     def sandbox_is_up(self) -> None:
-        """From now on programs can be started in the sandbox."""
         if isinstance(self.servers.programs, SandboxPrograms):
             self.servers.programs.is_up.set()
 
