@@ -1,4 +1,4 @@
-"""Who shows the right token is let in, and who guesses is slowed down: one judge for all doors of the server."""
+"""`Doorkeeper`: lets in who shows the right token and slows down who guesses; one judge for all doors of the server."""
 
 from __future__ import annotations
 
@@ -68,24 +68,20 @@ class NotLetIn:
 
     @property
     def status(self) -> int:
-        """What HTTP has for it."""
         return 401 if self.retry_after is None else 429
 
     @property
     def body(self) -> dict[str, Any]:
-        """What HTTP is answered."""
         return {"detail": "Unauthorized"} if self.retry_after is None else {"detail": self.text, "message": self.text}
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Of the answer over HTTP."""
         if self.retry_after is None:
             return [(b"www-authenticate", b"Bearer")]
         return [(b"retry-after", str(self.retry_after).encode())]
 
     @property
     def text(self) -> str:
-        """The same in words."""
         if self.retry_after is None:
             return "That is not this server's access token."
         return f"Too many wrong access tokens; try again in {self.retry_after} s, with the right one."
@@ -116,7 +112,6 @@ class Doorkeeper:
         return NotLetIn(was_shown=False) if shown is None else self.wrong(shown, address, door)
 
     def by_token(self, token: str, address: str, door: str) -> Identity | NotLetIn:
-        """Judge a bare token."""
         return self._authenticator.identify_token(token) or self.wrong(token, address, door)
 
     def wrong(self, shown: str, address: str, door: str) -> NotLetIn:

@@ -1,4 +1,4 @@
-"""Whose request this is. The one-token mode knows a single user; several users are another `Authenticator`."""
+"""`Authenticator`: whose request this is, in the one-token mode by a shared token or the cookie that stands for it."""
 
 from __future__ import annotations
 
@@ -92,11 +92,9 @@ class OneTokenAuthenticator:
 
 
 class PageSessions:
-    """Makes the cookie and knows it again; nothing is kept, and with another access token all sessions end.
+    """Cookies of browsers that have shown the access `token` once; nothing is kept, and with another token all end.
 
-    Args:
-        token: the access token that the cookie stands for.
-        now: seconds since the epoch.
+    `now` is in seconds since the epoch.
     """
 
     def __init__(self, token: str, *, now: Callable[[], float] = time.time) -> None:
@@ -113,7 +111,6 @@ class PageSessions:
         return self._cookie(f"{ends}.{self._seal(ends)}", SESSION_SECONDS, is_safe=is_safe)
 
     def end(self, *, is_safe: bool) -> str:
-        """The ``Set-Cookie`` value that ends it in this browser."""
         return self._cookie("", 0, is_safe=is_safe)
 
     def holds(self, header: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which hosts and origins may ask: the guard against foreign pages and DNS rebinding."""
+"""`OriginPolicy`: which hosts and origins may ask, the guard against foreign pages and DNS rebinding."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_bind(settings: Settings, token: str | None) -> None:
-    """Refuse to be open to others without a token.
-
-    Raises:
-        ConfigurationError: the address is not loopback and there is no token.
-    """
+    """Raise `ConfigurationError` where a server would be open to others without a token."""
     if token is None and not is_loopback(settings.host):
         raise ConfigurationError(
             f"listening on {settings.host} lets others reach this server, and with it your sandboxes and model key: "
@@ -49,7 +45,6 @@ class OriginPolicy:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> OriginPolicy:
-        """The policy of a server that listens as `settings` say."""
         hosts = _LOOPBACK_NAMES | {settings.host.lower().strip("[]")} | {h.lower() for h in settings.allowed_hosts}
         return cls(
             hosts,

@@ -1,4 +1,4 @@
-"""Where a preview is: a host name of its own for each conversation and port, or a path where there can be none.
+"""`PreviewAddresses`: a host name of its own for each conversation and port, or a path where there can be none.
 
 Both keep what a sandbox serves away from Drydock's own origin. A host name is another origin by itself. Under a path
 the same is reached by the header that sandboxes a document: it has an origin that equals no other one.
@@ -39,17 +39,15 @@ def mark_of(conversation_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PreviewAddresses:
-    """The addresses of previews below a domain; without one they are all paths.
+    """The addresses of previews below a `domain`, every name in which leads to this server; None: they are all paths.
 
-    Attributes:
-        domain: every name below it leads to this server; `LOCAL_DOMAIN` leads each browser to its own machine.
+    `LOCAL_DOMAIN` leads each browser to its own machine.
     """
 
     domain: str | None
 
     @classmethod
     def from_setting(cls, preview_domain: str) -> PreviewAddresses:
-        """The addresses for the setting ``preview_domain``."""
         return cls(None if preview_domain == "none" else preview_domain)
 
     def mode(self, host: str) -> Mode:
@@ -73,7 +71,6 @@ class PreviewAddresses:
         return None if label is None or int(label["port"]) > 65535 else PreviewHost(int(label["port"]), label["mark"])
 
     def is_preview_origin(self, origin: str) -> bool:
-        """Whether pages of this origin come out of a sandbox."""
         _, _, host = origin.lower().partition("://")
         return self.parse(host) is not None
 

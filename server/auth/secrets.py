@@ -1,4 +1,4 @@
-"""Encryption at rest: secrets of the database under a key that only the data folder's file holds."""
+"""`SecretBox`: encryption at rest, with a key that only the data folder's file holds."""
 
 from __future__ import annotations
 
@@ -79,11 +79,7 @@ class SecretBox:
         return SEALED + base64.urlsafe_b64encode(nonce + sealed).decode("ascii")
 
     def decrypt(self, token: str, *, purpose: str) -> str:
-        """The text that `encrypt` was given for the same purpose.
-
-        Raises:
-            SecretUnreadableError: another key or purpose, or the token was changed.
-        """
+        """The text that `encrypt` was given for the same purpose; else `SecretUnreadableError`."""
         from cryptography.exceptions import InvalidTag
 
         try:

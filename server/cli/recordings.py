@@ -33,9 +33,6 @@ def import_recording(
     """Make a conversation of the trajectory in a file, and print its id; returns the exit status.
 
     The first three arguments are those of `client_of`. With `replay` it is done again, else only shown.
-
-    Raises:
-        DrydockError: the file cannot be read, or the server refuses it.
     """
     if replay and title is not None:
         raise DrydockError("--title: a conversation that is replayed is named by its first message; leave it out")
@@ -55,11 +52,7 @@ def export_recording(
     file: Path,
     out: TextIO,
 ) -> int:
-    """Write the trajectory of a conversation into a file, as first-generation servers export it.
-
-    Raises:
-        DrydockError: there is no such conversation, or the file cannot be written.
-    """
+    """Write the trajectory of a conversation into a file, as first-generation servers export it."""
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
     text = json.dumps(_done(_exported(client, conversation_id)), ensure_ascii=False, indent=2) + "\n"
     if file == STANDARD:

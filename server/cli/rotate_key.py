@@ -15,11 +15,7 @@ from server.settings.settings import Settings
 
 
 def rotate_key(settings: Settings, out: TextIO) -> int:
-    """Rotate the key of a server that does not run, and say what came of it; returns the exit status.
-
-    Raises:
-        DrydockError: the server runs, or its folder or database cannot be used; nothing has changed then.
-    """
+    """Rotate the key of a server that does not run, and say what came of it; returns the exit status."""
     key_file = settings.data_dir.absolute() / KEY_FILE
     if not key_file.exists():
         raise SecretKeyError(f"there is no key file {key_file}; name the folder of the server's data with --data-dir")

@@ -1,4 +1,4 @@
-"""Runs the application with uvicorn: a bound port first, a few clear lines when it answers, a bounded end."""
+"""``drydock serve``: runs the application with uvicorn: a bound port first, a few clear lines, a bounded end."""
 
 from __future__ import annotations
 
@@ -104,13 +104,11 @@ class AnnouncingServer(uvicorn.Server):
         self._announcing: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then announce."""
         await super().startup(sockets)
         self._say(f"Drydock {VERSION} is at {self._address}{_fragment(self._app.token)}")
         self._announcing = asyncio.create_task(self._announce(), name="announce")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End within the limits of the settings."""
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.wait([self._announcing])
@@ -201,11 +199,7 @@ def _database(database: Database) -> str:
 
 
 def configure_logging(settings: Settings, *, secrets: Iterable[str] = ()) -> SecretMasker:
-    """Send the process's log to standard error as the settings say.
-
-    Returns:
-        The masker of the log; values added to it later are hidden from then on.
-    """
+    """Send the process's log to standard error as the settings say; returns its masker, which takes more values."""
     masker = SecretMasker(secrets)
     handler = logging.StreamHandler(sys.stderr)
     if settings.log_format == "json":

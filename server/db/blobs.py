@@ -1,4 +1,4 @@
-"""Where large payloads are kept: a small protocol, and a folder on disk."""
+"""`BlobStore`: where large payloads are kept, each under its conversation and digest; and one in a folder on disk."""
 
 from __future__ import annotations
 
@@ -26,22 +26,14 @@ _THREADS = 2
 
 
 class BlobStore(Protocol):
-    """Large payloads, each under its conversation and the SHA-256 of its content."""
+    """Large payloads, each under its conversation and the SHA-256 of its content; failures are `EventStoreError`s."""
 
     async def put(self, conversation_id: str, data: bytes) -> str:
-        """Keep `data`, durably when it returns; returns its digest, under which `get` finds it.
-
-        Raises:
-            EventStoreError: it could not be stored; the message says why.
-        """
+        """Keep `data`, durably when it returns; returns its digest, under which `get` finds it."""
         ...
 
     async def get(self, conversation_id: str, digest: str) -> bytes:
-        """The content under `digest`.
-
-        Raises:
-            EventStoreError: it is not there or cannot be read.
-        """
+        """The content under `digest`."""
         ...
 
     async def delete(self, conversation_id: str) -> None:
@@ -49,11 +41,9 @@ class BlobStore(Protocol):
         ...
 
     async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
-        """Remove what no event refers to (a crash left it) and return how many pieces that were.
+        """Remove what is in none of the `used` digests (by conversation id), left by a crash; returns how many pieces.
 
-        Args:
-            used: the digests in use, by conversation id.
-            older_than_seconds: younger pieces stay, their event may still be on its way.
+        Younger pieces stay: their event may still be on its way.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Which conversation an answer of a chat came from, by the digest of the chat's history up to it."""
+"""Chat turns: which conversation an answer of a chat came from, by the digest of the chat's history up to it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,6 @@ class ConversationRecord:
 
     @property
     def total_tokens(self) -> int:
-        """All that its models have read and written."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -123,7 +122,6 @@ class ConversationRepository:
         return record
 
     async def get(self, conversation_id: str) -> ConversationRecord | None:
-        """The conversation, None when there is none with this id."""
         records = await self._records(select(conversations).where(conversations.c.id == conversation_id))
         return records[0] if records else None
 
@@ -177,7 +175,6 @@ class ConversationRepository:
         return {row.id for row in await self._engines.select(select(conversations.c.id))}
 
     async def rename(self, conversation_id: str, title: str) -> bool:
-        """Give it this title; False when there is no such conversation."""
         return await self.update(conversation_id, title=title)
 
     async def update(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> bool:
@@ -274,11 +271,8 @@ def _stored(value: Any) -> Any:
 class Touches:
     """Pending changes by conversation, written at most once per interval; an async context manager.
 
-    A failed write is tried again at the next interval. Leaving it writes the rest.
-
-    Attributes:
-        writes: how many times something was written; a reader to whom it changes may have missed both the change in
-            the database and the pending one.
+    A failed write is tried again at the next interval. Leaving it writes the rest. `writes` counts what was written: a
+    reader during whose read it changes may have missed both the change in the database and the pending one.
     """
 
     def __init__(self, writer: Writer, *, interval_seconds: float) -> None:
@@ -306,7 +300,6 @@ class Touches:
         await self._try_flush()
 
     def add(self, conversation_id: str, changes: Changes) -> None:
-        """Write these values at the next interval."""
         if changes:
             self._pending.setdefault(conversation_id, {}).update(changes)
             self._touched.set()
@@ -325,16 +318,11 @@ class Touches:
                     waiting.pop(name, None)
 
     def forget(self, conversation_id: str) -> None:
-        """The conversation goes: drop what waits for it."""
         self._pending.pop(conversation_id, None)
         self._in_flight.pop(conversation_id, None)
 
     async def flush(self) -> None:
-        """Write everything that is pending, durably.
-
-        Raises:
-            DatabaseError: it could not be written; it stays pending.
-        """
+        """Write everything that is pending, durably; what cannot be written stays pending."""
         async with self._flushing:
             if not self._pending:
                 return

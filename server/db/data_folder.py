@@ -1,4 +1,4 @@
-"""The data folder: made for this user alone, and made so again where somebody has opened it."""
+"""The data folder: made for this user alone, with a lasting name of its own, and locked by the server that uses it."""
 
 from __future__ import annotations
 
@@ -149,19 +149,16 @@ def _read_id(path: Path) -> str | None:
 
 
 class InstanceLock:
-    """Held by the server that uses a data folder; the operating system takes it back when the process ends, however."""
+    """Held by the server that uses a data folder; the operating system takes it back when the process ends, however.
+
+    Raises `InstanceRunningError` where another server holds it, and `DataDirectoryError` where the file cannot be made.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / LOCK_FILE
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
-        """Take the lock.
-
-        Raises:
-            InstanceRunningError: another server holds it.
-            DataDirectoryError: the file cannot be made.
-        """
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The database as the server sees it: opened once, with everything that is kept in it."""
+"""`Database`: what the server keeps, opened once."""
 
 from __future__ import annotations
 
@@ -52,10 +52,7 @@ _log = logging.getLogger(__name__)
 class Database:
     """What is kept, as `open_database` hands it out.
 
-    Attributes:
-        data_dir: absolute path of the data folder.
-        instance_id: lasting random name of the data folder, 16 hexadecimal digits; labels sandboxes.
-        secrets: encrypts what must not be readable in the database.
+    `instance_id` is the lasting random name of the data folder, 16 hexadecimal digits, which labels sandboxes.
     """
 
     data_dir: Path
@@ -178,12 +175,7 @@ async def _fill_room(connection: AsyncConnection) -> None:
 
 
 async def upgrade(engine: AsyncEngine) -> None:
-    """Apply the missing steps, all in one transaction where the database can do that; nothing when up to date.
-
-    Raises:
-        DatabaseVersionError: a newer version of Drydock made this database.
-        DatabaseError: it cannot be read or changed.
-    """
+    """Apply the missing steps, all in one transaction where the database can do that; nothing when up to date."""
     try:
         async with engine.connect() as connection:
             revision = await connection.run_sync(stored_revision)

@@ -1,4 +1,4 @@
-"""Engines: how the database is reached. SQLite's own ways are in `sqlite`."""
+"""`Engines`: how the database is reached. SQLite's own ways are in `sqlite`."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ class DatabaseSettings(BaseModel):
 class Engines:
     """One engine for the single writer, one with a pool for the readers, and this database's ways to use them.
 
-    `check` raises `DatabaseGoneError` where what is written now would be lost.
-
-    A read runs to its end even when whoever wanted it has gone: to stop it half way would cost its connection.
+    `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end even when whoever
+    wanted it has gone: to stop it half way would cost its connection.
     """
 
     write: AsyncEngine
@@ -71,19 +70,11 @@ class Engines:
     _closed: bool = field(default=False, init=False, repr=False)
 
     async def fetch(self, statement: str, **parameters: object) -> Sequence[Sequence[Any]]:
-        """All rows of a plain statement with `:name` parameters, read in no transaction.
-
-        Raises:
-            DatabaseError: the database cannot be read.
-        """
+        """All rows of a plain statement with `:name` parameters, read in no transaction."""
         return await self._to_its_end(lambda: self.fetch_rows(self.read, statement, parameters))
 
     async def select(self, statement: Executable) -> Sequence[Row[Any]]:
-        """All rows of `statement`, read in no transaction.
-
-        Raises:
-            DatabaseError: the database cannot be read.
-        """
+        """All rows of `statement`, read in no transaction."""
 
         async def read() -> Sequence[Row[Any]]:
             async with self.read.connect() as connection:
@@ -124,11 +115,7 @@ def sqlite_url(path: Path) -> URL:
 
 
 def create_file(path: Path) -> None:
-    """Make the file of a new SQLite database, readable for this user only (its companion files inherit that).
-
-    Raises:
-        DatabaseError: it cannot be made.
-    """
+    """Make the file of a new SQLite database, readable for this user only (its companion files inherit that)."""
     try:
         path.touch(mode=0o600)
     except OSError as error:
@@ -136,11 +123,7 @@ def create_file(path: Path) -> None:
 
 
 def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
-    """Engines for `url`; nothing is opened yet.
-
-    Raises:
-        DatabaseError: `url` cannot be used, or the SQLite library of this machine is too old.
-    """
+    """Engines for `url`, not opened yet; `DatabaseError` where it cannot be used, or SQLite's library is too old."""
     url = _checked_url(url)
     write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True)
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read

@@ -77,10 +77,7 @@ async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
 
 
 async def delete_log(connection: AsyncConnection, conversation_id: str) -> list[str]:
-    """Delete the rows of the log and of those below it, whose ids are returned.
-
-    Who owned them is fenced off from now on.
-    """
+    """Delete the rows of the log and of those below it, and fence their owners off; returns the ids of these logs."""
     # Sub-conversations are found by their owners, which each log has and which are few; `LIKE` only preselects.
     below = select(owners.c.conversation_id).where(
         owners.c.conversation_id.startswith(f"{conversation_id}{SEPARATOR}", autoescape=True)

@@ -1,4 +1,4 @@
-"""The event log in a database: `agent_core.events.store.EventStore` over the group-commit writer."""
+"""`SqlEventStore`: the event log in a database, over the group-commit writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users say of conversations; it goes with the conversation."""
+"""Feedback: what users say of conversations; it goes with the conversation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class FeedbackRepository:
         self._writer = writer
 
     async def add(self, given: Feedback) -> None:
-        """Keep it, durably."""
 
         async def apply(connection: AsyncConnection) -> None:
             await connection.execute(insert(table), asdict(given))

@@ -1,4 +1,4 @@
-"""Requests that are carried out once however often they come: the one store of idempotency keys, for every door.
+"""Idempotency keys: requests that are carried out once however often they come, through whichever door.
 
 Whoever takes such a key calls `IdempotencyKeys.once` with a scope of its own: ``create`` for new conversations,
 ``fork:<conversation id>`` for forks, ``send:<conversation id>`` for messages.
@@ -83,8 +83,7 @@ class IdempotencyKeys:
             scope: what kind of request it is; the same key may stand in several.
             asked: what the client wants, as JSON; compared with what it wanted the first time.
             resource: what an attempt after a crash has to know of this one.
-            refusals: the errors of `work` after which nothing is done. They give the key free, so that it may come
-                again with a better request.
+            refusals: errors of `work` after which nothing is done. They give the key free for a better request.
 
         Raises:
             KeyReusedError: the key came with something else before.
@@ -176,11 +175,9 @@ class _Row(NamedTuple):
         return _Found(self.digest, resource, None, is_repeated=False)
 
     async def finish(self, connection: AsyncConnection, answer: Answer) -> None:
-        """Keep what was answered."""
         await connection.execute(update(idempotency_keys).where(self._is_it).values(answer=answer))
 
     async def release(self, connection: AsyncConnection) -> None:
-        """Nothing was done under this key."""
         await connection.execute(delete(idempotency_keys).where(self._is_it))
 
     @property

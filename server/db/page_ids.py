@@ -1,4 +1,4 @@
-"""Where the next page of a list begins: opaque to clients, and the same whatever comes or goes before it."""
+"""Page ids: where the next page of a list begins, opaque to clients and the same whatever comes or goes before it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ def page_id(*last: str | int) -> str:
 
 
 def position(given: str, *kinds: type) -> list[str | int]:
-    """The values that `page_id` was given.
-
-    Raises:
-        InvalidPageError: it is none that a page before has handed out.
-    """
+    """The values that `page_id` was given; `InvalidPageError` where that is none that a page before has handed out."""
     try:
         last = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
         if not isinstance(last, list) or [type(one) for one in last] != list(kinds):
@@ -39,11 +35,7 @@ def timed_page_id(moment: datetime, name: str) -> str:
 
 
 def timed_position(given: str) -> tuple[datetime, str]:
-    """The row that `timed_page_id` was given.
-
-    Raises:
-        InvalidPageError: it is none that a page before has handed out.
-    """
+    """The row that `timed_page_id` was given; `InvalidPageError` likewise."""
     moment, name = position(given, int, str)
     try:
         return from_microseconds(int(moment)), str(name)

@@ -1,4 +1,4 @@
-"""Another key for everything that is encrypted at rest: all of it is sealed anew in one transaction."""
+"""The key that everything is encrypted with at rest: checked at the start, and exchanged as a whole."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ async def check_key(engines: Engines, writer: Writer, box: SecretBox, key_file: 
 
     Raises:
         SecretKeyError: it is another key than the one that was in use; the message says what to do.
-        DatabaseError: the database cannot be read or written.
     """
     known = {row.key_id for row in await engines.select(select(sealing_keys.c.key_id))}
     if box.key_id in known:
@@ -77,12 +76,7 @@ async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation
 
 
 async def finish_rotation(engines: Engines, box: SecretBox, key_file: Path) -> SecretBox:
-    """The box to use: that of a new key which a killed rotation has sealed everything with, else `box`.
-
-    Raises:
-        SecretKeyError: the new key's file cannot be read.
-        DatabaseError: the database cannot be read.
-    """
+    """The box to use: that of a new key which a killed rotation has sealed everything with, else `box`."""
     fresh_file = _next(key_file)
     if not fresh_file.exists():
         return box

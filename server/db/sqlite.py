@@ -1,4 +1,4 @@
-"""Everything that is true of SQLite only: how its connections are set up, its fast append, its errors."""
+"""What is true of SQLite only: how its connections are set up, and its fast append and reads."""
 
 from __future__ import annotations
 
@@ -39,11 +39,7 @@ _INSERT = (
 
 
 def check_version() -> None:
-    """See that the machine's SQLite library knows what is used here (``RETURNING``).
-
-    Raises:
-        DatabaseError: it is too old.
-    """
+    """See that the machine's SQLite library knows what is used here (``RETURNING``)."""
     if sqlite3.sqlite_version_info < _OLDEST_VERSION:
         wanted = ".".join(map(str, _OLDEST_VERSION))
         raise DatabaseError(
@@ -60,11 +56,7 @@ class DatabaseFile:
         self._identity: tuple[int, int] | None = None
 
     def check(self) -> None:
-        """See that the file of the first call is still there.
-
-        Raises:
-            DatabaseGoneError: it is not.
-        """
+        """See that the file of the first call is still there; else raise `DatabaseGoneError`."""
         try:
             found = os.stat(self._path)
             identity = (found.st_dev, found.st_ino)

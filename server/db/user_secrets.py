@@ -77,8 +77,7 @@ class SecretRepository:
         """Keep a new secret, durably.
 
         Raises:
-            SecretExistsError: there is one of this name.
-            TooManySecretsError: there are `MAX_SECRETS` of this user's.
+            SecretExistsError, TooManySecretsError: there is one of this name, or there are `MAX_SECRETS`.
         """
         row = self._sealed(user_id, name, value) | {"user_id": user_id, "description": description}
 

@@ -74,7 +74,10 @@ class StoredSettings(BaseModel):
 
 
 class SettingsRepository:
-    """Keeps `StoredSettings`, one for each user; the user of a server without users is the empty string."""
+    """Keeps `StoredSettings`, one for each user; the user of a server without users is the empty string.
+
+    Every method raises `DatabaseError` when the database cannot be read or written.
+    """
 
     def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
         self._engines = engines
@@ -85,19 +88,12 @@ class SettingsRepository:
         """The user's settings, None when none were ever saved.
 
         A secret that this server's key cannot read counts as not set, and is kept; the log says so.
-
-        Raises:
-            DatabaseError: the database cannot be read.
         """
         rows = await self._engines.select(_document_of(user_id))
         return self._read(user_id, rows[0].document) if rows else None
 
     async def save(self, settings: StoredSettings, user_id: str = "") -> None:
-        """Replace the user's settings, durably.
-
-        Raises:
-            DatabaseError: the database cannot be written.
-        """
+        """Replace the user's settings, durably."""
         await self.change(lambda stored: settings, user_id, sets=ENCRYPTED)
 
     async def change(
@@ -112,9 +108,6 @@ class SettingsRepository:
         Changes that are made at the same time follow each other; none is lost. What `make` raises passes unchanged, and
         nothing is stored then. A secret that this server's key cannot read stays as it is stored, for the day on which
         the old key is found, unless `make` gives another one or `sets` names it.
-
-        Raises:
-            DatabaseError: the database cannot be written.
         """
 
         async def apply(connection: AsyncConnection) -> None:

@@ -89,16 +89,11 @@ class WebhookRepository:
         self._box = box
 
     async def all(self) -> list[StoredWebhook]:
-        """Those of all users, oldest first."""
         rows = await self._engines.select(select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id))
         return [self._webhook(row) for row in rows]
 
     async def create(self, webhook: StoredWebhook) -> None:
-        """Keep a new one, durably.
-
-        Raises:
-            TooManyWebhooksError: its user has `MAX_PER_USER` already.
-        """
+        """Keep a new one, durably; `TooManyWebhooksError` where its user has `MAX_PER_USER` already."""
         values = {column.name: getattr(webhook, column.name) for column in webhooks.c}
         values |= {"secret": self._sealed(webhook.id, webhook.secret), "events": list(webhook.events)}
 
@@ -125,7 +120,6 @@ class WebhookRepository:
         return await self._writer.change(apply)
 
     async def delete(self, webhook_id: str) -> None:
-        """Forget it and its positions."""
 
         async def apply(connection: AsyncConnection) -> None:
             await connection.execute(delete(webhook_positions).where(webhook_positions.c.webhook_id == webhook_id))

@@ -1,4 +1,4 @@
-"""The one writer of a process: it commits the pending appends of all conversations together (group commit).
+"""`Writer`: the one writer of a process, which commits the appends of all conversations together (group commit).
 
 It is also the place where every other change to the database waits for its turn, so that no two of them ever
 compete for a lock.
@@ -289,13 +289,12 @@ class PendingChange:
 
 
 def _fail(item: PendingAppend | PendingChange, error: BaseException) -> None:
-    """Tell the caller, if it still waits."""
     if not item.done.done():
         item.done.set_exception(error)
 
 
 class PendingQueue:
-    """In the order of the calls, except that a log whose next append is still being prepared is passed over."""
+    """What waits, in the order of the calls; a log whose next append is still being prepared is passed over."""
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows

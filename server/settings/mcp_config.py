@@ -1,4 +1,4 @@
-"""MCP servers as the protocol configures them: three lists, and what an agent is given of them."""
+"""`McpConfig`: MCP servers as the protocol configures them, in three lists; and what an agent is given of them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,6 @@ class McpConfig(_Strict):
         )
 
     def without_secrets(self) -> Self:
-        """The same servers without keys and without the values of variables."""
         return self._changed(lambda place, secret: "")
 
     def hidden(self) -> Self:
@@ -108,10 +107,8 @@ class McpConfig(_Strict):
     def restored(self, stored: McpConfig) -> Self:
         """The same servers with what is `stored` for the same server (by name, or by URL) wherever `HIDDEN` stands.
 
-        So a key goes along to no other address than the one that it was entered for.
-
-        Raises:
-            HiddenSecretError: nothing is stored there.
+        So a key goes along to no other address than the one that it was entered for. Where nothing is stored it raises
+        `HiddenSecretError`.
         """
         known: dict[tuple[str, ...], str] = {}
 
@@ -171,7 +168,6 @@ class _Place(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes it the same secret in another configuration."""
         return (self.kind, self.server, self.field)
 
 

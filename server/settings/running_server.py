@@ -16,17 +16,11 @@ KEY_VARIABLES = ("DRYDOCK_API_KEY", "DRYDOCK_TOKEN", "SESSION_API_KEY")
 def client_of(
     url: str | None, key_file: Path | None, environment: Mapping[str, str], *, timeout: float = 30.0
 ) -> DrydockClient:
-    """A client of the server that is meant; it is not open yet.
+    """A client of the server that is meant, not open yet; `DrydockError` where the options cannot be used.
 
-    Args:
-        url: the server; None for ``DRYDOCK_URL``, or else the address of a server with default settings.
-        key_file: a file with its access token; None for the first of ``DRYDOCK_API_KEY``, ``DRYDOCK_TOKEN`` and
-            ``SESSION_API_KEY``.
-        environment: the process's.
-        timeout: seconds for one call.
-
-    Raises:
-        DrydockError: the options cannot be used.
+    `url` None is ``DRYDOCK_URL``, or else the address of a server with default settings; `key_file` (with the access
+    token) None is the first of ``DRYDOCK_API_KEY``, ``DRYDOCK_TOKEN`` and ``SESSION_API_KEY``; `timeout` is seconds for
+    one call.
     """
     address = url or environment.get(URL_VARIABLE) or DEFAULT_URL
     try:

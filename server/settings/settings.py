@@ -1,4 +1,4 @@
-"""The server's settings: one frozen model, read once at the edge (see `settings_loading`).
+"""`Settings`: the server's settings, read once at the edge: command line over environment over TOML file over defaults.
 
 Each field's description is what `docs/configuration.md` shows; a test keeps the two the same.
 """

@@ -1,4 +1,4 @@
-"""Texts that a person typed or pasted into a form: what is around them is left out, and addresses are whole."""
+"""Text fields of forms and settings: what is around a text is left out, and addresses are whole."""
 
 from __future__ import annotations
 
