@@ -1,4 +1,4 @@
-"""The OpenAPI document: the library's, and what the library cannot know of the routes.
+"""The OpenAPI document of the routes, and a page that shows it.
 
 The gate stands before every route and the dependencies before every handler; what they answer is added here, so that
 no route has to say it and a new one cannot forget it.

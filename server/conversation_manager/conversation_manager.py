@@ -41,7 +41,7 @@ CONVERSATION_VERSION = "V0"
 
 
 class ConversationStatus(StrEnum):
-    """A conversation's state, as clients are told."""
+    """What clients are told about a conversation."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"

@@ -7,19 +7,17 @@ again goes on in a fork, and so does every request but one of those that come at
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from anyio import CancelScope
 from fastapi import APIRouter, Header, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from agent_core.errors import DrydockError
@@ -34,11 +32,11 @@ from server.db.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.replies import AGENT_FAILED, DONE, STILL_AT_WORK, ChatReply, error_chunk, refusal_body
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NothingSaidError
-from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun
+from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
 from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import CLIENT_GONE, JsonRoute, while_connected
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
@@ -171,61 +169,6 @@ class Completion(BaseModel):
     usage: Usage
 
 
-async def while_serving(pieces: AsyncGenerator[Piece, None], ending: asyncio.Event) -> AsyncGenerator[Piece, None]:
-    """The pieces; closed with this.
-
-    Raises:
-        ChatFailedError: the server is ending.
-    """
-    over = asyncio.create_task(ending.wait(), name="chat-server-ending")
-    coming: asyncio.Task[Piece | None] | None = None
-    async with aclosing(pieces):
-        try:
-            while True:
-                coming = asyncio.create_task(_next(pieces), name="chat-next")
-                await asyncio.wait({over, coming}, return_when=asyncio.FIRST_COMPLETED)
-                if not coming.done():
-                    raise ChatFailedError("the server is ending, and the agent is paused; go on when it is back")
-                if (piece := coming.result()) is None:
-                    return
-                yield piece
-        finally:
-            await _cancelled(over, coming)
-
-
-async def with_signs_of_life(
-    pieces: AsyncGenerator[Piece, None], *, silence_seconds: float
-) -> AsyncGenerator[Piece | None, None]:
-    """The pieces, and None where nothing came for so long."""
-    coming: asyncio.Task[Piece | None] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.create_task(_next(pieces), name="chat-piece")
-            done, _ = await asyncio.wait({coming}, timeout=silence_seconds)
-            if not done:
-                yield None
-                continue
-            piece, coming = coming.result(), None
-            if piece is None:
-                return
-            yield piece
-    finally:
-        await _cancelled(coming)
-
-
-async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
-    return await anext(pieces, None)
-
-
-async def _cancelled(*tasks: asyncio.Task[bool] | asyncio.Task[Piece | None] | None) -> None:
-    there = [task for task in tasks if task is not None]
-    for task in there:
-        task.cancel()
-    if there:
-        with CancelScope(shield=True):  # who hangs up has the answer cancelled again and again, until it has ended
-            await asyncio.wait(there)
-
-
 router = APIRouter(prefix="/v1", route_class=OpenAIRoute, responses=errors(404, model=OpenAIError))
 
 CONVERSATION_HEADER = "X-Conversation-Id"
@@ -290,19 +233,27 @@ async def complete_chat(
         raise ReplyError(400, {"message": str(error), "param": "messages"}) from error
     chosen = conversation or body.chosen_conversation
     record, goes_on, claim = await _place(services, identity, history, chosen)
-    said = await _said(services, record, history, goes_on=goes_on)
+    said = await _user_event(services, record, history, goes_on=goes_on)
     turn = TurnRun(services.manager, identity, record.id)
     spent = (record.prompt_tokens, record.completion_tokens)
     reply = ChatReply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
-    answer = while_serving(turn.run(said), services.ending)
-    pieces = _kept(services, identity, history, turn, answer, claim)
+    answer = paced(turn.run(said), services.ending, SILENCE_SECONDS)
+    pieces = _noted(services, identity, history, turn, answer, claim)
     headers = {CONVERSATION_HEADER: record.id}
     if body.stream:
         wants_usage = body.stream_options is not None and body.stream_options.include_usage
         stream = _stream(reply, turn, pieces, wants_usage=wants_usage)
         headers |= {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
-    reasoning = await _all(request, pieces)
+
+    async def collected() -> str:
+        async with contextlib.aclosing(pieces):
+            return "".join([piece.text async for piece in pieces if piece is not None and piece.channel == "reasoning"])
+
+    try:
+        reasoning = await while_connected(request, collected())
+    except ClientDisconnect:
+        raise ReplyError(CLIENT_GONE, {"message": "The client has gone"}) from None
     return JSONResponse(reply.whole(turn.text, reasoning, turn.usage), headers=headers)
 
 
@@ -327,33 +278,24 @@ async def _place(services: Services, identity: Identity, history: ChatHistory, c
         claim = services.chats.claim(record.id)  # before it is looked at, since that takes its time
         if claim is not None and not await _went_on(services, known):
             return _Place(record, goes_on=True, claim=claim)
-        return _Place(await _forked(services, record, known), goes_on=True)
-    wish = NewConversation(conversation_instructions=history.instructions or None)
-    return _Place(await begin_conversation(services, identity, wish), goes_on=False)
+        return _Place(await _fork(services, record, known), goes_on=True)
+    new = NewConversation(conversation_instructions=history.instructions or None)
+    return _Place(await begin_conversation(services, identity, new), goes_on=False)
 
 
 async def _went_on(services: Services, known: ChatTurn) -> bool:
     """Whether the conversation is no longer where that answer left it: then this is another way to go on from it."""
     after = await services.database.events.read(known.conversation_id, after=known.event_id, limit=_LOOK_BEHIND)
     events = (from_payload(record.payload, record.id) for record in after)
-    return len(after) == _LOOK_BEHIND or any(map(_is_another_way, events))
+    return len(after) == _LOOK_BEHIND or any(
+        isinstance(event, Rewind) or (isinstance(event, MessageEvent) and event.source == "user") for event in events
+    )
 
 
-def _is_another_way(event: AnyEvent) -> bool:
-    """Whether the user said something, or took something back."""
-    return isinstance(event, Rewind) or (isinstance(event, MessageEvent) and event.source == "user")
-
-
-async def _forked(services: Services, source: ConversationRecord, known: ChatTurn) -> ConversationRecord:
+async def _fork(services: Services, source: ConversationRecord, known: ChatTurn) -> ConversationRecord:
     new_id = uuid.uuid4().hex
     await fork_conversation(
-        services.database,
-        services.manager,
-        source,
-        new_id,
-        upto=known.event_id,
-        reset_metrics=True,
-        copy_files=True,
+        services.database, services.manager, source, new_id, upto=known.event_id, reset_metrics=True, copy_files=True
     )
     record = await services.database.conversations.get(new_id)
     if record is None:
@@ -361,9 +303,11 @@ async def _forked(services: Services, source: ConversationRecord, known: ChatTur
     return record
 
 
-async def _said(services: Services, record: ConversationRecord, history: ChatHistory, *, goes_on: bool) -> AnyEvent:
+async def _user_event(
+    services: Services, record: ConversationRecord, history: ChatHistory, *, goes_on: bool
+) -> AnyEvent:
     decision = _DECISIONS.get(history.text.strip(" .!").lower())
-    if decision is not None and await _state(services, record.id) is AgentState.AWAITING_USER_CONFIRMATION:
+    if decision is not None and await _agent_state(services, record.id) is AgentState.AWAITING_USER_CONFIRMATION:
         return ChangeAgentState(agent_state=decision, source="user")
     text = history.text if goes_on else history.whole_text
     data = {"action": "message", "args": {"content": text, "image_urls": list(history.images) or None}}
@@ -373,21 +317,21 @@ async def _said(services: Services, record: ConversationRecord, history: ChatHis
         raise ReplyError(400, {"message": f"messages: {error}", "param": "messages"}) from error
 
 
-async def _state(services: Services, conversation_id: str) -> AgentState | None:
+async def _agent_state(services: Services, conversation_id: str) -> AgentState | None:
     """What its log says last of its agent; what is recorded beside it may be a moment behind."""
     newest = await services.database.events.read_before(conversation_id, before=2**63 - 1, limit=_LOOK_BEHIND)
     events = (from_payload(record.payload, record.id) for record in newest)
     return next((event.agent_state for event in events if isinstance(event, AgentStateChanged)), None)
 
 
-async def _kept(
+async def _noted(
     services: Services,
     identity: Identity,
     history: ChatHistory,
     turn: TurnRun,
-    pieces: AsyncGenerator[Piece, None],
+    pieces: AsyncGenerator[Piece | None, None],
     claim: ChatClaim | None,
-) -> AsyncGenerator[Piece, None]:
+) -> AsyncGenerator[Piece | None, None]:
     """The pieces; behind the last one it is noted where the next turn of this chat goes on."""
     try:
         async with contextlib.aclosing(pieces):
@@ -400,39 +344,13 @@ async def _kept(
             claim.release()
 
 
-async def _all(request: Request, pieces: AsyncGenerator[Piece, None]) -> str:
-    """Wait for the end; returns what the agent thought and did. Who hangs up ends it."""
-
-    async def collect() -> str:
-        async with contextlib.aclosing(pieces):
-            return "".join([piece.text async for piece in pieces if piece.channel == "reasoning"])
-
-    collecting = asyncio.create_task(collect(), name="chat-answer")
-    leaving = asyncio.create_task(_hung_up(request), name="chat-hangup")
-    try:
-        await asyncio.wait({collecting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not collecting.done():
-            raise ReplyError(499, {"message": "The client has gone"})
-        return collecting.result()
-    finally:
-        for task in (collecting, leaving):
-            task.cancel()
-        await asyncio.wait({collecting, leaving})
-
-
-async def _hung_up(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 async def _stream(
-    reply: ChatReply, turn: TurnRun, pieces: AsyncGenerator[Piece, None], *, wants_usage: bool
+    reply: ChatReply, turn: TurnRun, pieces: AsyncGenerator[Piece | None, None], *, wants_usage: bool
 ) -> AsyncIterator[str]:
     yield reply.first()
-    alive = with_signs_of_life(pieces, silence_seconds=SILENCE_SECONDS)
-    async with contextlib.aclosing(pieces), contextlib.aclosing(alive):
+    async with contextlib.aclosing(pieces):
         try:
-            async for piece in alive:
+            async for piece in pieces:
                 yield STILL_AT_WORK if piece is None else reply.piece(piece)
         except DrydockError as error:
             yield error_chunk(str(error))

@@ -1,7 +1,7 @@
-"""What the protocol's clients ask of other generations of their server, as far as it may happen.
+"""Small routes that the protocol's clients expect: other generations, experiments, analyzers, an editor's address.
 
-They learn from the settings that conversations are of the first generation here. A client whose default is the second
-one asks for what there is of that until it has read them: nothing.
+Clients learn from the settings that conversations are of the first generation here. One whose default is the second
+asks for what there is of that until it has read them: nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, OwnConversation, Services, ServicesDependency
-from server.errors import ReplyError
-from server.routes.replies import MEANINGS, Alive, ErrorReply
+from server.routes.replies import MEANINGS, Alive, ErrorReply, plain_error
 from server.routes.route_classes import JsonRoute
 
 router = APIRouter(prefix="/api", route_class=JsonRoute)
@@ -194,10 +193,10 @@ async def delete_from_analyzer(path: Path, record: OwnConversation, services: Se
 def _refuse_change(path: str, record: ConversationRecord, services: Services) -> None:
     _check_running(record, services)
     text = f"security/{path}: the analyzer has nothing to change; `security_analyzer` of the settings chooses another"
-    raise ReplyError(400, {"detail": text, "error": text})
+    raise plain_error(400, text)
 
 
 def _check_running(record: ConversationRecord, services: Services) -> None:
     if services.manager.live(record.id).status is ConversationStatus.STOPPED:
         text = "Security analyzer not initialized: the conversation is not running"
-        raise ReplyError(404, {"detail": text, "error": text})
+        raise plain_error(404, text)

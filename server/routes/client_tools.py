@@ -1,4 +1,4 @@
-"""The tools of a conversation's clients, shown and replaced after its creation (an addition to the protocol)."""
+"""The tools that clients carry out: shown, declared and answered (additions to the protocol)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def replace_tools(record: OwnConversation, services: ServicesDependency, b
     try:
         is_there = await services.manager.set_client_tools(record.id, body.client_tools)
     except ValueError as error:
-        raise ReplyError(409, {"success": False, "error": str(error), "detail": str(error)}) from error
+        raise _refusal(409, str(error)) from error
     if not is_there:
         raise conversation_not_found(record.id)
     return {"client_tools": [one.model_dump(mode="json") for one in body.client_tools]}
@@ -62,7 +62,10 @@ async def answer_call(
     try:
         result = result_event(call_id, body)
     except WireError as error:
-        problem = str(error).removeprefix("args.")
-        raise ReplyError(422, {"success": False, "error": problem, "detail": problem}) from error
+        raise _refusal(422, str(error).removeprefix("args.")) from error
     await services.manager.send(record.id, result)
     return {"success": True}
+
+
+def _refusal(status: int, text: str) -> ReplyError:
+    return ReplyError(status, {"success": False, "error": text, "detail": text})

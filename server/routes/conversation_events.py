@@ -1,4 +1,4 @@
-"""The log of a conversation over REST: reading it, and saying something."""
+"""The log of a conversation: read, filtered, exported and added to."""
 
 from __future__ import annotations
 
@@ -26,9 +26,24 @@ from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS
 from server.wire.frames import to_json
 from server.wire.incoming import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS, taken_from_wire
 
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+
+MAX_LIMIT = 100
+Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]
+"""Only shown: what is beyond has an answer of its own."""
+
+PAGE = 200
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""How large a page may be, unless its one event is larger."""
+MAX_LOOKED_AT = 10_000
+"""How much of the log one request with a filter may look at."""
+_PAGE_ID = re.compile(r"[0-9]{1,15}")
+EVENT_ID_HEADER = "X-Event-Id"
+"""Names the event that was stored; an addition, for those who wait for what comes of it."""
+
 
 def event_schema() -> dict[str, Any]:
-    """An object that names an action or an observation; which args or extras those have is not part of it."""
+    """The schema of an event in a request; which args or extras its type has is not part of it."""
     fields = {"type": "object", "additionalProperties": True}
     return {
         "title": "ClientEvent",
@@ -39,10 +54,7 @@ def event_schema() -> dict[str, Any]:
             "action": {"type": "string", "enum": sorted({*ACTIONS, *ADDITIONS})},
             "args": {**fields, "description": "The fields of an action."},
             "timeout": {
-                "anyOf": [
-                    {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_SECONDS},
-                    {"type": "null"},
-                ],
+                "anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_SECONDS}, {"type": "null"}],
                 "description": "Seconds; only read of actions.",
             },
             "observation": {"type": "string", "enum": sorted(OBSERVATIONS.keys() - {"agent_state_changed"})},
@@ -60,6 +72,8 @@ def event_schema() -> dict[str, Any]:
         "oneOf": [{"required": ["action"]}, {"required": ["observation"]}],
     }
 
+
+ClientEvent = Annotated[Any, Body(), WithJsonSchema(event_schema())]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -160,23 +174,6 @@ class Done(BaseModel):
     success: Literal[True]
 
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
-
-MAX_LIMIT = 100
-Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]
-"""Only shown: what is beyond has an answer of its own."""
-
-PAGE = 200
-MAX_PAGE_BYTES = 4 * 1024 * 1024
-"""How large a page may be, unless its one event is larger."""
-MAX_LOOKED_AT = 10_000
-"""How much of the log one request with a filter may look at."""
-_PAGE_ID = re.compile(r"[0-9]{1,15}")
-EVENT_ID_HEADER = "X-Event-Id"
-"""Names the event that was stored; an addition, for those who wait for what comes of it."""
-ClientEvent = Annotated[Any, Body(), WithJsonSchema(event_schema())]
-
-
 class NewMessage(BaseModel):
     """The body of ``POST …/message``."""
 
@@ -201,22 +198,21 @@ async def read_events(
     A page may have fewer events than `limit` and `has_more` all the same: it ends where it would have more than some
     megabytes, and with a body where enough of the log was looked at.
     """
-    if limit < 0 or limit > MAX_LIMIT:
+    if not 0 <= limit <= MAX_LIMIT:
         raise ReplyError(400, {"detail": "Invalid limit"})
     if page_id is not None:
-        start_id, end_id = _continued(page_id, start_id, end_id, reverse=reverse)
+        if not _PAGE_ID.fullmatch(page_id):
+            raise ReplyError(400, {"detail": "page_id is not valid; use the next_page_id of the page before, or none"})
+        if not reverse:
+            start_id = max(start_id, int(page_id))
+        else:
+            end_id = int(page_id) if end_id is None else min(end_id, int(page_id))
     found: list[bytes] = []
-    size = 0
+    size = looked_at = 0
     next_page_id = None
-    read = _events(
-        services.database.events,
-        record.id,
-        start_id,
-        end_id,
-        reverse=reverse,
-        page=PAGE if wanted is not None else limit + 1,
-    )
-    async for looked_at, wire in _counted(read):
+    page = PAGE if wanted is not None else limit + 1
+    async for wire in _events(services.database.events, record.id, start_id, end_id, reverse=reverse, page=page):
+        looked_at += 1
         takes = wanted is None or wanted.takes(wire)
         shown = to_json(wire) if takes and len(found) < limit else b""
         is_full = len(found) == limit or (found and size + len(shown) > MAX_PAGE_BYTES)
@@ -291,23 +287,6 @@ async def _send(
         raise ReplyError(500, {"success": False, "error": str(error)}) from error
     response.headers[EVENT_ID_HEADER] = str(stored.id)
     return {"success": True}
-
-
-def _continued(page_id: str, start_id: int, end_id: int | None, *, reverse: bool) -> tuple[int, int | None]:
-    """The range that is left of one when a page begins with the event that `page_id` names."""
-    if not _PAGE_ID.fullmatch(page_id):
-        raise ReplyError(400, {"detail": "page_id is not valid; use the next_page_id of the page before, or none"})
-    place = int(page_id)
-    if not reverse:
-        return max(start_id, place), end_id
-    return start_id, place if end_id is None else min(end_id, place)
-
-
-async def _counted(read: AsyncIterator[dict[str, Any]]) -> AsyncIterator[tuple[int, dict[str, Any]]]:
-    count = 0
-    async for wire in read:
-        count += 1
-        yield count, wire
 
 
 async def _events(

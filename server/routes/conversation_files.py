@@ -1,4 +1,4 @@
-"""The files of a conversation's workspace: shown, sent and taken."""
+"""The files and folders of a conversation's workspace: listed, shown, sent and taken."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def select_file(record: OwnConversation, services: ServicesDependency, fil
 @_files.get("/download", response_class=Response, responses=_DOWNLOAD)
 async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath) -> Response:
     """The bytes of a file, or a folder as a ZIP file. Ranges and tags are understood."""
-    return await _reply(request, services, record.id, path, only_folders=False)
+    return await _download(request, services, record.id, path, only_folders=False)
 
 
 @_files.get("/zip-directory", response_class=Response, responses=_ARCHIVE)
@@ -180,10 +180,10 @@ async def zip_directory(
     request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
 ) -> Response:
     """The workspace, or a folder of it, as a ZIP file."""
-    return await _reply(request, services, record.id, path, only_folders=True)
+    return await _download(request, services, record.id, path, only_folders=True)
 
 
-async def _reply(
+async def _download(
     request: Request, services: Services, conversation_id: str, path: str, *, only_folders: bool
 ) -> Response:
     sandbox = workspace_of(services, conversation_id)
@@ -205,13 +205,12 @@ async def _reply(
         if only_folders:
             raise ReplyError(400, {"error": f"{path} is a file, not a folder"})
         headers = file_headers(file)
-        asked = request.headers
-        if is_named(headers["etag"], asked.get("if-none-match")):
+        if is_named(headers["etag"], request.headers.get("if-none-match")):
             return Response(None, 304, headers)
         span = None
         try:
-            if asked.get("if-range") in (None, headers["etag"]):
-                span = span_of(asked.get("range"), file.size)
+            if request.headers.get("if-range") in (None, headers["etag"]):
+                span = span_of(request.headers.get("range"), file.size)
         except RangeError:
             text = f"the file has {file.size} bytes"
             raise ReplyError(416, {"error": text}, headers={"content-range": f"bytes */{file.size}"}) from None
@@ -293,7 +292,9 @@ class _Upload:
             with self._skipping():
                 await self._incoming.keep()
                 self._incoming = None
-                self.stored.append(_shown(self._absolute()))
+                root = self._sandbox.working_dir.rstrip("/")
+                parts = self._path().removeprefix(root).split("/")
+                self.stored.append(_printable("/".join([root, *(part for part in parts if part not in ("", "."))])))
         elif self._field == "path":
             self._folder = self._text.decode("utf-8", "surrogateescape")
 
@@ -304,11 +305,6 @@ class _Upload:
 
     def _path(self) -> str:
         return self._name if not self._folder or self._name.startswith("/") else f"{self._folder}/{self._name}"
-
-    def _absolute(self) -> str:
-        root = self._sandbox.working_dir.rstrip("/")
-        path = self._path().removeprefix(root)
-        return "/".join([root, *(one for one in path.split("/") if one not in ("", "."))])
 
     @contextmanager
     def _skipping(self) -> Iterator[None]:
@@ -322,10 +318,10 @@ class _Upload:
 
     def _skip(self, reason: str) -> None:
         self.drop()
-        self.skipped.append({"name": _shown(self._name), "reason": reason})
+        self.skipped.append({"name": _printable(self._name), "reason": reason})
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -19,7 +19,7 @@ from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.conversation_files import refusal
 from server.routes.query import LINKED, FilePath, PageId, PagingDependency
-from server.routes.replies import errors
+from server.routes.replies import errors, plain_error
 from server.routes.route_classes import WatchedJsonRoute
 
 
@@ -178,7 +178,7 @@ def _history(page_id: str | None) -> tuple[str, int]:
         if _COMMIT.fullmatch(str(start)) is None or int(before) < 0:
             raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none")
     except InvalidPageError as error:
-        raise ReplyError(400, {"detail": str(error), "error": str(error)}) from error
+        raise plain_error(400, str(error)) from error
     return str(start), int(before)
 
 

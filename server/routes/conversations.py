@@ -1,4 +1,4 @@
-"""Listing and steering conversations."""
+"""Conversations: listed, renamed, deleted, started, stopped, taken back and forked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent_core.events.event import utc_now
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
 from server.conversation_manager.forks import fork_conversation
-from server.db.conversations import ConversationListPage, ConversationRecord
+from server.db.conversations import ConversationListPage
 from server.db.errors import DatabaseError, InvalidPageError
 from server.db.idempotency_keys import Attempt
 from server.dependencies import (
@@ -32,10 +32,13 @@ from server.dependencies import (
 from server.errors import ConversationNotFoundError, ReplyError, status_of
 from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.query import PageId, Repository
-from server.routes.replies import errors
+from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute
 from server.session.user_settings import masker_of
 from server.settings.git_hosts import Provider
+
+logger = logging.getLogger(__name__)
+router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 MAX_PAGE: Final = 1000
 """As many as the protocol's client asks for at once where it shows what makes a repository's microagents."""
@@ -56,38 +59,6 @@ Trigger = Literal[
 ]
 """What a conversation may come from."""
 
-
-async def conversation_page(
-    services: Services,
-    identity: Identity,
-    *,
-    limit: int,
-    page_id: str | None,
-    selected_repository: str | None,
-    trigger: Trigger | None,
-) -> ConversationListPage:
-    """At most `limit` of them, newest first, none older than the server's setting.
-
-    Raises:
-        ReplyError: 400, `page_id` is none that a page before has handed out.
-        DatabaseError: they cannot be read.
-    """
-    age = services.settings.conversation_max_age_seconds
-    try:
-        return await services.database.conversations.list_page(
-            limit=limit,
-            page_id=page_id,
-            user_id=identity.user_id,
-            selected_repository=selected_repository,
-            trigger=trigger,
-            created_after=utc_now() - timedelta(seconds=age) if age else None,
-        )
-    except InvalidPageError as error:
-        raise ReplyError(400, {"detail": str(error)}) from error
-
-
-logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
@@ -148,16 +119,32 @@ async def list_conversations(
     include_sub_conversations: bool = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
-    page = await conversation_page(
-        services,
-        identity,
-        limit=limit,
-        page_id=page_id,
-        selected_repository=selected_repository,
-        trigger=conversation_trigger,
-    )
+    page = await conversation_page(services, identity, limit, page_id, selected_repository, conversation_trigger)
     results = [conversation_info(record, services.manager.live(record.id)) for record in page.results]
     return {"results": results, "next_page_id": page.next_page_id}
+
+
+async def conversation_page(
+    services: Services,
+    identity: Identity,
+    limit: int,
+    page_id: str | None,
+    selected_repository: str | None,
+    trigger: Trigger | None,
+) -> ConversationListPage:
+    """At most `limit` conversations, newest first, none older than the server's setting."""
+    age = services.settings.conversation_max_age_seconds
+    try:
+        return await services.database.conversations.list_page(
+            limit=limit,
+            page_id=page_id,
+            user_id=identity.user_id,
+            selected_repository=selected_repository,
+            trigger=trigger,
+            created_after=utc_now() - timedelta(seconds=age) if age else None,
+        )
+    except InvalidPageError as error:
+        raise ReplyError(400, {"detail": str(error)}) from error
 
 
 @router.get("/{conversation_id}", response_model=ConversationInfo | None)
@@ -245,17 +232,6 @@ async def stop_conversation(
     }
 
 
-def _refused(status: int, message: str, msg_id: str) -> ReplyError:
-    return ReplyError(status, {"status": "error", "message": message, "msg_id": msg_id})
-
-
-def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:
-    logger.warning("conversation %s could not %s: %s", conversation_id, what, error)
-    message = f"Failed to {what} conversation: {error}"
-    body = {"status": "error", "conversation_id": conversation_id, "message": message}
-    return ReplyError(status_of(error), body)
-
-
 class RewindWish(BaseModel):
     """The body of ``POST …/rewind``; ``event_id`` null goes before the first event."""
 
@@ -298,12 +274,8 @@ async def rewind_conversation(
     """Take the conversation back to right behind an event; ``id`` is that of the rewind in the log."""
     try:
         rewind = await services.manager.rewind(record.id, body.event_id)
-    except NoSuchEventError as error:
-        raise ReplyError(400, _branch_error(f"event_id: {error}")) from error
-    except ConversationNotFoundError:
-        raise
     except DrydockError as error:
-        raise ReplyError(500, _branch_error(f"The conversation could not be taken back: {error}")) from error
+        raise _branch_error(error, "taken back") from error
     facts = {"files_of": rewind.files_of, "note": rewind.note} if isinstance(rewind, Rewind) else {}
     return {"status": "ok", "conversation_id": record.id, "id": rewind.id, "event_id": body.event_id, **facts}
 
@@ -313,12 +285,24 @@ async def fork(
     record: OwnConversation, services: ServicesDependency, key: IdempotencyKey = None, body: ForkWish | None = None
 ) -> dict[str, Any]:
     """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
-    wish = body or ForkWish()
+    body = body or ForkWish()
 
     async def make(attempt: Attempt) -> str:
         # A fork is there as a whole, or not at all.
-        if not attempt.is_repeated or await services.database.conversations.get(attempt.resource) is None:
-            await _make_fork(services, record, wish, attempt.resource)
+        if attempt.is_repeated and await services.database.conversations.get(attempt.resource) is not None:
+            return attempt.resource
+        try:
+            await fork_conversation(
+                services.database,
+                services.manager,
+                record,
+                attempt.resource,
+                upto=body.event_id,
+                reset_metrics=body.reset_metrics,
+                copy_files=body.copy_files,
+            )
+        except DrydockError as error:
+            raise _branch_error(error, "forked") from error
         return attempt.resource
 
     return await create_once(
@@ -327,30 +311,26 @@ async def fork(
         make,
         user_id=record.user_id,
         scope=f"fork:{record.id}",
-        asked=wish.model_dump(mode="json", exclude_unset=True),
+        asked=body.model_dump(mode="json", exclude_unset=True),
         status=ConversationStatus.STOPPED,
         forked_from=record.id,
     )
 
 
-async def _make_fork(services: Services, record: ConversationRecord, wish: ForkWish, new_id: str) -> None:
-    try:
-        await fork_conversation(
-            services.database,
-            services.manager,
-            record,
-            new_id,
-            upto=wish.event_id,
-            reset_metrics=wish.reset_metrics,
-            copy_files=wish.copy_files,
-        )
-    except NoSuchEventError as error:
-        raise ReplyError(400, _branch_error(f"event_id: {error}")) from error
-    except ConversationNotFoundError:
-        raise
-    except DrydockError as error:
-        raise ReplyError(500, _branch_error(f"The conversation could not be forked: {error}")) from error
+def _branch_error(error: DrydockError, what: str) -> DrydockError:
+    if isinstance(error, ConversationNotFoundError):
+        return error
+    if isinstance(error, NoSuchEventError):
+        return status_error(400, f"event_id: {error}")
+    return status_error(500, f"The conversation could not be {what}: {error}")
 
 
-def _branch_error(message: str) -> dict[str, str]:
-    return {"status": "error", "message": message, "detail": message}
+def _refused(status: int, message: str, msg_id: str) -> ReplyError:
+    return ReplyError(status, {"status": "error", "message": message, "msg_id": msg_id})
+
+
+def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:
+    logger.warning("conversation %s could not %s: %s", conversation_id, what, error)
+    message = f"Failed to {what} conversation: {error}"
+    body = {"status": "error", "conversation_id": conversation_id, "message": message}
+    return ReplyError(status_of(error), body)

@@ -1,9 +1,13 @@
-"""Tokens for providers of git repositories."""
+"""Git providers: the user's tokens, and what the user has there.
+
+Errors under ``/api/user`` are JSON strings: 401 without a good token, else 500.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
@@ -132,25 +136,18 @@ async def unset_provider_tokens(services: ServicesDependency, identity: Identity
     """Forget all of them."""
     repository = services.database.settings
     if await repository.get(identity.user_id) is not None:
-        await repository.change(_without_tokens, identity.user_id, sets={"provider_tokens"})
+        await repository.change(
+            lambda stored: (stored or StoredSettings()).model_copy(update={"provider_tokens": {}}),
+            identity.user_id,
+            sets={"provider_tokens"},
+        )
         await services.manager.refresh_secrets(identity.user_id)
     return {"message": "Unset Git provider tokens"}
-
-
-def _without_tokens(stored: StoredSettings | None) -> StoredSettings:
-    return (stored or StoredSettings()).model_copy(update={"provider_tokens": {}})
 
 
 LEGACY_FILE = ".cursorrules"
 SHARED: Final = frozenset({".openhands", "openhands-config"})
 """Names of an owner's repository for all others; clients look for the second one at GitLab and Azure DevOps."""
-
-
-class MicroagentFile(BaseModel):
-    """Where a microagent is."""
-
-    name: str
-    path: str
 
 
 class Microagent(BaseModel):
@@ -162,56 +159,39 @@ class Microagent(BaseModel):
     git_provider: str | None
 
 
-def folder_of(repository: str) -> str:
+def microagents_folder(repository: str) -> str:
     """Where a repository has them; the one that is there for all repositories of its owner is another case."""
     return "microagents" if repository.rstrip("/").rpartition("/")[2] in SHARED else ".openhands/microagents"
 
 
-async def list_microagents(account: GitProvider, repository: str) -> list[MicroagentFile]:
-    """The microagents of a repository, in the order of their names; empty when there are none.
-
-    Raises:
-        MissingError: there is no such repository.
-        GitProviderError: see `GitProvider`.
-    """
+async def _microagents(account: GitProvider, repository: str) -> dict[str, str]:
+    """The names of a repository's microagents by their paths, sorted; `MissingError`: there is no such repository."""
     await account.repository(repository)
-    paths = await account.files(repository, folder_of(repository))
-    found = [MicroagentFile(name=PurePosixPath(path).stem, path=path) for path in paths if _is_one(path)]
-    try:
+    names = {
+        path: PurePosixPath(path).stem
+        for path in await account.files(repository, microagents_folder(repository))
+        if path.endswith(".md") and PurePosixPath(path).name.lower() != "readme.md"
+    }
+    with suppress(MissingError):
         await account.file(repository, LEGACY_FILE)
-    except MissingError:
-        pass
-    else:
-        found.append(MicroagentFile(name="cursorrules", path=LEGACY_FILE))
-    return sorted(found, key=lambda one: one.name)
+        names[LEGACY_FILE] = "cursorrules"
+    return dict(sorted(names.items(), key=lambda entry: entry[1]))
 
 
-async def read_microagent(account: GitProvider, repository: str, path: str) -> Microagent:
-    """One microagent.
-
-    Raises:
-        MissingError: there is no such repository.
-        AccessRefusedError: there is no such file in it.
-        GitProviderError: see `GitProvider`.
-    """
+async def _microagent(account: GitProvider, repository: str, path: str) -> Microagent:
     await account.repository(repository)
     try:
         text = await account.file(repository, path)
     except MissingError as error:
         raise AccessRefusedError(f"file {path} in {repository}") from error
-    header: dict[str, Any] = {}
+    header: Mapping[str, Any]
     try:
-        read, body = split_frontmatter(text)
-        header = dict(read)
+        header, body = split_frontmatter(text)
     except ValueError:
-        body = text
+        header, body = {}, text
     words = header.get("triggers")
     triggers = [str(word) for word in words] if isinstance(words, list) else []
     return Microagent(content=body, path=path, triggers=triggers, git_provider=account.name)
-
-
-def _is_one(path: str) -> bool:
-    return path.endswith(".md") and PurePosixPath(path).name.lower() != "readme.md"
 
 
 WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
@@ -278,8 +258,8 @@ async def list_repositories(
     installation_id: Name | None = None,
 ) -> list[Repository]:
     """A page of the repositories at one provider, or the latest ones at all of them."""
-    wish = PageWish(page, per_page)
-    return await accounts.repositories(selected_provider, wish, sort=sort, installation=installation_id)
+    wanted = PageWish(page, per_page)
+    return await accounts.repositories(selected_provider, wanted, sort=sort, installation=installation_id)
 
 
 @_accounts_router.get("/search/repositories")
@@ -318,8 +298,8 @@ async def list_branches(
     selected_provider: Provider | None = None,
 ) -> BranchesPage:
     """A page of the branches of a repository."""
-    wish = PageWish(page, per_page)
-    found = await accounts.of_repository(selected_provider, repository, lambda one: one.branches(repository, wish))
+    wanted = PageWish(page, per_page)
+    found = await accounts.of_repository(selected_provider, repository, lambda one: one.branches(repository, wanted))
     return BranchesPage(
         branches=found.items,
         has_next_page=found.has_next,
@@ -338,15 +318,15 @@ async def list_suggested_tasks(accounts: AccountsDependency) -> list[SuggestedTa
 @_accounts_router.get("/repository/{repository:path}/microagents")
 async def list_repository_microagents(repository: str, accounts: AccountsDependency) -> list[MicroagentEntry]:
     """The microagents that are files of a repository's main branch."""
-    found = await accounts.of_repository(None, repository, lambda one: list_microagents(one, repository))
+    found = await accounts.of_repository(None, repository, lambda one: _microagents(one, repository))
     now = wire_time(utc_now())
-    return [MicroagentEntry(name=one.name, path=one.path, created_at=now) for one in found]
+    return [MicroagentEntry(name=name, path=path, created_at=now) for path, name in found.items()]
 
 
 @_accounts_router.get("/repository/{repository:path}/microagents/content")
 async def read_repository_microagent(repository: str, file_path: Name, accounts: AccountsDependency) -> Microagent:
     """One of them."""
-    return await accounts.of_repository(None, repository, lambda one: read_microagent(one, repository, file_path))
+    return await accounts.of_repository(None, repository, lambda one: _microagent(one, repository, file_path))
 
 
 router.include_router(_accounts_router)

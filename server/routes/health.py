@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,55 +19,34 @@ from server.dependencies import ServicesDependency
 from server.http.gate import SERVER_INFO
 from server.routes.replies import Alive
 
-_PROC = Path("/proc")
+_PROC = Path("/proc/self")
 
 
 def read_process_facts(data_dir: Path) -> dict[str, Any]:
     """CPU, memory, disk and transfer of this process, zero where the system does not tell. Blocks for some ms."""
-    return {
-        "cpu_percent": _cpu_percent(),
-        "memory": _memory(),
-        "disk": _disk(data_dir),
-        "io": _transfer(),
+    facts: dict[str, Any] = {
+        "cpu_percent": 0.0,
+        "memory": {"rss": 0, "vms": 0, "percent": 0.0},
+        "disk": {"total": 0, "used": 0, "free": 0, "percent": 0.0},
+        "io": {"read_bytes": 0, "write_bytes": 0},
     }
-
-
-def _cpu_percent() -> float:
-    """Share of one processor since the process began."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    try:
-        started = float((_PROC / "self" / "stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    with suppress(OSError, IndexError, ValueError):  # the share of one processor since the process began
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        started = float((_PROC / "stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
         running = time.clock_gettime(time.CLOCK_BOOTTIME) - started
-    except (OSError, IndexError, ValueError):
-        return 0.0
-    return round(100 * (usage.ru_utime + usage.ru_stime) / max(running, 0.01), 2)
-
-
-def _memory() -> dict[str, float]:
-    try:
-        virtual, resident = (
-            int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in (_PROC / "self" / "statm").read_text().split()[:2]
-        )
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return {"rss": 0, "vms": 0, "percent": 0.0}
-    return {"rss": resident, "vms": virtual, "percent": round(100 * resident / total, 2)}
-
-
-def _disk(data_dir: Path) -> dict[str, float]:
-    try:
-        usage = shutil.disk_usage(data_dir)
-    except OSError:
-        return {"total": 0, "used": 0, "free": 0, "percent": 0.0}
-    return {**usage._asdict(), "percent": round(100 * usage.used / max(usage.total, 1), 2)}
-
-
-def _transfer() -> dict[str, int]:
-    try:
-        lines = dict(line.split(": ") for line in (_PROC / "self" / "io").read_text().splitlines())
-        return {name: int(lines[name]) for name in ("read_bytes", "write_bytes")}
-    except (OSError, ValueError, KeyError):
-        return {"read_bytes": 0, "write_bytes": 0}
+        facts["cpu_percent"] = round(100 * (usage.ru_utime + usage.ru_stime) / max(running, 0.01), 2)
+    with suppress(OSError, ValueError):
+        size = os.sysconf("SC_PAGE_SIZE")
+        virtual, resident = (int(pages) * size for pages in (_PROC / "statm").read_text().split()[:2])
+        total = os.sysconf("SC_PHYS_PAGES") * size
+        facts["memory"] = {"rss": resident, "vms": virtual, "percent": round(100 * resident / total, 2)}
+    with suppress(OSError):
+        disk = shutil.disk_usage(data_dir)
+        facts["disk"] = {**disk._asdict(), "percent": round(100 * disk.used / max(disk.total, 1), 2)}
+    with suppress(OSError, ValueError, KeyError):
+        lines = dict(line.split(": ") for line in (_PROC / "io").read_text().splitlines())
+        facts["io"] = {name: int(lines[name]) for name in ("read_bytes", "write_bytes")}
+    return facts
 
 
 class Memory(BaseModel):
@@ -131,8 +111,4 @@ async def server_info(request: Request, services: ServicesDependency) -> Any:
     if services.authenticator.identify(request.headers) is None:
         return JSONResponse({"server": "Drydock"})
     facts = await asyncio.to_thread(read_process_facts, services.settings.data_dir)
-    return {
-        "uptime": services.uptime_seconds(),
-        "idle_time": services.manager.idle_seconds(),
-        "resources": facts,
-    }
+    return {"uptime": services.uptime_seconds(), "idle_time": services.manager.idle_seconds(), "resources": facts}

@@ -15,17 +15,16 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
-from server.errors import ReplyError
 from server.routes.new_conversation import ConversationReply, create_once
-from server.routes.replies import errors
+from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute
 from server.session.titles import title_from_message
 from server.session.unfinished import making
 from server.session.user_settings import choose_model, masker_of
 from server.wire.errors import WireError
 from server.wire.imported_events import recorded_events
-from server.wire.json_data import in_turns, json_type
-from server.wire.trajectory import MAX_VALUES, trajectory_of, with_transcript
+from server.wire.json_data import breathing, json_type
+from server.wire.trajectory import MAX_VALUES, retold, trajectory_of
 
 BATCH = 200
 
@@ -80,8 +79,7 @@ async def import_trajectory(
         title = _title(body)
         events = await _events(body)
     except WireError as error:
-        text = f"trajectory: {error}"
-        raise ReplyError(400, {"status": "error", "message": text, "detail": text}) from error
+        raise status_error(400, f"trajectory: {error}") from error
     user = await services.database.settings.get(identity.user_id)
 
     async def make(attempt: Attempt) -> str:
@@ -121,8 +119,8 @@ def _title(body: Any) -> str | None:
 
 
 async def _events(body: Any) -> list[Recorded]:
-    events = [event async for event in in_turns(recorded_events(await trajectory_of(body)))]
-    return [event async for event in in_turns(with_transcript(events))]
+    events = [event async for event in breathing(recorded_events(await trajectory_of(body)))]
+    return [event async for event in breathing(retold(events))]
 
 
 def _first_words(events: list[Recorded]) -> str | None:

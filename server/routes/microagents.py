@@ -1,4 +1,4 @@
-"""The skills of a running conversation, in the protocol's form."""
+"""Microagents: the skills of a conversation, a proposal of what to remember, and the conversations that make some."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from server.errors import ReplyError
 from server.git_providers.accounts import GitAccounts
 from server.routes.conversations import ConversationList, PageLimit, conversation_page
 from server.routes.query import LINKED, PageId, PagingDependency
-from server.routes.replies import errors
+from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute
 from server.session.memory_request import AROUND, remember_prompt
 from server.settings.git_hosts import Provider
@@ -100,11 +100,11 @@ async def propose_remembering(
     store = services.database.events
     if event_id > await store.last_id(record.id):
         text = f"event_id: the conversation has no event {event_id}; give the id of one"
-        raise ReplyError(400, {"status": "error", "message": text, "detail": text})
+        raise status_error(400, text)
     model = services.manager.side_model(record.id)
     if model is None:  # it could pay only when it runs, and nobody has asked for that
         text = "the conversation does not run; start it first"
-        raise ReplyError(404, {"status": "error", "message": text, "detail": text})
+        raise status_error(404, text)
     stored = await store.read(record.id, after=event_id - AROUND - 1, limit=2 * AROUND + 1)
     try:
         events = [from_payload(one.payload, one.id) for one in stored]
@@ -113,7 +113,7 @@ async def propose_remembering(
         text = f"Failed to propose what to remember: {error}"
         # A model that takes no request at all as it is set up is not the server's fault.
         status = 400 if isinstance(error, LLMBadRequestError) else 500
-        raise ReplyError(status, {"status": "error", "message": text, "detail": text}) from error
+        raise status_error(status, text) from error
 
 
 @router.get("/microagent-management/conversations", response_model=ConversationList, responses=errors(400))
@@ -125,14 +125,7 @@ async def list_microagent_conversations(
     page_id: PageId = None,
 ) -> dict[str, Any]:
     """A page of them, newest first, without those whose requests were merged or closed; so a page may be short."""
-    page = await conversation_page(
-        services,
-        identity,
-        limit=limit,
-        page_id=page_id,
-        selected_repository=selected_repository,
-        trigger="microagent_management",
-    )
+    page = await conversation_page(services, identity, limit, page_id, selected_repository, "microagent_management")
     accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
     are_open = await asyncio.gather(*(_is_open(accounts, record) for record in page.results))
     shown = [record for record, is_open in zip(page.results, are_open, strict=True) if is_open]

@@ -1,4 +1,4 @@
-"""Making a conversation."""
+"""A new conversation: from a message, a task card or a recording."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
 from server.errors import PlainError, ReplyError
 from server.git_providers.kinds import KINDS
-from server.routes.replies import ErrorReply, errors
+from server.routes.replies import ErrorReply, errors, status_error
 from server.routes.route_classes import JsonRoute
 from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
@@ -36,6 +36,18 @@ from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_serve
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.trajectory import read_trajectory
+
+router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
+
+_ERRORS = {**errors(400, 409), **errors(401, model=str | ErrorReply)}
+CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
+"""Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
+
+BEGINNING = 50
+"""Within how many events the first message stands, if it was sent when the conversation was made."""
+
+
+_WITH_USER = re.compile(r"https?://[^/?#]*@")
 
 
 class ConversationReply(BaseModel):
@@ -71,7 +83,7 @@ async def create_once(
         facts: what else the answer says.
 
     Raises:
-        ReplyError: the wish cannot be granted, or the key was used for another one.
+        ReplyError: it cannot be granted, or the key was used for another one.
     """
 
     async def answered(attempt: Attempt) -> dict[str, Any]:
@@ -165,19 +177,6 @@ class CreateMicroagent(BaseModel):
     title: str | None = None
 
 
-router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
-
-_ERRORS = {**errors(400, 409), **errors(401, model=str | ErrorReply)}
-CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
-"""Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
-
-BEGINNING = 50
-"""Within how many events the first message stands, if it was sent when the conversation was made."""
-
-
-_WITH_USER = re.compile(r"https?://[^/?#]*@")
-
-
 class NewConversation(BaseModel):
     """The body of ``POST /api/conversations``; unknown keys are refused."""
 
@@ -205,7 +204,7 @@ class NewConversation(BaseModel):
         return "microagent_management" if self.create_microagent is not None else "gui"
 
     def with_card(self) -> NewConversation:
-        """The wish with what its card says where it does not say so itself: the repository, and the first message."""
+        """The same with what its card says where it does not say so itself: the repository, and the first message."""
         card = self.suggested_task or self.create_microagent
         if card is None:
             return self
@@ -227,10 +226,10 @@ async def create_conversation(
     body: NewConversation | None = None,
 ) -> dict[str, Any]:
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
-    wish = body or NewConversation()
+    wanted = body or NewConversation()
 
     async def begin(attempt: Attempt) -> str:
-        return (await begin_conversation(services, identity, wish, attempt)).id
+        return (await begin_conversation(services, identity, wanted, attempt)).id
 
     return await create_once(
         services,
@@ -238,47 +237,43 @@ async def create_conversation(
         begin,
         user_id=identity.user_id,
         scope="create",
-        asked=wish.model_dump(mode="json", exclude_unset=True),
+        asked=wanted.model_dump(mode="json", exclude_unset=True),
         status=ConversationStatus.STARTING,
     )
 
 
 async def begin_conversation(
-    services: Services, identity: Identity, wish: NewConversation, attempt: Attempt | None = None
+    services: Services, identity: Identity, wanted: NewConversation, attempt: Attempt | None = None
 ) -> ConversationRecord:
     """The same for other doors: its record, when everything is durable and it starts.
 
-    Args:
-        services: the server's parts.
-        identity: whose conversation it is.
-        wish: what it is to be.
-        attempt: the id that it gets if the wish names none. A repeated one goes on with what there is of it.
+    `attempt` is the id that it gets if none is named; a repeated one goes on with what there is of it.
 
     Raises:
-        ReplyError: the wish cannot be granted; the body says why and what to do.
+        ReplyError: it cannot be granted; the body says why and what to do.
         DrydockError: it could not be started; nothing is left of it.
     """
-    wish = wish.with_card()
-    _refuse_what_contradicts(wish)
-    first = await _first_events(wish, services.settings.max_message_bytes)
+    wanted = wanted.with_card()
+    _refuse_what_contradicts(wanted)
+    first = await _first_events(wanted, services.settings.max_message_bytes)
     attempt = attempt or Attempt(uuid.uuid4().hex, is_repeated=False)
-    conversation_id = _id_of(services, wish, attempt)
+    conversation_id = _id_of(services, wanted, attempt)
     if attempt.is_repeated and (begun := await find_conversation(services, identity, conversation_id)) is not None:
         return begun if await _has_message(services, begun) else await _begin_log(services, begun, first)
     user = await services.database.settings.get(identity.user_id)
     model = choose_model(user, services.settings)
     if model.lacks_key():
-        raise ReplyError(
-            400,
-            {
-                "status": "error",
-                "message": "Error authenticating with the LLM provider. Please check your API key",
-                "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION",
-            },
-        )
-    provider = await _provider(services, user, wish)
-    wish = _with_servers(wish, user)
-    record = await _store(services, identity, wish, conversation_id, model.model, provider)
+        text = "Error authenticating with the LLM provider. Please check your API key"
+        refusal = {"status": "error", "message": text, "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION"}
+        raise ReplyError(400, refusal)
+    provider = await _provider(services, user, wanted)
+    if wanted.mcp_config is not None:  # with the user's stored secrets wherever something stands for them
+        stored = read_config(user.mcp_config if user is not None else None)
+        try:
+            wanted = wanted.model_copy(update={"mcp_config": wanted.mcp_config.restored(stored)})
+        except HiddenSecretError as error:
+            raise status_error(422, str(error)) from error
+    record = await _store(services, identity, wanted, conversation_id, model.model, provider)
     return await _begin_log(services, record, first)
 
 
@@ -292,61 +287,46 @@ async def _begin_log(services: Services, record: ConversationRecord, first: list
     except DrydockError as error:
         await services.manager.delete(record.id)
         if isinstance(error, ImagesRefusedError):
-            raise ReplyError(400, _error(f"image_urls: {error}")) from error
+            raise status_error(400, f"image_urls: {error}") from error
         raise
     return record
 
 
-def _refuse_what_contradicts(wish: NewConversation) -> None:
-    if wish.replay_json is not None and (wish.initial_user_msg or wish.image_urls):
-        raise ReplyError(400, _error("replay_json: has a first message of its own; leave initial_user_msg out"))
-    if _WITH_USER.match((wish.repository or "").strip()):
+def _refuse_what_contradicts(wanted: NewConversation) -> None:
+    if wanted.replay_json is not None and (wanted.initial_user_msg or wanted.image_urls):
+        raise status_error(400, "replay_json: has a first message of its own; leave initial_user_msg out")
+    if _WITH_USER.match((wanted.repository or "").strip()):
         problem = "is an address with a user name or password in it; leave them out, and store a token for its provider"
-        raise ReplyError(400, _error(f"repository: {problem}"))
-    task = wish.suggested_task
+        raise status_error(400, f"repository: {problem}")
+    task = wanted.suggested_task
     if task is not None and task.prompt is None:
-        raise ReplyError(400, _error(f"suggested_task: {task.task_type} stands for no work; send initial_user_msg"))
-    if task is not None and wish.create_microagent is not None:
-        raise ReplyError(400, _error("suggested_task, create_microagent: send one of them"))
+        raise status_error(400, f"suggested_task: {task.task_type} stands for no work; send initial_user_msg")
+    if task is not None and wanted.create_microagent is not None:
+        raise status_error(400, "suggested_task, create_microagent: send one of them")
 
 
-def _with_servers(wish: NewConversation, user: StoredSettings | None) -> NewConversation:
-    """Its MCP servers with the user's stored secrets wherever something stands for them."""
-    if wish.mcp_config is None:
-        return wish
-    stored = read_config(user.mcp_config if user is not None else None)
-    try:
-        return wish.model_copy(update={"mcp_config": wish.mcp_config.restored(stored)})
-    except HiddenSecretError as error:
-        raise ReplyError(422, _error(str(error))) from error
+async def _provider(services: Services, user: StoredSettings | None, wanted: NewConversation) -> Provider | None:
+    """Where the repository is: at the provider that was named, or at the first whose account has it."""
+    repository = (wanted.repository or "").strip()
+    if not repository or not services.settings.verify_git_tokens:
+        return wanted.git_provider
+    return await services.git.accounts(user).found(wanted.git_provider, repository) or wanted.git_provider
 
 
-async def _provider(services: Services, user: StoredSettings | None, wish: NewConversation) -> Provider | None:
-    """Where the repository is: at the provider that was named, or at the first whose account has it.
-
-    Raises:
-        AccessRefusedError: the accounts that could have it say that they have not.
-    """
-    accounts = services.git.accounts(user)
-    if not (wish.repository or "").strip() or not services.settings.verify_git_tokens:
-        return wish.git_provider
-    return await accounts.found(wish.git_provider, (wish.repository or "").strip()) or wish.git_provider
-
-
-async def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
-    if wish.replay_json is not None:
+async def _first_events(wanted: NewConversation, max_chars: int) -> list[AnyEvent]:
+    if wanted.replay_json is not None:
         try:
-            return beginning_of(await read_trajectory(wish.replay_json))
+            return beginning_of(await read_trajectory(wanted.replay_json))
         except WireError as error:
-            raise ReplyError(400, _error(str(error))) from error
-    text = wish.initial_user_msg or ""
-    if not (text.strip() or wish.image_urls):
+            raise status_error(400, str(error)) from error
+    text = wanted.initial_user_msg or ""
+    if not (text.strip() or wanted.image_urls):
         return []
     try:
-        data = {"action": "message", "args": {"content": text, "image_urls": wish.image_urls}}
+        data = {"action": "message", "args": {"content": text, "image_urls": wanted.image_urls}}
         return [from_wire(data, max_chars=max_chars)]
     except WireError as error:
-        raise ReplyError(400, _error(f"initial_user_msg, image_urls: {error}")) from error
+        raise status_error(400, f"initial_user_msg, image_urls: {error}") from error
 
 
 async def _has_message(services: Services, record: ConversationRecord) -> bool:
@@ -356,50 +336,47 @@ async def _has_message(services: Services, record: ConversationRecord) -> bool:
     return any(isinstance(event, MessageEvent) and event.source == "user" for event in events)
 
 
-def _id_of(services: Services, wish: NewConversation, attempt: Attempt) -> str:
-    if wish.conversation_id is None:
+def _id_of(services: Services, wanted: NewConversation, attempt: Attempt) -> str:
+    if wanted.conversation_id is None:
         return attempt.resource
     if not services.settings.allow_set_conversation_id:
         # As for any other key that is not known here.
-        raise ReplyError(
-            422, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
-        )
-    if re.fullmatch(CHOSEN_ID, wish.conversation_id) is None:
-        raise ReplyError(
-            400,
-            _error("conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"),
-        )
-    return wish.conversation_id
+        text = "conversation_id: only the server chooses ids, unless allow_set_conversation_id is set"
+        raise status_error(422, text)
+    if re.fullmatch(CHOSEN_ID, wanted.conversation_id) is None:
+        text = "conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"
+        raise status_error(400, text)
+    return wanted.conversation_id
 
 
 async def _store(
     services: Services,
     identity: Identity,
-    wish: NewConversation,
+    wanted: NewConversation,
     conversation_id: str,
     model: str,
     provider: Provider | None,
 ) -> ConversationRecord:
     options: dict[str, Any] = {}
-    if wish.conversation_instructions:
+    if wanted.conversation_instructions:
         masker = await masker_of(services.database, identity.user_id)
-        masker.add(agent_servers(None, wish.mcp_config or McpConfig()).secrets)
-        options["conversation_instructions"] = masker.text(wish.conversation_instructions)
-    if wish.mcp_config is not None:
-        options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wish.mcp_config)
-    if wish.agent_options is not None:
-        options[AGENT_OPTIONS] = wish.agent_options.model_dump(mode="json", exclude_none=True)
-    if wish.client_tools:
-        options[CLIENT_TOOLS] = stored_tools(wish.client_tools)
+        masker.add(agent_servers(None, wanted.mcp_config or McpConfig()).secrets)
+        options["conversation_instructions"] = masker.text(wanted.conversation_instructions)
+    if wanted.mcp_config is not None:
+        options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wanted.mcp_config)
+    if wanted.agent_options is not None:
+        options[AGENT_OPTIONS] = wanted.agent_options.model_dump(mode="json", exclude_none=True)
+    if wanted.client_tools:
+        options[CLIENT_TOOLS] = stored_tools(wanted.client_tools)
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,
         user_id=identity.user_id,
         created_at=now,
         last_updated_at=now,
-        trigger=wish.trigger,
-        selected_repository=wish.repository,
-        selected_branch=wish.selected_branch,
+        trigger=wanted.trigger,
+        selected_repository=wanted.repository,
+        selected_branch=wanted.selected_branch,
         git_provider=provider,
         llm_model=model,
         options=options,
@@ -407,9 +384,4 @@ async def _store(
     try:
         return await services.database.conversations.create(record)
     except ConversationExistsError as error:
-        raise ReplyError(409, _error(str(error), msg_id="CONVERSATION$ALREADY_EXISTS")) from error
-
-
-def _error(message: str, *, msg_id: str | None = None) -> dict[str, str]:
-    body = {"status": "error", "message": message, "detail": message}
-    return {**body, "msg_id": msg_id} if msg_id is not None else body
+        raise status_error(409, str(error), msg_id="CONVERSATION$ALREADY_EXISTS") from error

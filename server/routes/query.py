@@ -1,4 +1,4 @@
-"""Pages of lists: of a list that is at hand, those behind the last entry that was shown, in the list's own order.
+"""Query parameters that several routes take, pages of lists among them.
 
 Lists of a form that the protocol gives name their next page in a header ``Link`` with ``rel="next"`` (RFC 8288), the
 others in a field ``next_page_id``. Without a ``limit`` there is one page.
@@ -14,15 +14,14 @@ from fastapi import Depends, Query, Request, Response
 from server.db.errors import InvalidPageError
 from server.db.page_ids import page_id as make_page_id
 from server.db.page_ids import position
-from server.errors import ReplyError
+from server.routes.replies import plain_error
 
 _MAX_PATH: Final = 4096
 _EXACT: Final = 2**53
 """Beyond it JavaScript loses digits."""
 
 FilePath = Annotated[
-    str,
-    Query(max_length=_MAX_PATH, description="Relative to the workspace, or absolute below it; empty: itself."),
+    str, Query(max_length=_MAX_PATH, description="Relative to the workspace, or absolute below it; empty: itself.")
 ]
 PageId = Annotated[str | None, Query(max_length=2000, description="`next_page_id` of the page before.")]
 Repository = Annotated[str | None, Query(max_length=500, description="Only those of this repository.")]
@@ -61,7 +60,7 @@ class Paging:
         try:
             return tuple(position(self.page_id, *kinds))
         except InvalidPageError as error:
-            raise ReplyError(400, {"detail": str(error), "error": str(error)}) from error
+            raise plain_error(400, str(error)) from error
 
     def cut(
         self, items: Iterable[T], place: Callable[[T], tuple[Any, ...]], *kinds: type, goes_on: bool = False

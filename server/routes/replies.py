@@ -1,10 +1,12 @@
-"""What a request that failed is answered, and how routes say which failures they have."""
+"""Replies that many routes share: errors, and confirmations."""
 
 from __future__ import annotations
 
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from server.errors import ReplyError
 
 
 class Confirmation(BaseModel):
@@ -70,3 +72,13 @@ MEANINGS: Final = {
 def errors(*statuses: int, model: Any = ErrorReply) -> dict[int | str, dict[str, Any]]:
     """The entries of a route's ``responses`` for these statuses."""
     return {status: {"model": model, "description": MEANINGS[status]} for status in statuses}
+
+
+def status_error(status: int, text: str, **more: str) -> ReplyError:
+    """The refusal of routes whose answers have a ``status``."""
+    return ReplyError(status, {"status": "error", "message": text, "detail": text, **more})
+
+
+def plain_error(status: int, text: str) -> ReplyError:
+    """The refusal of the other routes: the text as ``detail`` and as ``error``."""
+    return ReplyError(status, {"detail": text, "error": text})

@@ -1,15 +1,16 @@
-"""Routes that take and give JSON: only whole, sane JSON reaches a handler, and what is read has a tag."""
+"""Classes of routes: strict JSON with tags, and watched ones, whose work ends when the client has gone."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from email.message import Message
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from server.http.files import IN_DOCUMENT, tagged
@@ -76,6 +77,7 @@ def _refusal(place: list[str], problem: str) -> HTTPException:
     return HTTPException(422, [{"type": "value_error", "loc": place, "msg": problem}])  # type: ignore[arg-type]
 
 
+T = TypeVar("T")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 CLIENT_GONE: Final = 499
@@ -98,27 +100,39 @@ class WatchedJsonRoute(JsonRoute):
         return _watched(super().get_route_handler())
 
 
-def _watched(handle: Handler) -> Handler:
-    async def watched(request: Request) -> Response:
-        if request.method != "GET":
-            return await handle(request)  # it reads what its client sends, and sees by that when it is gone
-        handling = asyncio.create_task(handle(request), name="watched-request")
-        leaving = asyncio.create_task(_gone(request), name="watched-client")
-        try:
-            await asyncio.wait([handling, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if handling.done():
-                return handling.result()
-            return Response(status_code=CLIENT_GONE)
-        finally:
-            handling.cancel()
-            leaving.cancel()
-            await asyncio.wait([handling, leaving])
-            if not handling.cancelled():
-                handling.exception()  # whatever it was, nobody is there to be told
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client has gone.
 
-    return watched
+    Raises:
+        ClientDisconnect: it has.
+    """
+    working = asyncio.create_task(work, name="watched-request")
+    leaving = asyncio.create_task(_gone(request), name="watched-client")
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.wait([working, leaving])
+        if not working.cancelled():
+            working.exception()  # whatever it was, nobody is there to be told
 
 
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         continue
+
+
+def _watched(handle: Handler) -> Handler:
+    async def watched(request: Request) -> Response:
+        if request.method != "GET":
+            return await handle(request)  # it reads what its client sends, and sees by that when it is gone
+        try:
+            return await while_connected(request, handle(request))
+        except ClientDisconnect:
+            return Response(status_code=CLIENT_GONE)
+
+    return watched

@@ -97,11 +97,7 @@ async def update_secret(
     repository = services.database.user_secrets
     async with _changing(services, identity):
         found = await repository.change(
-            secret_id,
-            new_name=body.name,
-            description=body.description,
-            value=body.value,
-            user_id=identity.user_id,
+            secret_id, new_name=body.name, description=body.description, value=body.value, user_id=identity.user_id
         )
         # Where there are none at all, the protocol calls it a success.
         if not found and await repository.names(identity.user_id):

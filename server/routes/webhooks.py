@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request
@@ -23,6 +24,7 @@ from server.routes.query import PagingDependency
 from server.routes.route_classes import JsonRoute
 from server.wire.envelope import wire_time
 
+T = TypeVar("T")
 MAX_URL_CHARS: Final = 2_000
 
 
@@ -41,37 +43,35 @@ def url_problem(url: str) -> str | None:
         return "holds a name or a password, which anybody who sees it could read; the signature proves who sends"
     if not url.isascii() or not url.isprintable() or " " in url:
         return "holds characters that no address has; write them as %XX"
-    return "has a fragment, which is never sent; leave it out" if parts.fragment else _port_problem(port)
-
-
-def _port_problem(port: int | None) -> str | None:
+    if parts.fragment:
+        return "has a fragment, which is never sent; leave it out"
     return "has the port 0, to which nothing can be sent" if port == 0 else None
 
 
 router = APIRouter(prefix="/api/webhooks", route_class=JsonRoute, tags=["webhooks"])
 
 
-def _is_url(value: str) -> str:
-    if (problem := url_problem(value)) is not None:
-        raise ValueError(problem)
-    return value
+def _event_type_problem(value: str) -> str | None:
+    return (
+        None if value in EVENT_TYPES else f"{value!r} is no type of events; there are {', '.join(sorted(EVENT_TYPES))}"
+    )
 
 
-def _is_event_type(value: str) -> str:
-    if value not in EVENT_TYPES:
-        raise ValueError(f"{value!r} is no type of events; there are {', '.join(sorted(EVENT_TYPES))}")
-    return value
+def _without(problem_of: Callable[[Any], str | None]) -> AfterValidator:
+    """A validator that refuses what has a problem."""
+
+    def check(value: T) -> T:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if (problem := problem_of(text)) is not None:
+            raise ValueError(problem)
+        return value
+
+    return AfterValidator(check)
 
 
-def _is_secret(value: SecretStr) -> SecretStr:
-    if (problem := secret_problem(value.get_secret_value())) is not None:
-        raise ValueError(problem)
-    return value
-
-
-Url = Annotated[str, Field(max_length=MAX_URL_CHARS), AfterValidator(_is_url)]
-EventTypes = Annotated[list[Annotated[str, AfterValidator(_is_event_type)]], Field(max_length=len(EVENT_TYPES))]
-Secret = Annotated[SecretStr, Field(max_length=200), AfterValidator(_is_secret)]
+Url = Annotated[str, Field(max_length=MAX_URL_CHARS), _without(url_problem)]
+EventTypes = Annotated[list[Annotated[str, _without(_event_type_problem)]], Field(max_length=len(EVENT_TYPES))]
+Secret = Annotated[SecretStr, Field(max_length=200), _without(secret_problem)]
 
 
 class NewWebhook(BaseModel):
@@ -182,15 +182,10 @@ async def read_webhook(webhook: OwnWebhook) -> WebhookInfo:
 @router.patch("/{webhook_id}")
 async def change_webhook(webhook: OwnWebhook, services: ServicesDependency, body: WebhookChange) -> WebhookInfo:
     """Change it. One that is made active, or whose address changes, is tried again at once, from where it was."""
-    changes: WebhookChanges = {}
-    if body.url is not None:
-        changes["url"] = body.url
+    given = {name: value for name, value in body if value is not None}
     if body.events is not None:
-        changes["events"] = tuple(dict.fromkeys(body.events))
-    if body.secret is not None:
-        changes["secret"] = body.secret
-    if body.active is not None:
-        changes["active"] = body.active
+        given["events"] = tuple(dict.fromkeys(body.events))
+    changes = cast(WebhookChanges, given)
     if body.active or body.url is not None:
         changes |= {"failing_since": None, "problem": ""}
     return _info(await services.webhooks.update(webhook.id, **changes) if changes else webhook)
@@ -221,14 +216,4 @@ def _place(webhook: StoredWebhook) -> tuple[str, str]:
 
 
 def _info(webhook: StoredWebhook) -> WebhookInfo:
-    return WebhookInfo(
-        id=webhook.id,
-        url=webhook.url,
-        events=list(webhook.events),
-        conversation_id=webhook.conversation_id,
-        active=webhook.active,
-        created_at=webhook.created_at,
-        delivered_at=webhook.delivered_at,
-        failing_since=webhook.failing_since,
-        problem=webhook.problem,
-    )
+    return WebhookInfo.model_validate(webhook, from_attributes=True)

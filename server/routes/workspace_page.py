@@ -1,8 +1,4 @@
-"""A page of a conversation's workspace, for clients that open what they take for an editor there.
-
-No editor runs in a sandbox, and the protocol's client has no other way to download its files: so it is given a page on
-which they can be looked through and saved.
-"""
+"""A page with the files of a workspace, for clients that open what they take for an editor there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Events of recorded conversations, as a log keeps and shows them.
+"""Recorded conversations of the protocol's own servers, event by event: what a log keeps of them, and shows again.
 
-Each is kept as it was, under its own id, also where its type or some of its fields are not known here. What clients
-draw is checked first, so that no recording can break them.
+Each event is kept as it was, under its own id, also where its type or some of its fields are not known here. What
+clients draw is checked first, so that no recording can break them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from server.wire.json_data import json_type
 MAX_EVENTS: Final = 100_000
 MAX_NAME: Final = 200
 _SOURCES: Final = ("agent", "user", "environment")
-_KEYS: Final = (
+_ORDER: Final = (
     *("message", "action", "observation", "tool_call_metadata", "llm_metrics"),
     *("args", "timeout", "content", "extras", "success"),
 )
-_ORDER: Final = {key: place for place, key in enumerate(_KEYS)}
 _OF_THE_EVENT: Final = frozenset({"id", "timestamp", "source", "cause"})
 _TYPES: Final = {**ACTIONS, **ADDITIONS}
 _LEFT_OUT: Final[dict[str, Any]] = {"message": "", "action": "null", "args": {"hidden": True}}
@@ -44,9 +43,12 @@ class MetricsFields(Fields):
 
 
 def recorded_events(items: list[Any]) -> Iterator[Recorded]:
-    """The events of a trajectory, the one at place n with the id n; one without an id follows the one before.
+    """The events of a trajectory as a log keeps them: the one at place n of the result has the id n there.
 
-    Times without a zone are UTC. Raises `WireError`, which names event and field, for what cannot be kept.
+    Times without a zone are UTC. Events without an id follow the one before them.
+
+    Raises:
+        WireError: one cannot be kept; the message names its place in the trajectory, and the field.
     """
     next_id = 0
     for place, item in enumerate(items):
@@ -65,7 +67,11 @@ def recorded_events(items: list[Any]) -> Iterator[Recorded]:
 
 
 def known_args(name: object, args: dict[str, Any]) -> dict[str, Any]:
-    """What is known here of the args of a recorded action (`WireError`: wrong); all those of an unknown type."""
+    """What is known here of the args of a recorded action; those of an unknown type are left as they are.
+
+    Raises:
+        WireError: they are not what the action needs; the message names the field.
+    """
     model = _TYPES.get(name) if isinstance(name, str) else None
     if model is None:
         return args
@@ -98,9 +104,7 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
         metrics = _object(record, "llm_metrics")
         record["llm_metrics"] = _mended(MetricsFields, metrics, name="llm_metrics", where="llm_metrics")[1]
     form = _action(record) if "action" in record else _observation(record)
-    to = record["args"].get("to") if record.get("action") == "rewind" else None
-    if to is not None and not to < event_id:
-        raise WireError(f"args.to: {to} is not the id of an event before this one")
+    _check_rewind(record, event_id)
     message = record.setdefault("message", form.message)
     if not isinstance(message, str):
         raise WireError(f"message is {json_type(message)}; it is a text")
@@ -108,8 +112,12 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
         timestamp=_time(item.get("timestamp")),
         source=cast(Source, source),
         cause=_cause(item, event_id),
-        record={key: record[key] for key in sorted(record, key=lambda key: _ORDER.get(key, len(_ORDER)))},
+        record={key: record[key] for key in sorted(record, key=_place)},
     )
+
+
+def _place(key: str) -> int:
+    return _ORDER.index(key) if key in _ORDER else len(_ORDER)
 
 
 def _action(record: dict[str, Any]) -> Form:
@@ -215,6 +223,12 @@ def _cause(item: dict[str, Any], event_id: int) -> int | None:
     if not 0 <= cause < event_id:
         raise WireError(f"cause: {cause} is not the id of an event before this one")
     return cause
+
+
+def _check_rewind(record: dict[str, Any], event_id: int) -> None:
+    to = record["args"].get("to") if record.get("action") == "rewind" else None
+    if to is not None and not to < event_id:
+        raise WireError(f"args.to: {to} is not the id of an event before this one")
 
 
 def _time(value: Any) -> datetime:

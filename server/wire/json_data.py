@@ -1,8 +1,4 @@
-"""JSON from outside: bounded before anything else looks at it, and parsed beside the loop where that takes long.
-
-A parser does all of its work at once. A few megabytes of brackets make millions of values, for which everybody else
-would wait; so their number is found out first, piece by piece, from what stands between the texts.
-"""
+"""Bounds on data from outside, checked before anything else looks at it."""
 
 from __future__ import annotations
 
@@ -31,34 +27,43 @@ MAX_INTEGER: Final = 2**53
 _DIGITS: Final = 20
 _HUGE: Final = MAX_INTEGER + 1
 _TOO_HUGE: Final = "is an integer beyond 2^53; send it as a text"
-_TOO_DEEP: Final = f"the message is deeper than {MAX_DEPTH} levels; send flatter data"
 
-SMALL_BYTES: Final = 32 * 1024
-"""Whatever such a document holds takes no time to speak of."""
-STEPS_PER_TURN: Final = 100
-"""After so many steps of long work on the loop others have their turn."""
-_LARGE_BYTES: Final = 1024 * 1024
-_FEW_VALUES: Final = 2_000
-
-_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")
-P = ParamSpec("P")
-T = TypeVar("T")
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of a JSON text, with what `check_json` refuses by name; raises `json.JSONDecodeError`."""
+    """The value that a JSON text stands for, also of one that holds what `check_json` refuses by name.
+
+    Raises:
+        json.JSONDecodeError: it is no JSON, or too deep to be read.
+    """
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        if isinstance(text, bytes) and text.decode(errors="ignore").encode() != text:
+        if isinstance(text, bytes) and not _is_utf8(text):
             raise  # the other parser would guess another encoding
         # Half characters, NaN, infinities, and what is very deep: whoever is to be told of those wants to know where.
-        # Thousands of digits take long, and nobody has a turn meanwhile.
         try:
-            return json.loads(text, parse_int=_integer)
+            return json.loads(
+                text, parse_int=_integer
+            )  # thousands of digits take long, and nobody has a turn meanwhile
         except (ValueError, RecursionError):
             raise error from None
+
+
+def read_text(text: str | bytes, *, is_strict: bool) -> Any:
+    """The same value as of `read_json`; strict: with what `check_text` refuses refused.
+
+    Raises:
+        WireError: what it refuses.
+        json.JSONDecodeError: it is no JSON, or too deep to be read.
+    """
+    try:
+        if is_strict:
+            return json.loads(text, object_pairs_hook=_unlike_dict, parse_int=_small)
+        return json.loads(text, object_pairs_hook=lambda pairs: dict(pairs), parse_int=_integer)
+    except RecursionError:
+        raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
 
 
 def _unlike_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -72,11 +77,20 @@ def _small(text: str) -> int:
     return value
 
 
-def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:
-    """Raise `WireError` unless `data` is JSON data that can be stored and sent on as it is.
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
-    Refused is what is too large, too deep, no JSON, or what some store or client cannot carry: NUL characters, half
-    characters, huge or infinite numbers.
+
+def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:
+    """Make sure that `data` is JSON data that can be stored and sent on as it is.
+
+    Raises:
+        WireError: it is too large, too deep, or holds something that is no JSON or that some store or client cannot
+            carry (NUL characters, half characters, huge or infinite numbers).
     """
     chars = 0
     values = 0
@@ -87,12 +101,15 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
         if isinstance(value, str):
             chars += len(value)
             _check_text(value, path)
-        elif isinstance(value, dict | list):
-            if isinstance(value, dict):
-                chars += _check_keys(value, path)
+        elif isinstance(value, dict):
+            chars += _check_keys(value, path)
             if values + len(waiting) + len(value) <= max_values:
-                items = value.items() if isinstance(value, dict) else enumerate(value)
-                waiting.extend((item, depth + 1, (path, key)) for key, item in items)
+                waiting.extend((item, depth + 1, (path, key)) for key, item in value.items())
+            else:
+                values += len(value)
+        elif isinstance(value, list):
+            if values + len(waiting) + len(value) <= max_values:
+                waiting.extend((item, depth + 1, (path, index)) for index, item in enumerate(value))
             else:
                 values += len(value)
         else:
@@ -106,15 +123,18 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
 
 
 def check_text(text: str | bytes) -> None:
-    """Raise `WireError` where a JSON text says what its value does not show any more.
+    """Make sure that a JSON text says what its value says, which `check_json` cannot see any more.
 
     A parser drops all but the last of the values that an object has under one name, and rounds integers.
+
+    Raises:
+        WireError: a name is given twice, or an integer is beyond 2^53.
     """
     try:
         if _is_huge(json.loads(text, object_pairs_hook=_unlike, parse_int=_integer)):
             raise WireError(f"the message {_TOO_HUGE}")
     except RecursionError:
-        raise WireError(_TOO_DEEP) from None
+        raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
 
 
 def _integer(text: str) -> int:
@@ -201,8 +221,19 @@ def _name(path: _Path) -> str:
     return ".".join(str(part)[:80] for part in reversed(parts))
 
 
+SMALL_BYTES: Final = 32 * 1024
+"""Whatever such a document holds takes no time to speak of."""
+
+_LARGE_BYTES: Final = 1024 * 1024
+_FEW_VALUES: Final = 2_000
+
+_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 async def aside(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Do this in a thread, one after the other: the loop has its turn between two steps of Python."""
+    """Do this in a thread of its own, one after the other: the loop has its turn between two steps of Python."""
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(work, *args, **options))
 
 
@@ -220,7 +251,11 @@ async def read_document(body: bytes, *, max_values: int = MAX_VALUES, is_strict:
 
 
 async def check_number(body: bytes, *, max_values: int = MAX_VALUES) -> int:
-    """How many values a document may hold; `WireError` above `max_values`, and above `MAX_VALUES` without an object."""
+    """How many values a document may hold: no more than this, and no more than `MAX_VALUES` without an object.
+
+    Raises:
+        WireError: it holds more.
+    """
     values = 0
     if len(body) > _LARGE_BYTES or may_have_more(body, min(max_values, MAX_VALUES)):
         with _told():
@@ -231,13 +266,17 @@ async def check_number(body: bytes, *, max_values: int = MAX_VALUES) -> int:
 
 
 def check_number_now(body: bytes, *, max_values: int = MAX_VALUES) -> None:
-    """The same at once, for what is no larger than a message."""
+    """The same at once, for what is no larger than a message.
+
+    Raises:
+        WireError: it holds more.
+    """
     with _told():
         check_values(body, most=max_values, most_without_object=MAX_VALUES)
 
 
 def has_many_values(data: object) -> bool:
-    """Whether it takes a moment to look at each value."""
+    """Whether it takes a moment to look at each value of such data."""
     waiting, seen = [data], 0
     while waiting and seen <= _FEW_VALUES:
         value = waiting.pop()
@@ -257,13 +296,9 @@ def _read(body: bytes, max_values: int, *, is_strict: bool, has_more: bool = Fal
             check_text(body)
         return value
     # Slower, but it comes by here for each object, and lets the loop go on.
-    try:
-        if not is_strict:
-            return json.loads(body, object_pairs_hook=lambda pairs: dict(pairs), parse_int=_integer)
-        value = json.loads(body, object_pairs_hook=_unlike_dict, parse_int=_small)
-    except RecursionError:
-        raise WireError(_TOO_DEEP) from None
-    check_json(value, max_chars=len(body), max_values=max_values)
+    value = read_text(body, is_strict=is_strict)
+    if is_strict:
+        check_json(value, max_chars=len(body), max_values=max_values)
     return value
 
 
@@ -275,9 +310,13 @@ def _told() -> Iterator[None]:
         raise WireError(f"the message holds {error}; send fewer at a time") from None
 
 
-async def in_turns(steps: Iterable[T]) -> AsyncIterator[T]:
+BREATH: Final = 100
+"""After so many steps others have their turn."""
+
+
+async def breathing(steps: Iterable[T]) -> AsyncIterator[T]:
     """The same steps, with a pause for others now and then."""
     for number, step in enumerate(steps, start=1):
         yield step
-        if number % STEPS_PER_TURN == 0:
+        if number % BREATH == 0:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The forms of events that are observations on the wire."""
+"""Internal events that are observations on the wire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Final
 from agent_core.agent.client_tool import ClientToolObservation
 from agent_core.events.branches import FilesRestored
 from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
-from agent_core.events.event import Event
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Observation
@@ -38,7 +37,7 @@ _REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
 _PLAIN_REASON: Final = UserRejectObservation.model_fields["rejection_reason"].default
 
 
-def _result(event: ObservationEvent) -> ObservationForm | None:
+def result_form(event: ObservationEvent) -> ObservationForm | None:
     """A tool's result in the form of its public type; any other tool's as an MCP result.
 
     What answers a `finish` or a `condensation_request` says nothing that the action did not say: it is not sent.
@@ -49,13 +48,19 @@ def _result(event: ObservationEvent) -> ObservationForm | None:
     return translate(event.observation, event)
 
 
-def _rejected(event: UserRejectObservation) -> ObservationForm:
+def error_form(event: AgentErrorEvent) -> ObservationForm:
+    """An action that could not be executed."""
+    return ObservationForm("error", event.error, {"error_id": event.error_id})
+
+
+def user_rejected_form(event: UserRejectObservation) -> ObservationForm:
+    """An action that was refused."""
     reason = "It was not executed." if event.rejection_reason == _PLAIN_REASON else event.rejection_reason
     text = f"Action has been rejected by {_REJECTED_BY[event.rejection_source]}! {reason}"
     return ObservationForm("user_rejected", text, {})
 
 
-def _agent_state(event: AgentStateChanged) -> ObservationForm:
+def agent_state_form(event: AgentStateChanged) -> ObservationForm:
     """The agent's state. An error says in words what its reason names by an id: an addition to the protocol."""
     extras = {"agent_state": event.agent_state.value, "reason": event.reason}
     if event.agent_state is AgentState.ERROR and event.detail and event.detail != event.reason:
@@ -63,7 +68,22 @@ def _agent_state(event: AgentStateChanged) -> ObservationForm:
     return ObservationForm("agent_state_changed", "", extras)
 
 
-def _recalled(event: RecallObservation) -> ObservationForm | None:
+def tool_server_form(event: ToolServerFailed) -> ObservationForm:
+    """A server of tools that cannot be used: an error that answers no action."""
+    return ObservationForm("error", event.detail, {"error_id": ""})
+
+
+def loop_form(event: LoopDetected) -> ObservationForm:
+    """The agent was found in a loop."""
+    return ObservationForm("loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {})
+
+
+def files_restored_form(event: FilesRestored) -> ObservationForm:
+    """What became of the files when the conversation was taken back: an addition to the protocol."""
+    return ObservationForm("rewind", event.note, {"files_of": event.files_of})
+
+
+def recalled_form(event: RecallObservation) -> ObservationForm | None:
     """What the memory knows; nothing known is the protocol's null, which is never sent."""
     if event.is_empty:
         return None
@@ -84,22 +104,8 @@ def _recalled(event: RecallObservation) -> ObservationForm | None:
             for known in event.microagent_knowledge
         ],
     }
-    return ObservationForm("recall", ObservationForm("recall", "", extras).message, extras)
-
-
-OBSERVATION_FORMS: Final[dict[type[Event], Callable[[Any], ObservationForm | None]]] = {
-    ObservationEvent: _result,
-    UserRejectObservation: _rejected,
-    AgentErrorEvent: lambda event: ObservationForm("error", event.error, {"error_id": event.error_id}),
-    AgentStateChanged: _agent_state,
-    RecallObservation: _recalled,
-    FilesRestored: lambda event: ObservationForm("rewind", event.note, {"files_of": event.files_of}),  # an addition
-    LoopDetected: lambda event: ObservationForm(
-        "loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {}
-    ),
-    ToolServerFailed: lambda event: ObservationForm("error", event.detail, {"error_id": ""}),  # answers no action
-}
-"""What makes the form of each type of event; None stands for an event that clients are not sent."""
+    form = ObservationForm("recall", "", extras)
+    return ObservationForm("recall", form.message, extras)
 
 
 def _run(observation: TerminalObservation, event: ObservationEvent) -> ObservationForm:
@@ -161,6 +167,10 @@ def _patch(observation: ApplyPatchObservation, event: ObservationEvent) -> Obser
     return _edit_or_read(edit, event)
 
 
+def _think(observation: ThinkObservation, event: ObservationEvent) -> ObservationForm:
+    return ObservationForm("think", observation.text, {})
+
+
 def _task_tracking(observation: TaskTrackerObservation, event: ObservationEvent) -> ObservationForm:
     extras = {"command": observation.command, "task_list": task_list_form(observation.task_list)}
     return ObservationForm("task_tracking", observation.text, extras)
@@ -190,6 +200,7 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
 
 
 def _browser(observation: BrowserObservation, event: ObservationEvent) -> ObservationForm:
+    """What the browser answered; the page's tree is in the text, its objects are not kept."""
     opened = event.tool_name == BrowserNavigateTool.tool_name
     extras: dict[str, Any] = {
         "url": observation.url,
@@ -213,16 +224,23 @@ def _browser(observation: BrowserObservation, event: ObservationEvent) -> Observ
 
 
 def _as_png(picture: str) -> str:
-    """The picture under the one label that clients know; browsers go by its bytes."""
+    """The picture under the one label that the protocol's client knows: it puts that before every other one.
+
+    Browsers go by the bytes of a picture, whatever its label says.
+    """
     return _PNG + picture.removeprefix(_JPEG) if picture.startswith(_JPEG) else picture
+
+
+def _cell(observation: IPythonObservation, event: ObservationEvent) -> ObservationForm:
+    """What a cell printed, and its pictures."""
+    extras = {"code": observation.code, "image_urls": observation.image_urls}
+    return ObservationForm("run_ipython", observation.text, extras)
 
 
 _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     BrowserObservation: _browser,
-    IPythonObservation: lambda observation, _: ObservationForm(
-        "run_ipython", observation.text, {"code": observation.code, "image_urls": observation.image_urls}
-    ),
+    IPythonObservation: _cell,
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
     LLMEditObservation: _edit_or_read,
@@ -231,7 +249,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     WriteFileObservation: _written,
     EditObservation: _edit_or_read,
     ListDirectoryObservation: _edit_or_read,
-    ThinkObservation: lambda observation, _: ObservationForm("think", observation.text, {}),
+    ThinkObservation: _think,
     MCPToolObservation: _mcp,
     ClientToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,

@@ -40,6 +40,11 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _taken(name: str, value: Any, hint: Any) -> Any:
+    """The value as the function takes it.
+
+    Raises:
+        TypeError: it is of another kind.
+    """
     if getattr(hint, "__origin__", None) is Union:  # Optional
         if value is None:
             return None
@@ -67,6 +72,7 @@ def _one(name: str, value: Any, kind: Any) -> Any:
 
 
 def _element(hint: Any) -> Optional[Any]:
+    """What a sequence consists of; None for what is no sequence."""
     origin = getattr(hint, "__origin__", None)
     name = getattr(origin, "__name__", "")
     parts: List[Any] = list(getattr(hint, "__args__", None) or ())

@@ -47,6 +47,7 @@ class CodeMap:
         self._inside.clear()
 
     def named(self, short: str) -> List[str]:
+        """The classes and functions of this name, short or qualified."""
         return [name for name in self._named.get(short.rpartition(".")[2], []) if _ends_with(name, short)]
 
     def around(self, path: str, line: int) -> Optional[Entity]:
@@ -61,6 +62,7 @@ class CodeMap:
         return [(how, one) for one, pairs in self._relations.items() for how, other in pairs if other == name]
 
     def text(self, path: str) -> List[str]:
+        """The lines of a file."""
         return _read(os.path.join(self.root, path))
 
     def _add_files(self) -> Iterator[Tuple[str, ast.Module]]:
@@ -152,6 +154,7 @@ def _ends_with(name: str, short: str) -> bool:
 
 
 def _imported(node: ast.AST, path: str) -> List[str]:
+    """The modules that an import names, with those that may be modules of a package."""
     if isinstance(node, ast.Import):
         return [one.name for one in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -162,6 +165,7 @@ def _imported(node: ast.AST, path: str) -> List[str]:
 
 
 def _module_name(path: str) -> str:
+    """The last part of a module's name."""
     folder, name = os.path.split(path)
     return os.path.basename(folder) if name == "__init__.py" else name[: -len(".py")]
 

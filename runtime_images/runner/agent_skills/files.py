@@ -101,6 +101,7 @@ def _opened() -> Optional[List[str]]:
 
 
 def _read(path: str) -> Optional[List[str]]:
+    """The file's lines; None, and it is said why, when it has none to show."""
     if not is_file(path):
         return None
     try:
@@ -135,6 +136,7 @@ def _is_line(number: int, lines: List[str]) -> bool:
 
 
 def _show(lines: List[str], line: int, size: int) -> None:
+    """Show `size` lines around one, or fewer when there are fewer."""
     total = len(lines)
     first = max(1, min(line - size // 2, total - size + 1))
     last = min(total, first + size - 1)

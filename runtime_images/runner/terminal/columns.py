@@ -18,6 +18,8 @@ _PERHAPS_NOT_ONE = re.compile(
 
 
 class _Widths(Dict[str, int]):
+    """The width of a character, found out when it is asked for first."""
+
     def __missing__(self, character: str) -> int:
         import unicodedata  # a table of a megabyte, which a runner whose programs print ASCII does without
 

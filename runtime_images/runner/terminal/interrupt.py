@@ -47,6 +47,7 @@ class TypedInterrupt:
         self._tries = _TRIES
 
     def press(self) -> None:
+        """Type it, now or as soon as it can be heard."""
         self._aim(time.monotonic() + _HEARD_WITHIN)
 
     def _aim(self, patience_ends: float) -> None:
@@ -98,6 +99,7 @@ class Interruption:
         self._finished = False
 
     def start(self) -> None:
+        """Send the first signal and plan the others."""
         self._shell.gives_up()
         self._begin(time.monotonic() + READ_WITHIN)
 
@@ -118,6 +120,7 @@ class Interruption:
         self._plan(GIVE_UP_SHELL_AFTER, self._give_up_shell)
 
     def shell_is_back(self) -> None:
+        """Say that the shell has reported, or is gone."""
         self._shell_back = True
         self._check()
 

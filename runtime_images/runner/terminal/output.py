@@ -18,10 +18,7 @@ _SUFFIX = ".txt"
 
 
 class WholeOutputs:
-    """A folder with the whole of outputs that were cut. Over a limit the oldest make room.
-
-    A disk that takes nothing costs only the file.
-    """
+    """A folder of such files. Over a limit the oldest make room; a disk that takes nothing costs only the file."""
 
     def __init__(
         self,
@@ -40,6 +37,7 @@ class WholeOutputs:
         self._folder_limit = folder_limit
 
     def begin(self) -> "WholeOutput":
+        """Begin the file of an output."""
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             self._make_room()
@@ -80,6 +78,7 @@ class WholeOutput:
             self._attempt(self._open)
 
     def write(self, text: str) -> None:
+        """Append."""
         if self._descriptor < 0:
             return
         if self._lent:
@@ -111,6 +110,7 @@ class WholeOutput:
         return Kept(path, self._is_whole) if self._attempt(lambda: os.replace(self._path, path)) else None
 
     def drop(self) -> None:
+        """Forget the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -124,7 +124,7 @@ class WholeOutput:
         while view:
             view = view[os.write(self._descriptor, view) :]
 
-    def _attempt(self, work: Callable[[], object]) -> bool:
+    def _attempt(self, work: "Any") -> bool:
         try:
             work()
         except OSError:
@@ -163,6 +163,7 @@ class BoundedText:
         self._file: Optional[WholeOutput] = None
 
     def append(self, text: str) -> None:
+        """Take the next piece."""
         self._total += len(text)
         if self._files is not None and self._total > self._limit:
             self._begin_file(self._files).write(text)
@@ -194,6 +195,7 @@ class BoundedText:
         return cut
 
     def close(self) -> None:
+        """Forget what nobody has taken."""
         if self._file is not None:
             self._file.drop()
         self._reset()
@@ -213,15 +215,18 @@ class IdleOutput:
         self._text = ""
 
     def feed(self, data: bytes) -> None:
-        parts = [self._text]
-        text = TerminalText(parts.append)
+        """Take what was written to the terminal."""
+        text = TerminalText(self._keep)
         text.feed(data.decode("utf-8", "replace"))
         text.flush()
-        self._text = "".join(parts)[-self._limit :]
 
     def take(self) -> str:
+        """Return it, once."""
         text, self._text = self._text, ""
         return text
+
+    def _keep(self, text: str) -> None:
+        self._text = (self._text + text)[-self._limit :]
 
 
 class LiveFeed:
@@ -242,6 +247,7 @@ class LiveFeed:
         self._timer: Optional[Timer] = None
 
     def append(self, text: str) -> None:
+        """Take the next piece of raw output."""
         half = LIVE_CHARACTERS // 2
         room = half - len(self._head)
         if room > 0 and not self._tail:
@@ -261,9 +267,10 @@ class LiveFeed:
             self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS, self._tick)
 
     def close(self) -> None:
+        """Send nothing more: the result says everything."""
         if self._timer is not None:
             self._timer.cancel()
-        self._send = lambda _text: False
+        self._send = _refuse
         self._head = ""
         self._tail.clear()
 
@@ -280,3 +287,7 @@ class LiveFeed:
         self._head = rest
         self._tail.clear()
         self._tail_length = self._left_out = 0
+
+
+def _refuse(_text: str) -> bool:
+    return False

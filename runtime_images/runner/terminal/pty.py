@@ -34,9 +34,11 @@ class TypedLine:
         self._length = 0
 
     def begin(self) -> None:
+        """Say that what was typed so far is forgotten."""
         self._length = 0
 
     def takes(self, data: bytes) -> bool:
+        """Return whether all of the data can get to the program."""
         lines = data.replace(b"\n", b"\r").split(b"\r")
         return max(map(len, lines)) <= KEPT or self._handing_on() != _DISABLED
 
@@ -58,6 +60,7 @@ class TypedLine:
         return whole or room
 
     def typed(self, data: bytes) -> None:
+        """Say what was typed."""
         end = max(data.rfind(end) for end in _ENDS)
         self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
 
@@ -66,7 +69,8 @@ class TypedLine:
         modes = termios.tcgetattr(self._descriptor)
         if not modes[3] & termios.ICANON:
             return None
-        return bytes(modes[6][termios.VEOF])
+        key: bytes = modes[6][termios.VEOF]
+        return key
 
 
 class Key(NamedTuple):
@@ -123,18 +127,13 @@ class Terminal:
     """
 
     def __init__(self) -> None:
+        """Raises OSError when the system has no terminal to give."""
         self.master, self._slave = os.openpty()
         self.name = os.ttyname(self._slave)
         os.set_blocking(self.master, False)
         os.set_blocking(self._slave, False)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        # Nothing is echoed, line ends stay as written, and no key stops the output for good.
-        modes: List[Any] = termios.tcgetattr(self._slave)
-        modes[0] &= ~(termios.IXON | termios.IXOFF)
-        modes[0] |= getattr(termios, "IUTF8", 0x4000)
-        modes[1] &= ~termios.ONLCR
-        modes[3] &= ~(termios.ECHO | termios.ECHONL)
-        self._modes = modes
+        self._modes = _modes(self._slave)
         self._pending = bytearray()
         self._line = TypedLine(self._slave)
         self.restore()
@@ -166,9 +165,8 @@ class Terminal:
         those that do may do it late.
         """
         number = _SIGNAL_KEYS.get(data)
-        sends = number is not None and termios.tcgetattr(self._slave)[3] & termios.ISIG
-        if number is not None and sends and (group := self.foreground()) > 0:
-            processes.signal_group(group, number)
+        if number is not None and self._sends_signals() and self.foreground() > 0:
+            processes.signal_group(self.foreground(), number)
             return True
         if len(self._pending) + len(data) > _INPUT_LIMIT or not self._line.takes(data):
             return False
@@ -179,10 +177,15 @@ class Terminal:
         return True
 
     def close(self, loop: Loop) -> None:
+        """Hang up: programs still on the terminal read its end."""
         loop.remove_reader(self.master)
         loop.remove_writer(self.master)
         os.close(self.master)
         os.close(self._slave)
+
+    def _sends_signals(self) -> bool:
+        local_modes: int = termios.tcgetattr(self._slave)[3]
+        return bool(local_modes & termios.ISIG)
 
     def _drain(self, loop: Loop) -> None:
         try:
@@ -209,6 +212,7 @@ class Inlet:
     """
 
     def __init__(self) -> None:
+        """Raises OSError when the system has no terminal to give."""
         self.reader, self._writer = os.openpty()
         self.path = os.ttyname(self._writer)
         os.set_blocking(self.reader, False)
@@ -222,6 +226,7 @@ class Inlet:
             termios.tcsetattr(self._writer, termios.TCSANOW, modes)
 
     def close(self, loop: Loop) -> None:
+        """Close both ends."""
         loop.remove_reader(self.reader)
         os.close(self.reader)
         os.close(self._writer)
@@ -233,7 +238,10 @@ def spawn_shell(
     """Start the shell as leader of a new session on the terminal and return its process id.
 
     Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
-    own time only. Raises OSError when there is no such shell, or no process can be had (EAGAIN: their limit).
+    own time only.
+
+    Raises:
+        OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
     """
     # Opening a terminal makes it the controlling one of a session leader that has none.
     actions: List[Any] = [
@@ -308,6 +316,16 @@ def how_ended(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"was killed by signal {os.WTERMSIG(status)}"
     return f"has ended with exit code {os.WEXITSTATUS(status)}"
+
+
+def _modes(slave: int) -> List[Any]:
+    """Nothing is echoed, line ends stay as written, and no key stops the output for good."""
+    modes: List[Any] = termios.tcgetattr(slave)
+    modes[0] &= ~(termios.IXON | termios.IXOFF)
+    modes[0] |= getattr(termios, "IUTF8", 0x4000)
+    modes[1] &= ~termios.ONLCR
+    modes[3] &= ~(termios.ECHO | termios.ECHONL)
+    return modes
 
 
 def find_program(name: str, path: Optional[str] = None) -> Optional[str]:

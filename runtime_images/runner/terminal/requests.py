@@ -44,7 +44,11 @@ class Order(NamedTuple):
 
 
 def shell_order(given: Dict[str, Any]) -> Order:
-    """Check the arguments of ``shell.run``; `BadRequestError` when one is wrong, or two contradict each other."""
+    """Check the arguments of ``shell.run``.
+
+    Raises:
+        BadRequestError: one is missing, of the wrong type or out of its range, or two contradict each other.
+    """
     command = arguments.text(given, "command")
     soft = arguments.seconds(given, "soft_timeout")
     order = Order(
@@ -71,7 +75,11 @@ def shell_order(given: Dict[str, Any]) -> Order:
 
 
 def fresh_directory(given: Dict[str, Any], workspace: str) -> Optional[str]:
-    """Return where a shell for this one command is to begin (`BadRequestError`: nowhere); None for one that is kept."""
+    """Return where a shell of its own, for this one command, is to begin; None when it is for a shell that is kept.
+
+    Raises:
+        BadRequestError: there is no such directory, or the arguments contradict each other.
+    """
     where = arguments.text(given, "cwd", "")
     if not arguments.flag(given, "fresh"):
         if where:
@@ -93,6 +101,7 @@ class FreshAsker(Asker):
         self._end = end
 
     def finish(self, result: Result) -> None:
+        """Take the result."""
         self._end()
         if result["status"] in _UNFINISHED:
             said = result["notice"].split(". ", 1)[0]
@@ -102,8 +111,10 @@ class FreshAsker(Asker):
         self._asker.finish(result)
 
     def fail(self, code: str, message: str) -> None:
+        """Take an error instead of a result."""
         self._end()
         self._asker.fail(code, message)
 
     def live(self, output: str) -> bool:
+        """Take output while the command runs."""
         return self._asker.live(output)

@@ -257,6 +257,7 @@ class Boundary:
         self._held = b""
 
     def divide(self, data: bytes) -> Tuple[bytes, bytes]:
+        """Return the bytes before the marker, and those after it."""
         marker = self._marker
         if marker is None:
             return b"", data
@@ -336,5 +337,6 @@ class ShellProtocol:
         return line.encode("utf-8"), self.report() + after.encode()
 
     def report(self) -> bytes:
+        """What has the shell report, as it was told already."""
         streams = self._streams
         return self.dialect.report(self.word, self._ended, streams.report_path, streams.terminal.name).encode()

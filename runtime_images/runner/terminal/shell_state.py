@@ -81,12 +81,14 @@ class StateReader:
         self._fields: Deque[bytes] = deque(maxlen=3)
 
     def reset(self) -> None:
+        """Forget what a shell that is dead has begun to write."""
         self._buffer.clear()
         self._fields.clear()
         self._searched = 0
         self._is_too_long = False
 
     def feed(self, data: bytes, words: Tuple[str, ...]) -> Optional[ShellState]:
+        """Take the next bytes; return the last state that they complete."""
         found = None
         self._buffer += data
         while True:
@@ -128,6 +130,7 @@ class StatePipe:
 
     @property
     def path(self) -> str:
+        """The path under which the shell opens it."""
         return self._pipe.path if self._pipe is not None else os.devnull
 
     def open(self) -> None:
@@ -136,10 +139,12 @@ class StatePipe:
             self._pipe = Inlet()
 
     def restore(self) -> None:
+        """Undo what programs did to its modes."""
         if self._pipe is not None:
             self._pipe.restore()
 
     def close(self) -> None:
+        """Close the pipe and forget what came out of it."""
         self._stop_listening()
         if self._pipe is not None:
             self._pipe.close(self._loop)
@@ -189,6 +194,7 @@ class StatePipe:
             self._timer = self._loop.call_later(READ_AFTER_SECONDS, self._listen)
 
     def read(self) -> None:
+        """Read what is there."""
         for _ in range(_READS_IN_A_ROW):
             if self._pipe is None:
                 return

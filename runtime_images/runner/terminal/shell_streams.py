@@ -41,13 +41,16 @@ class ReportReader:
         self._expected: Tuple[str, ...] = ()
 
     def expect(self, *words: str) -> None:
+        """Say which words make a report valid from now on."""
         self._expected = tuple(word for word in words if word)
 
     def reset(self) -> None:
+        """Forget what a shell that is dead has begun to say."""
         self._buffer.clear()
         self._fields = []
 
     def feed(self, data: bytes) -> List[Report]:
+        """Take the next bytes; return the reports they complete."""
         found: List[Report] = []
         self._buffer += data
         *fields, rest = self._buffer.split(b"\0")
@@ -90,6 +93,7 @@ class ControlLine:
         self._loop.add_reader(self._writer, self._hung_up)
 
     def send(self, data: bytes) -> None:
+        """Queue lines."""
         idle = not self._pending
         self._pending += data
         if idle:
@@ -120,6 +124,7 @@ class ControlLine:
             return False
 
     def close(self) -> None:
+        """Let the shell read the end of its input."""
         self._pending.clear()
         for descriptor in (self.shell_end, self._writer):
             if descriptor >= 0:
@@ -179,6 +184,7 @@ class Streams:
 
     @property
     def is_open(self) -> bool:
+        """True between :meth:`open` and :meth:`close`."""
         return self._terminal is not None
 
     @property
@@ -190,6 +196,7 @@ class Streams:
 
     @property
     def report_path(self) -> str:
+        """The path under which the shell opens the way for a report."""
         return self._reports.path if self._reports is not None else os.devnull
 
     def open(self) -> Terminal:
@@ -204,6 +211,7 @@ class Streams:
         return self._terminal
 
     def close(self) -> None:
+        """Close them, and forget the state."""
         self.state.close()
         self._cancel_hold()
         if self._terminal is not None:
@@ -214,6 +222,7 @@ class Streams:
             self._reports = None
 
     def restore(self) -> None:
+        """Undo what programs did to the modes of what they can open, and forget input that nobody read."""
         self.terminal.restore()
         self.state.restore()
         if self._reports is not None:
@@ -229,6 +238,7 @@ class Streams:
             self._held = self._loop.call_later(_HOLD_SECONDS, self.watch)
 
     def watch(self) -> None:
+        """Read the terminal whenever there is something, again."""
         self._cancel_hold()
         if self._terminal is not None:
             self._loop.add_reader(self._terminal.master, self.read_terminal)
@@ -252,6 +262,7 @@ class Streams:
             self._output(b"".join(parts))
 
     def read_reports(self) -> None:
+        """Read what the shell has reported."""
         for _ in range(_READS_IN_A_ROW):
             if self._reports is None:
                 return

@@ -64,11 +64,7 @@ class EditorClient:
         await self._connection.send_notification("session/update", {"sessionId": session_id, "update": plain(update)})
 
     async def ask(self, session_id: str, call_id: str, action: Action) -> str | None:
-        """Ask the user whether a call may be made: one of the constants above, or None where the question was dropped.
-
-        Raises:
-            RequestError: it cannot ask.
-        """
+        """Ask the user whether a call may be made; None: the question was dropped. `RequestError`: it cannot ask."""
         call: dict[str, Any] = {
             "toolCallId": call_id,
             "title": title_of(action),
@@ -106,14 +102,12 @@ def _read(form: type[Form], answer: object) -> Form:
 
 
 class Permissions:
-    """Decides for one conversation, by asking or (mode ``auto``) by itself.
+    """Decides about a conversation's risky actions, by asking the user or (mode ``auto``) by itself.
 
-    The agent waits with all calls of an answer at once, and they are decided at once: one after the other is asked
-    about, and the first refusal refuses them all. A question is dropped when somebody else has decided.
+    The calls of one answer are asked about one after the other and decided at once: the first refusal refuses them all.
+    A question is dropped when somebody else has decided.
 
     Attributes:
-        mode: ``ask`` or ``auto``.
-        has_modes: whether the editor was told of them.
         is_remembered: everything was allowed for the rest of the conversation, which cannot be taken back.
     """
 

@@ -50,11 +50,7 @@ class Folders:
         self._real = [os.path.realpath(folder) for folder in folders]
 
     def path(self, path: object) -> str:
-        """The absolute path that is meant.
-
-        Raises:
-            OutsideError: it is outside of the open folders, through links as well, or no path.
-        """
+        """The absolute path that is meant; `OutsideError`: none in the open folders, links followed."""
         if not isinstance(path, str) or not path or "\0" in path:
             raise OutsideError("path: is missing; name a file or folder of the user's")
         whole = os.path.normpath(os.path.join(self.home, path))
@@ -64,10 +60,7 @@ class Folders:
         return whole
 
     async def files(self, path: str) -> Listing:
-        """The files below a folder (or the file that it is), by absolute paths.
-
-        Without those that git ignores, where there is a repository, else without what tools have made.
-        """
+        """The files below a folder, by absolute paths, without those that git ignores or that tools have made."""
         names = await _known_to_git(path)
         found = await asyncio.to_thread(lambda: list(_plain(path, _walked(path) if names is None else names)))
         return Listing(sorted(found)[:MAX_FILES], len(found) > MAX_FILES)
@@ -129,13 +122,9 @@ class Copies:
         self._folders = folders
 
     async def copy_in(self, source: str) -> str:
-        """Copy a file or folder into the workspace; returns what was done, in words.
+        """Copy a file or folder into the workspace, below the name of the open folder; returns what was done, in words.
 
-        It arrives under the name of the open folder, with its place in that. What git ignores is left out.
-
-        Raises:
-            OutsideError, CopyError: it is not there, or too large.
-            ClientError: the server did not take it.
+        What git ignores is left out. Raises `OutsideError`, `CopyError` and `ClientError`.
         """
         path = self._folders.path(source)
         root = Path(self._folders.home)
@@ -165,12 +154,9 @@ class Copies:
         return told + (" There are more files: copy the folders that are missing." if is_cut else "")
 
     async def copy_out(self, path: str, target: str) -> str:
-        """Copy a text file of the workspace into the open folder, through the editor; returns where to.
+        """Copy a text file of the workspace into the open folder, through the editor; returns where to, in words.
 
-        Raises:
-            OutsideError, CopyError: it is no text, or would be outside.
-            ClientError: there is no such file.
-            RequestError: the editor does not take it.
+        Raises `OutsideError`, `CopyError`, `ClientError` and `RequestError`.
         """
         if not self._editor.writes_files:
             raise CopyError("the editor takes no files; show the user what to change")

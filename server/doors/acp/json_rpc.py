@@ -85,11 +85,7 @@ class StdioTransport:
         return None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write one message. Returns when the other side has room for more.
-
-        Raises:
-            ConnectionError: the other side has gone.
-        """
+        """Write one message, and wait for room for more; `ConnectionError`: the other side has gone."""
         if "method" not in message:
             self._open -= 1
         data = json.dumps(message, separators=(",", ":")).encode() + b"\n"

@@ -34,12 +34,9 @@ class PromptMessage(NamedTuple):
 
 
 def message_from(blocks: Sequence[Block]) -> PromptMessage:
-    """One message of all the blocks of a prompt, in their order.
+    """One message of all the blocks of a prompt, in their order; `RequestError`: one cannot be said, or nothing is.
 
     A link to a resource is its address in angle brackets; an embedded one comes whole, in a fence with its address.
-
-    Raises:
-        RequestError: a block cannot be said to an agent, or nothing is said.
     """
     parts: list[str] = []
     images: list[str] = []

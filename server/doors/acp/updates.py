@@ -32,7 +32,7 @@ _RETRY: Final = "STATUS$LLM_RETRY"
 
 
 class Updates:
-    """Takes a conversation item by item, in order, and says what is to be shown.
+    """The updates of one session; takes the conversation item by item, in order.
 
     Attributes:
         waiting: the actions that somebody has to allow, by the ids of their calls.

@@ -73,20 +73,15 @@ class ChatReply:
         return {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
 
 
-def error_body(message: str, *, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """An error as OpenAI's clients read it."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
 def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """An error with the kind, and where there is none the code, that such a status has."""
+    """An error as OpenAI's clients read it, with the kind, and where there is none the code, of such a status."""
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return error_body(message, kind=kind, param=param, code=code or _CODES.get(status))
+    return {"error": {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}}
 
 
 def error_chunk(message: str) -> str:
     """An error in the middle of a stream."""
-    return _data(error_body(message, kind="server_error", code=AGENT_FAILED))
+    return _data(refusal_body(500, message, code=AGENT_FAILED))
 
 
 def _data(value: dict[str, Any]) -> str:

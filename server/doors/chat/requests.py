@@ -1,4 +1,4 @@
-"""What a client of OpenAI's chat completions sends: the part of it that has a meaning here."""
+"""A request of OpenAI's chat completions, as far as it has a meaning here, and the history in it."""
 
 from __future__ import annotations
 
@@ -145,6 +145,8 @@ class ChatRequest(BaseModel):
 
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
+Said = tuple[str, str, list[str]]
+"""A message as it is digested: role, text, images."""
 
 
 class NothingSaidError(ValueError):
@@ -153,13 +155,13 @@ class NothingSaidError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """A chat as it was sent.
+    """The history that a chat request brings along.
 
     Attributes:
         past: what was said up to the last answer.
         text, images: what the user says now.
         instructions: what the client tells the agent about itself; may change from turn to turn.
-        speaker: whom the client speaks for, as it names them; empty where it does not.
+        speaker: whom the client speaks for; empty where it does not say.
     """
 
     past: tuple[ChatMessage, ...]
@@ -170,11 +172,7 @@ class ChatHistory:
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], *, speaker: str = "") -> ChatHistory:
-        """Divide a request's messages.
-
-        Raises:
-            NothingSaidError: the last of them is not the user's, or empty.
-        """
+        """Divide a request's messages; `NothingSaidError`: the last of them is not the user's, or empty."""
         spoken = [message for message in messages if message.role in _SPEAKERS]
         if not spoken or spoken[-1].role != "user":
             raise NothingSaidError("messages: the last one must be the user's")
@@ -191,21 +189,19 @@ class ChatHistory:
     def digests(self) -> list[str]:
         """Of what was said up to the last answer, the one to go by first in front; none at the beginning of a chat.
 
-        Two chats may begin alike, and the instructions then tell one from the other; but clients may also change them
-        in the middle of a chat, so the second one is without.
+        The second is without the instructions, which tell apart chats that begin alike, but may change in the middle.
         """
-        return self._digests([_plain(message) for message in self.past]) if self.past else []
+        return self._digests(*map(_plain, self.past)) if self.past else []
 
     def digests_after(self, answer: str) -> list[str]:
         """What `digests` will be when the client has got this answer and says something more."""
-        now: list[object] = ["user", self.text, list(self.images)]
-        given: list[object] = ["assistant", answer.strip(), []]
-        return self._digests([*map(_plain, self.past), now, given])
+        now = ("user", self.text, list(self.images))
+        return self._digests(*map(_plain, self.past), now, ("assistant", answer.strip(), []))
 
-    def _digests(self, said: list[list[object]]) -> list[str]:
-        spoken: list[list[object]] = [["speaker", self.speaker, []]] if self.speaker else []
-        told: list[list[object]] = [["system", self.instructions, []]] if self.instructions else []
-        return list(dict.fromkeys((_digest([*spoken, *told, *said]), _digest([*spoken, *said]))))
+    def _digests(self, *said: Said) -> list[str]:
+        speaker: list[Said] = [("speaker", self.speaker, [])] if self.speaker else []
+        told: list[Said] = [("system", self.instructions, [])] if self.instructions else []
+        return list(dict.fromkeys((_digest(*speaker, *told, *said), _digest(*speaker, *said))))
 
     @property
     def whole_text(self) -> str:
@@ -216,20 +212,15 @@ class ChatHistory:
         return f"[What was said in this chat before]\n{before}\n\n[Now]\n{self.text}"
 
 
-def _plain(message: ChatMessage) -> list[object]:
-    return [message.role, message.text, message.images]
+def _plain(message: ChatMessage) -> Said:
+    return (message.role, message.text, message.images)
 
 
-def _digest(said: list[list[object]]) -> str:
-    # Clients may join or divide neighbouring messages of the user.
-    joined: list[list[object]] = []
+def _digest(*said: Said) -> str:
+    joined: list[Said] = []
     for role, text, images in said:
-        if joined and role == "user" == joined[-1][0]:
-            joined[-1] = [role, f"{joined[-1][1]}\n\n{text}".strip(), [*_listed(joined[-1][2]), *_listed(images)]]
-        else:
-            joined.append([role, text, images])
+        if joined and role == "user" == joined[-1][0]:  # clients may join or divide neighbouring messages of the user
+            _, before, shown = joined.pop()
+            text, images = f"{before}\n\n{text}".strip(), [*shown, *images]
+        joined.append((role, text, images))
     return hashlib.sha256(json.dumps(joined).encode()).hexdigest()
-
-
-def _listed(value: object) -> list[object]:
-    return list(value) if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""One turn of a chat: what the user says goes into the conversation, and what the agent does comes out in pieces."""
+"""Turns of chats: what the user says goes into the conversation, and the answer comes out in pieces."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Literal, NamedTuple
 from weakref import WeakValueDictionary
+
+from anyio import CancelScope
 
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
@@ -57,7 +59,6 @@ class TurnRun:
     """One turn in one conversation. Use `run` once; afterwards the attributes say how it ended.
 
     Attributes:
-        conversation_id: the conversation's id.
         text: what the agent has said.
         last_event_id: the last event of the turn.
         usage: what the conversation's models have used by then; None where no model was asked.
@@ -81,7 +82,6 @@ class TurnRun:
 
         Raises:
             ChatFailedError: the agent came to rest with an error, or could not be started.
-            DrydockError: what is said was not taken.
         """
         connection = f"chat-{uuid.uuid4().hex}"
         joined = await self._manager.join(self.conversation_id, connection, self._identity)
@@ -130,10 +130,8 @@ class TurnRun:
                 self._is_over = True
                 raise ChatFailedError(item.message)
             case MessageEvent(source="agent"):
-                self._note(item)
                 return self._rest_of(item.llm_response_id or "", item.llm_message.text)
             case ActionEvent(source="agent"):
-                self._note(item)
                 return self._action(item)
             case AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION):
                 self._is_asking = True  # the actions come behind it
@@ -163,10 +161,8 @@ class TurnRun:
                 self._is_at_work = self._is_at_work or (self._is_heard and state not in _WAITING)
             case ActionEvent(source="agent") | MessageEvent(source="agent"):
                 self._is_at_work = self._is_heard
-
-    def _note(self, event: ActionEvent | MessageEvent) -> None:
-        if event.metrics is not None:
-            self.usage = event.metrics.usage
+                if item.metrics is not None:
+                    self.usage = item.metrics.usage
 
     def _action(self, event: ActionEvent) -> list[Piece]:
         pieces = self._rest_of(event.llm_response_id, event.thought_text)
@@ -176,13 +172,10 @@ class TurnRun:
         if self._is_asking:
             self._asked.append(f"- {event.summary}")
             if len(self._asked) >= event.calls_in_response:
-                pieces += self._question(event.id)
+                self._is_over, self.last_event_id = True, event.id
+                question = "\n".join(["May I do this?", *self._asked, f"Answer “{APPROVE}” or “{REJECT}”."])
+                pieces += self._spoken("question", question)
         return pieces
-
-    def _question(self, event_id: int) -> list[Piece]:
-        self._is_over, self.last_event_id = True, event_id
-        asked = "\n".join(["May I do this?", *self._asked, f"Answer “{APPROVE}” or “{REJECT}”."])
-        return self._spoken("question", asked)
 
     def _rest_of(self, response_id: str, text: str) -> list[Piece]:
         """What of an answer was not streamed."""
@@ -196,6 +189,38 @@ class TurnRun:
         self._speaker = speaker
         self.text += between + text
         return [Piece("content", between + text)]
+
+
+async def paced(
+    pieces: AsyncGenerator[Piece, None], ending: asyncio.Event, silence_seconds: float
+) -> AsyncGenerator[Piece | None, None]:
+    """The pieces, and None wherever nothing came for so long; `ChatFailedError`: the server is ending."""
+
+    async def following() -> Piece | None:
+        return await anext(pieces, None)
+
+    over = asyncio.create_task(ending.wait(), name="chat-server-ending")
+    coming: asyncio.Task[Piece | None] | None = None
+    async with contextlib.aclosing(pieces):
+        try:
+            while True:
+                coming = coming or asyncio.create_task(following(), name="chat-next")
+                await asyncio.wait({over, coming}, timeout=silence_seconds, return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    piece, coming = coming.result(), None
+                    if piece is None:
+                        return
+                    yield piece
+                elif over.done():
+                    raise ChatFailedError("the server is ending, and the agent is paused; go on when it is back")
+                else:
+                    yield None
+        finally:
+            tasks = [task for task in (over, coming) if task is not None]
+            for task in tasks:
+                task.cancel()
+            with CancelScope(shield=True):  # who hangs up has the answer cancelled again and again, until it has ended
+                await asyncio.wait(tasks)
 
 
 class ChatClaim:
@@ -212,7 +237,10 @@ class ChatClaim:
 
 
 class ChatClaims:
-    """The claims of a server. They are held weakly: an answer that nobody began to read is never told of its end."""
+    """The conversations that are giving a chat its answer at this moment: so long no other chat goes on in them.
+
+    Claims are held weakly: an answer that nobody began to read is never told of its end.
+    """
 
     def __init__(self) -> None:
         self._claims: WeakValueDictionary[str, ChatClaim] = WeakValueDictionary()
@@ -221,6 +249,5 @@ class ChatClaims:
         """The claim on a conversation; None while there is another one."""
         if conversation_id in self._claims:
             return None
-        claim = ChatClaim(conversation_id, self._claims)
-        self._claims[conversation_id] = claim
+        claim = self._claims[conversation_id] = ChatClaim(conversation_id, self._claims)
         return claim

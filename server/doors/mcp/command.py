@@ -1,4 +1,4 @@
-"""``drydock mcp``: another program starts it, and works with conversations over its standard input and output."""
+"""``drydock mcp``: tools and transcripts of conversations, for the program that starts it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_core.tools.spec import ToolAnnotations
 from agent_core.version import VERSION
-from drydock_client import DrydockClient, NotFoundError
+from drydock_client import NotFoundError
 from server.doors.mcp.conversations import DoorConversations, DoorError, ListPage, Outcome, ReadPage, Tell
 from server.doors.mcp.sdk import load, serve_stdio
 from server.doors.mcp.tools import Caller, DoorTool, Offer, Resource, ResourcePage, ToolResult
@@ -20,6 +20,19 @@ from server.doors.stdio_program import run_over_stdio
 from server.settings.running_server import client_of
 
 A = TypeVar("A", bound=BaseModel)
+
+PREFIX: Final = "drydock://conversations/"
+PAGE: Final = 50
+MAX_ENTRIES: Final = 500
+MAX_CHARS: Final = 100_000
+ENTRY_CHARS: Final = 4_000
+
+_URI: Final = re.compile(re.escape(PREFIX) + r"([A-Za-z0-9_.~-]{1,100})")
+INSTRUCTIONS: Final = (
+    "Drydock runs software agents, each in a sandbox of its own. Start one with start_conversation, wait for it with"
+    " wait_for_conversation (again, while at_rest is false), and say more with send_message. An agent in the state"
+    " awaiting_user_confirmation asks whether it may do something: answer with answer_confirmation."
+)
 
 MAX_WAIT_SECONDS: Final = 3600.0
 WAIT_SECONDS: Final = 45.0
@@ -114,42 +127,33 @@ class List(_Arguments):
 def conversation_tools(conversations: DoorConversations) -> tuple[DoorTool[Any], ...]:
     """All tools, for these conversations."""
 
-    async def start(given: Start, caller: Caller) -> Outcome:
-        made = await conversations.start(
-            given.message,
-            repository=given.repository,
-            branch=given.branch,
-            git_provider=given.git_provider,
-            instructions=given.instructions,
-        )
+    async def start(arguments: Start, caller: Caller) -> Outcome:
+        made = await conversations.start(**arguments.model_dump(exclude={"wait_seconds"}))
         try:
-            return await conversations.wait(made, given.wait_seconds, _teller(caller))
+            return await conversations.wait(made, arguments.wait_seconds, _teller(caller))
         except DoorError as error:  # it is there, and its id must not be lost
             raise DoorError(f"The conversation {made} was started. {error}") from error
 
-    async def send(given: Send, caller: Caller) -> Outcome:
-        await conversations.send(given.conversation_id, given.message)
-        return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
+    async def send(arguments: Send, caller: Caller) -> Outcome:
+        await conversations.send(arguments.conversation_id, arguments.message)
+        return await conversations.wait(arguments.conversation_id, arguments.wait_seconds, _teller(caller))
 
-    async def wait(given: WaitFor, caller: Caller) -> Outcome:
-        return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
+    async def wait(arguments: WaitFor, caller: Caller) -> Outcome:
+        return await conversations.wait(arguments.conversation_id, arguments.wait_seconds, _teller(caller))
 
-    async def read(given: Read, caller: Caller) -> ReadPage:
-        sizes = {"limit": given.limit, "max_chars": given.max_chars, "entry_chars": given.entry_chars}
-        if given.latest:
-            return await conversations.last_entries(given.conversation_id, **sizes)
-        return await conversations.read(given.conversation_id, after=given.after, **sizes)
+    async def read(arguments: Read, caller: Caller) -> ReadPage:
+        return await conversations.read(**dict(arguments))
 
-    async def answer(given: ConfirmationAnswer, caller: Caller) -> Outcome:
-        await conversations.confirm(given.conversation_id, accept=given.accept, feedback=given.feedback)
-        return await conversations.wait(given.conversation_id, given.wait_seconds, _teller(caller))
+    async def answer(arguments: ConfirmationAnswer, caller: Caller) -> Outcome:
+        await conversations.confirm(arguments.conversation_id, accept=arguments.accept, feedback=arguments.feedback)
+        return await conversations.wait(arguments.conversation_id, arguments.wait_seconds, _teller(caller))
 
-    async def stop(given: Stop, caller: Caller) -> Outcome:
-        await (conversations.stop if given.end_session else conversations.pause)(given.conversation_id)
-        return await conversations.outcome(given.conversation_id)
+    async def stop(arguments: Stop, caller: Caller) -> Outcome:
+        await (conversations.stop if arguments.end_session else conversations.pause)(arguments.conversation_id)
+        return await conversations.outcome(arguments.conversation_id)
 
-    async def listed(given: List, caller: Caller) -> ListPage:
-        return await conversations.page(given.limit, given.cursor, given.repository)
+    async def listed(arguments: List, caller: Caller) -> ListPage:
+        return await conversations.page(arguments.limit, arguments.cursor, arguments.repository)
 
     return (
         _tool(
@@ -223,8 +227,8 @@ def _tool(
     call: Callable[[A, Caller], Awaitable[BaseModel]],
     annotations: ToolAnnotations,
 ) -> DoorTool[A]:
-    async def called(given: A, caller: Caller) -> ToolResult:
-        data = (await call(given, caller)).model_dump(mode="json")
+    async def called(arguments: A, caller: Caller) -> ToolResult:
+        data = (await call(arguments, caller)).model_dump(mode="json")
         return ToolResult(json.dumps(data, ensure_ascii=False), data)
 
     return DoorTool(
@@ -252,15 +256,6 @@ def _teller(caller: Caller) -> Tell:
         await caller.progress(told, message)
 
     return tell
-
-
-PREFIX: Final = "drydock://conversations/"
-PAGE: Final = 50
-MAX_ENTRIES: Final = 500
-MAX_CHARS: Final = 100_000
-ENTRY_CHARS: Final = 4_000
-
-_URI: Final = re.compile(re.escape(PREFIX) + r"([A-Za-z0-9_.~-]{1,100})")
 
 
 class Transcripts:
@@ -292,17 +287,17 @@ class Transcripts:
         if match is None:
             return None
         try:
-            page = await self._conversations.last_entries(
-                match[1], limit=MAX_ENTRIES, max_chars=MAX_CHARS, entry_chars=ENTRY_CHARS
+            page = await self._conversations.read(
+                match[1], latest=True, limit=MAX_ENTRIES, max_chars=MAX_CHARS, entry_chars=ENTRY_CHARS
             )
         except DoorError as error:
             if isinstance(error.__cause__, NotFoundError):
                 return None
             raise
-        return _written(page)
+        return _markdown(page)
 
 
-def _written(page: ReadPage) -> str:
+def _markdown(page: ReadPage) -> str:
     parts = [f"# Conversation {page.conversation_id}"]
     if page.entries and page.has_earlier:
         parts.append(f"(What came before entry {page.entries[0].id} is left out.)")
@@ -312,29 +307,15 @@ def _written(page: ReadPage) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-INSTRUCTIONS: Final = (
-    "Drydock runs software agents, each in a sandbox of its own. Start one with start_conversation, wait for it with"
-    " wait_for_conversation (again, while at_rest is false), and say more with send_message. An agent in the state"
-    " awaiting_user_confirmation asks whether it may do something: answer with answer_confirmation."
-)
-
-
-def conversation_offer(client: DrydockClient) -> Offer:
-    """What the door offers: conversations of the server that the client is connected to."""
-    conversations = DoorConversations(client)
-    return Offer("drydock", VERSION, conversation_tools(conversations), INSTRUCTIONS, Transcripts(conversations))
-
-
 def mcp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) -> int:
-    """Serve one client until its end of standard input; conversations go on. Returns the exit status.
-
-    The arguments are those of `client_of`.
-    """
+    """Serve one client over standard input and output until it ends; the arguments are those of `client_of`."""
     client = client_of(url, key_file, environment)
     load()
-    return run_over_stdio("mcp", _serve(client))
+    conversations = DoorConversations(client)
+    tools, transcripts = conversation_tools(conversations), Transcripts(conversations)
 
+    async def serve() -> None:
+        async with client:
+            await serve_stdio(Offer("drydock", VERSION, tools, INSTRUCTIONS, transcripts))
 
-async def _serve(client: DrydockClient) -> None:
-    async with client:
-        await serve_stdio(conversation_offer(client))
+    return run_over_stdio("mcp", serve())

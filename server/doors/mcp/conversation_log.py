@@ -1,4 +1,4 @@
-"""How a conversation stands, from the end of its log: whether its agent is at rest, what it said, what it asks."""
+"""The log of a conversation, as a client of the MCP door reads it: entries, and the status of the turn at its end."""
 
 from __future__ import annotations
 
@@ -81,21 +81,18 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-PAGE: Final = 25
 MAX_EVENTS: Final = 500
 """How far the user's last message is looked for; an agent with more behind it has certainly set to work."""
 
 _NOT_YET: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
 _DECISIONS: Final = frozenset({"user_confirmed", "user_rejected"})
-_SPOKEN: Final = frozenset({"message", "finish"})
 _NO_WORK: Final = frozenset({"system", "recall", "change_agent_state"})
 
 
 class TurnStatus:
-    """A fold over the log from the user's last message on.
+    """How the turn since the user's last message stands: a fold over the log.
 
-    A state of rest from before the agent has set to work on what the user said last is of something before, and does
-    not count.
+    A state of rest from before the agent has set to work on that message does not count.
 
     Attributes:
         last_event_id: the last event that was taken; -1 for none.
@@ -138,58 +135,33 @@ class TurnStatus:
                 self._is_at_work = self._is_at_work or event.state not in _NOT_YET
             case Observation():
                 self.asked.pop(-1 if event.cause is None else event.cause, None)
-            case Action(source="user"):
-                self._of_user(event)
+            case Action(source="user", action="message"):
+                self.said.clear()
+                self.asked.clear()
+                self._is_heard, self._is_at_work = True, False
+            case Action(source="user", action="change_agent_state"):
+                if event.args.get("agent_state") in _DECISIONS:
+                    self.asked.clear()  # what was approved comes again, under another id
+                    self._is_heard, self._is_at_work = True, False
+            case Action(source="agent", action="message" | "finish"):
+                self._is_at_work = True
+                self.said.append(text_of(event))
             case Action(source="agent") if event.action not in _NO_WORK:
-                self._of_agent(event)
-
-    def _of_user(self, event: Action) -> None:
-        if event.action == "message":
-            self.said.clear()
-            self.asked.clear()
-            self._is_heard, self._is_at_work = True, False
-        elif event.action == "change_agent_state" and event.args.get("agent_state") in _DECISIONS:
-            self.asked.clear()  # what was approved comes again, under another id
-            self._is_heard, self._is_at_work = True, False
-
-    def _of_agent(self, event: Action) -> None:
-        self._is_at_work = True
-        if event.action in _SPOKEN:
-            text = event.args.get("final_thought") or event.args.get("content") or event.message
-            self.said.append(str(text))
-            return
-        self.asked[event.id] = summary_of(event)
-        if event.tool_call_metadata is not None:
-            self._calls = max(1, event.tool_call_metadata.total_calls_in_response)
+                self._is_at_work = True
+                self.asked[event.id] = summary_of(event)
+                if event.tool_call_metadata is not None:
+                    self._calls = max(1, event.tool_call_metadata.total_calls_in_response)
 
 
 async def turn_status_of(client: DrydockClient, conversation_id: str) -> TurnStatus:
     """How it stands now, by its log; starts nothing."""
     found: list[Event] = []
-    before: int | None = None
-    is_found = False
-    while not is_found and len(found) < MAX_EVENTS:
-        page = await client.event_page(conversation_id, before=before, limit=PAGE, reverse=True)
-        for event in page.events:
-            if isinstance(event, Unknown):
-                continue
+    async for event in client.events(conversation_id, limit=MAX_EVENTS, reverse=True):
+        if not isinstance(event, Unknown):
             found.append(event)
-            if isinstance(event, Action) and event.source == "user" and event.action == "message":
-                is_found = True
-                break
-        ids = [one for one in map(id_of, page.events) if one is not None]
-        if not page.has_more or not ids:
+        if isinstance(event, Action) and event.source == "user" and event.action == "message":
             break
-        before = min(ids)
     status = TurnStatus()
     for event in reversed(found):
         status.take(event)
     return status
-
-
-def id_of(event: Event | Unknown) -> int | None:
-    """The id of an entry of a log, also of one whose form is not known."""
-    if isinstance(event, Unknown):
-        given = event.data.get("id") if isinstance(event.data, dict) else None
-        return given if isinstance(given, int) else None
-    return event.id

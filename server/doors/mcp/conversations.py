@@ -1,4 +1,4 @@
-"""What another program can do with conversations of a running server, through its client."""
+"""Conversations of a running server as the MCP door offers them, through its client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
@@ -25,11 +25,10 @@ from drydock_client import (
     State,
     UnreachableError,
 )
-from server.doors.mcp.conversation_log import LogEntry, TurnStatus, entry_of, id_of, summary_of, turn_status_of
+from server.doors.mcp.conversation_log import LogEntry, TurnStatus, entry_of, summary_of, turn_status_of
 from server.settings.running_server import words_of
 
 MAX_ANSWER: Final = 30_000
-PAGE: Final = 50
 BEAT_SECONDS: Final = 10.0
 """How often whoever waits is told that the agent is still at work; an agent that rests for so long does rest."""
 
@@ -108,25 +107,10 @@ class DoorConversations:
     def __init__(self, client: DrydockClient) -> None:
         self._client = client
 
-    async def start(
-        self,
-        message: str,
-        *,
-        repository: str | None,
-        branch: str | None,
-        git_provider: str | None,
-        instructions: str | None,
-    ) -> str:
-        """Make one; returns its id."""
+    async def start(self, message: str, **options: Any) -> str:
+        """Make one, with these options of `DrydockClient.create_conversation`; returns its id."""
         async with _told():
-            made = await self._client.create_conversation(
-                message=message,
-                repository=repository,
-                branch=branch,
-                git_provider=git_provider,
-                instructions=instructions,
-            )
-            return made.id
+            return (await self._client.create_conversation(message=message, **options)).id
 
     async def send(self, conversation_id: str, message: str) -> None:
         """Say something to its agent."""
@@ -134,11 +118,7 @@ class DoorConversations:
             await self._client.send(conversation_id, message)
 
     async def confirm(self, conversation_id: str, *, accept: bool, feedback: str) -> None:
-        """Answer an agent that waits for confirmation.
-
-        Raises:
-            DoorError: it does not.
-        """
+        """Answer an agent that waits for confirmation."""
         async with _told():
             status = await turn_status_of(self._client, conversation_id)
             state = str(status.state.state) if status.state is not None else "loading"
@@ -176,7 +156,7 @@ class DoorConversations:
             return found
         try:
             async with asyncio.timeout(seconds) as limit, _told():
-                return await self._followed(found, tell)
+                return await self._follow(found, tell)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -186,69 +166,54 @@ class DoorConversations:
         await self._client.conversation(conversation_id)  # the log of one that is not there is an empty one
         return await turn_status_of(self._client, conversation_id)
 
-    async def _followed(self, found: Outcome, tell: Tell) -> Outcome:
-        """The log is what says how it stands; the live line says when to look."""
+    async def _follow(self, found: Outcome, tell: Tell) -> Outcome:
+        """The log is what says how it stands; the live connection says when to look."""
         ident = found.conversation_id
         async with self._client.follow(ident, after=found.last_event_id) as items:
-            status = await self._turn_status(ident)  # what happened before the line was up
+            status = await self._turn_status(ident)  # what happened before it was connected
             await tell(next(reversed(status.asked.values()), AT_WORK))
             while not status.is_at_rest:
                 item = await _next(items)
                 if news := _news(item):
                     await tell(news)
                 if item is None or _may_be_rest(item, status):
-                    with suppress(*_PASSING):  # the line is made again, or says that it cannot be
+                    with suppress(*_PASSING):  # the connection is made again, or says that it cannot be
                         status = await self._turn_status(ident)
                         if item is None:
                             status.settle()
         return _outcome(ident, status)
 
-    async def read(self, conversation_id: str, *, after: int, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
-        """Entries behind the event `after`: at most so many, and so many characters in all (at least one entry)."""
+    async def read(
+        self,
+        conversation_id: str,
+        *,
+        after: int = -1,
+        latest: bool = False,
+        limit: int,
+        max_chars: int,
+        entry_chars: int,
+    ) -> ReadPage:
+        """Entries behind the event `after`, or the `latest`: at most so many, and so many characters (one at least)."""
         entries: list[LogEntry] = []
-        room, position = max_chars, after
+        room, position, is_full = max_chars, -1 if latest else after, False
         async with _told():
             await self._client.conversation(conversation_id)
-            while True:
-                page = await self._client.event_page(conversation_id, after=position, limit=PAGE)
-                for event in page.events:
-                    ident, entry = id_of(event), entry_of(event, min(entry_chars, max_chars))
-                    if entry is not None:
-                        if entries and (len(entries) >= limit or len(entry.text) > room):
-                            return _part(conversation_id, entries, position, has_more=True)
-                        entries.append(entry)
-                        room -= len(entry.text)
-                    position = position if ident is None else max(position, ident)
-                if not page.has_more or not page.events:
-                    return _part(conversation_id, entries, position, has_more=False)
-
-    async def last_entries(self, conversation_id: str, *, limit: int, max_chars: int, entry_chars: int) -> ReadPage:
-        """The last entries, oldest of them first."""
-        entries: list[LogEntry] = []
-        room, before, newest = max_chars, None, -1
-        is_full = False
-        async with _told():
-            await self._client.conversation(conversation_id)
-            while not is_full:
-                page = await self._client.event_page(conversation_id, before=before, limit=PAGE, reverse=True)
-                for event in page.events:
-                    ident, entry = id_of(event), entry_of(event, min(entry_chars, max_chars))
-                    newest, before = max(newest, ident or 0), ident if ident is not None else before
-                    if entry is None:
-                        continue
-                    if entries and (len(entries) >= limit or len(entry.text) > room):
-                        is_full = True
+            async for event in self._client.events(conversation_id, after=position, reverse=latest):
+                entry = entry_of(event, min(entry_chars, max_chars))
+                if entry is not None:
+                    is_full = bool(entries) and (len(entries) >= limit or len(entry.text) > room)
+                    if is_full:
                         break
                     entries.append(entry)
                     room -= len(entry.text)
-                if not page.has_more or not page.events:
-                    break
-        part = _part(conversation_id, entries[::-1], newest, has_more=False)
-        return part.model_copy(update={"has_earlier": is_full})
-
-
-def _part(conversation_id: str, entries: list[LogEntry], position: int, *, has_more: bool) -> ReadPage:
-    return ReadPage(conversation_id=conversation_id, entries=entries, next_after=position, has_more=has_more)
+                position = position if event.id is None else max(position, event.id)
+        return ReadPage(
+            conversation_id=conversation_id,
+            entries=entries[::-1] if latest else entries,
+            next_after=position,
+            has_more=is_full and not latest,
+            has_earlier=is_full and latest,
+        )
 
 
 def _outcome(conversation_id: str, status: TurnStatus) -> Outcome:

@@ -30,10 +30,7 @@ TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES} bytes"
 
 
 class InputLines:
-    """An async iterator over the lines of a stream, as texts; what is no UTF-8 is replaced.
-
-    A line that is too long is given as a text that is no message, which is answered as such.
-    """
+    """Lines of a stream as texts; what is no UTF-8 is replaced, one that is too long is a text that is no message."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -89,10 +86,7 @@ def make_server(offer: Offer) -> Server[Any]:
 
 
 async def serve_stdio(offer: Offer) -> None:
-    """Serve it over standard input and output until the input ends; `load` was called.
-
-    What else is written to standard output meanwhile goes to standard error.
-    """
+    """Serve it over standard input and output until the input ends; what else is printed goes to standard error."""
     from mcp.server.stdio import stdio_server
 
     server = make_server(offer)
@@ -207,8 +201,4 @@ def _resource_handlers(resources: DoorResources) -> dict[str, Any]:
             raise MCPError(INVALID_PARAMS, f"there is no resource {str(params.uri)[:200]!r}; see {template.uri}")
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=kind, text=text)])
 
-    return {
-        "on_list_resources": list_resources,
-        "on_list_resource_templates": list_templates,
-        "on_read_resource": read,
-    }
+    return {"on_list_resources": list_resources, "on_list_resource_templates": list_templates, "on_read_resource": read}

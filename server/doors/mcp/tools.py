@@ -1,4 +1,4 @@
-"""What a door offers, whatever carries it: tools with schemas, and their results."""
+"""What a door of MCP offers: tools with schemas, their results, and resources."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ class DoorTool(Generic[A]):
     """A tool of a door.
 
     Attributes:
-        arguments: what it takes; `parameters` is the schema of that which clients are shown.
-        call: carries it out; a `DrydockError` is told to the client as the failure of the call. When the client gives
-            the call up, it is cancelled.
+        arguments: what it takes; `parameters` is the schema that clients are shown.
+        call: carries it out; a `DrydockError` fails the call. When the client gives the call up, it is cancelled.
         output: the schema of its results' data, if they have any.
     """
 

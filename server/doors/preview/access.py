@@ -1,4 +1,4 @@
-"""Who may look into a preview: sealed passes, which nobody else can make or change.
+"""Who may look into a preview: sealed passes, which nobody else can make or change, and links with them.
 
 The page gets a *ticket* in the address of a preview; the preview's own host exchanges it for a *cookie* that counts for
 that host alone. Under a path, where a sandboxed document has no cookies, the address holds the pass itself.
@@ -39,13 +39,7 @@ class PreviewPass(NamedTuple):
 
 
 class Passes:
-    """Makes passes and reads them.
-
-    Args:
-        box: seals them; what it sealed is worth nothing under another key.
-        token: the server's access token; with a new one all passes end.
-        now: seconds since the epoch.
-    """
+    """Makes passes and reads them; with another key of `box`, or another access `token`, all of them end."""
 
     def __init__(self, box: SecretBox, token: str | None, *, now: Callable[[], float] = time.time) -> None:
         self._box = box
@@ -88,9 +82,8 @@ class Passes:
     def cookie(self, sealed: str, *, is_safe: bool) -> str:
         """The header value that sets the cookie. Safe: over TLS, or on names that lead to the browser's own machine.
 
-        It has no ``Domain``, so that it is sent to this host only. A safe one cannot be set from another host either
-        (``__Host-``), and is also sent where the preview stands in a frame, to the page that it was made for only
-        (``Partitioned``).
+        It is sent to this host only. A safe one cannot be set from another host either (``__Host-``), and is also sent
+        where the preview stands in a frame of the page that it was made for (``Partitioned``).
         """
         name, rest = (COOKIE_NAMES[0], "; Secure; SameSite=None; Partitioned") if is_safe else (COOKIE_NAMES[1], "")
         return f"{name}={sealed}; Path=/; HttpOnly; Max-Age={PASS_SECONDS}{rest or '; SameSite=Lax'}"
@@ -142,14 +135,8 @@ class PreviewLinks:
     ) -> str:
         """The address of a preview, for a page that was asked for under this scheme and ``Host``.
 
-        Args:
-            scheme: ``http`` or ``https``.
-            host: of the request for the link.
-            conversation_id: whose sandbox.
-            port: in that sandbox.
-            user_id: who asked.
-            is_kept: the page keeps it and opens it at any time: it counts for hours instead of minutes, and stays the
-                same for hours, so that a page that asks again need not open it anew.
+        One that `is_kept` by the page, and opened at any time, counts for hours instead of minutes, and stays the same
+        for hours, so that a page that asks again need not open it anew.
         """
         given = PreviewPass(conversation_id, port, user_id, f"{scheme}://{host}")
         is_path = self.addresses.mode(host) == "path"

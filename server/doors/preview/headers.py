@@ -1,7 +1,7 @@
 """Headers on their way through a preview: what belongs to one connection stays there, what is Drydock's stays here.
 
-The program in the sandbox sees requests as if it had been asked under ``localhost`` and its own port, which is what
-development servers expect; addresses of that form in its answers are turned into those of the preview.
+The program in the sandbox sees requests as if it had been asked under ``localhost`` and its own port; addresses of
+that form in its answers are turned into those of the preview.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An HTTP request to a preview: passed on into the sandbox and answered from there, both ways as they flow."""
+"""Proxy of HTTP requests to a preview: h11 over a connection to the program's port, in bounded memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class PreviewLimits:
-    """Bounds in time, in seconds.
+    """Bounds in seconds.
 
     Attributes:
         answer_seconds: until the head of an answer is there whole, counted from when the request was sent whole.
@@ -50,7 +50,10 @@ class ResponseHead(NamedTuple):
 
 
 class Exchange:
-    """A request and its answer. `send_head` and the body come from one task, the answer is read by another one."""
+    """A request and its answer. `send_head` and the body come from one task, the answer is read by another one.
+
+    Every method raises `UpstreamError` for what cannot be sent or read.
+    """
 
     def __init__(self, connection: PortConnection, limits: PreviewLimits) -> None:
         self._connection = connection
@@ -60,11 +63,7 @@ class Exchange:
         self._until_answer: asyncio.Timeout | None = None
 
     async def send_head(self, method: str, target: bytes, headers: Headers) -> None:
-        """Begin the request; `headers` say how its body is framed.
-
-        Raises:
-            UpstreamError: it cannot be written as a request.
-        """
+        """Begin the request; `headers` say how its body is framed."""
         try:
             request = h11.Request(method=method, target=target, headers=[*headers, (b"connection", b"close")])
         except h11.LocalProtocolError as error:
@@ -72,11 +71,7 @@ class Exchange:
         await self._send(request)
 
     async def send_body(self, data: bytes, *, is_last: bool) -> None:
-        """Send the next part of the body.
-
-        Raises:
-            UpstreamError: it is not as long as was said, or it cannot be sent any more.
-        """
+        """Send the next part of the body."""
         if data:
             await self._send(h11.Data(data=data))
         if is_last:
@@ -90,11 +85,7 @@ class Exchange:
             self._until_answer.reschedule(asyncio.get_running_loop().time() + self._limits.answer_seconds)
 
     async def answer(self) -> ResponseHead:
-        """The head of the answer; provisional ones are left out.
-
-        Raises:
-            UpstreamError: there is none, or none in time.
-        """
+        """The head of the answer; provisional ones are left out."""
         # An upload may take its time, as long as it goes on.
         seconds = self._limits.answer_seconds if self._is_sent else self._limits.idle_seconds
         try:
@@ -111,11 +102,7 @@ class Exchange:
             self._until_answer = None
 
     async def body(self) -> AsyncGenerator[bytes]:
-        """The body of the answer, in pieces as they come.
-
-        Raises:
-            UpstreamError: it ended before its end.
-        """
+        """The body of the answer, in pieces as they come."""
         while True:
             try:
                 async with asyncio.timeout(self._limits.idle_seconds):
@@ -177,38 +164,35 @@ class IncompleteAnswerError(Exception):
     """The answer ended before its end, after its head was sent."""
 
 
-class HttpProxy:
-    """Passes one request on.
+@dataclass(frozen=True, slots=True)
+class PreviewProxy:
+    """What passes one request of a browser on to the program in the sandbox.
 
-    Args:
+    Attributes:
+        connection: to the program's port.
         touch: called whenever something flows: the conversation is in use.
         is_drydocks: whether the value of an ``Authorization`` header is for this server.
     """
 
-    def __init__(
-        self,
-        place: PreviewPlace,
-        limits: PreviewLimits,
-        *,
-        touch: Callable[[], None],
-        is_drydocks: Callable[[bytes], bool],
-    ) -> None:
-        self._place = place
-        self._limits = limits
-        self._touch = touch
-        self._is_drydocks = is_drydocks
+    place: PreviewPlace
+    connection: PortConnection
+    limits: PreviewLimits
+    touch: Callable[[], None]
+    is_drydocks: Callable[[bytes], bool]
 
-    async def pass_on(
-        self, connection: PortConnection, target: bytes, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Pass the request on over this connection, and the answer back.
+
+class HttpProxy(PreviewProxy):
+    """An HTTP request: passed on into the sandbox and answered from there, both ways as they flow."""
+
+    async def pass_on(self, target: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and the answer back.
 
         Raises:
             UpstreamError: there is no answer; nothing was sent yet.
             IncompleteAnswerError: the answer has begun and will not come to its end.
             ClientGoneError: the browser has gone.
         """
-        exchange = Exchange(connection, self._limits)
+        exchange = Exchange(self.connection, self.limits)
         await exchange.send_head(scope["method"], target, self._head(scope))
         sending = asyncio.create_task(self._send_body(exchange, receive), name="preview-upload")
         answering = asyncio.create_task(self._answer(exchange, scope, send), name="preview-answer")
@@ -227,7 +211,7 @@ class HttpProxy:
         headers: Headers = scope["headers"]
         if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
             raise UpstreamError("The headers of the request are too long.", status=431)
-        passed = for_sandbox(headers, self._place, self._is_drydocks)
+        passed = for_sandbox(headers, self.place, self.is_drydocks)
         lengths = {value for name, value in headers if name == b"content-length"}
         if any(name == b"transfer-encoding" for name, _ in headers):
             passed.append((b"transfer-encoding", b"chunked"))
@@ -256,20 +240,20 @@ class HttpProxy:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
-        self._touch()
+        self.touch()
         return message
 
     async def _answer(self, exchange: Exchange, scope: Scope, send: Send) -> None:
         answer = await exchange.answer()
-        headers = for_browser(answer.headers, self._place)
+        headers = for_browser(answer.headers, self.place)
         if answer.status in _WITHOUT_BODY:
             headers = [header for header in headers if header[0] != b"content-length"]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         try:
             async with contextlib.aclosing(exchange.body()) as body:
                 async for piece in body:
-                    self._touch()
-                    async with asyncio.timeout(self._limits.idle_seconds):
+                    self.touch()
+                    async with asyncio.timeout(self.limits.idle_seconds):
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
         except (UpstreamError, TimeoutError) as error:
             # The head is out: all that is left is to close the connection, by which the browser knows.

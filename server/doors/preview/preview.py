@@ -60,9 +60,9 @@ async def send_page(send: Send, status: int, text: str, headers: Headers) -> Non
     await send({"type": "http.response.body", "body": body})
 
 
-async def refuse_websocket(scope_extensions: object, send: Send, status: int, text: str) -> None:
+async def refuse_websocket(scope: Scope, send: Send, status: int, text: str) -> None:
     """Answer the handshake of a WebSocket with an error."""
-    if not isinstance(scope_extensions, dict) or "websocket.http.response" not in scope_extensions:
+    if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
         return
     body = text.encode()
@@ -238,11 +238,11 @@ class Preview:
         try:
             if scope["type"] == "websocket":
                 await receive()
-                sockets = WebSocketProxy(place, self._limits, touch=touch, is_drydocks=self._is_drydocks)
-                await sockets.pass_on(connection, target.decode("latin-1"), scope, receive, send)
+                sockets = WebSocketProxy(place, connection, self._limits, touch, self._is_drydocks)
+                await sockets.pass_on(target.decode("latin-1"), scope, receive, send)
             else:
-                proxy = HttpProxy(place, self._limits, touch=touch, is_drydocks=self._is_drydocks)
-                await proxy.pass_on(connection, target, scope, receive, send)
+                proxy = HttpProxy(place, connection, self._limits, touch, self._is_drydocks)
+                await proxy.pass_on(target, scope, receive, send)
         except UpstreamError as error:
             raise _RefusedError(error.status, str(error)) from error
         except IncompleteAnswerError as error:
@@ -272,7 +272,7 @@ class Preview:
 
     async def _refuse(self, scope: Scope, refusal: _RefusedError, place: PreviewPlace, send: Send) -> None:
         if scope["type"] == "websocket":
-            await refuse_websocket(scope.get("extensions"), send, refusal.status, str(refusal))
+            await refuse_websocket(scope, send, refusal.status, str(refusal))
         else:
             await send_page(send, refusal.status, str(refusal), [*refusal.headers, *guards(place)])
 

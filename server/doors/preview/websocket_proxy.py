@@ -1,9 +1,8 @@
-"""A WebSocket to a preview: two connections, and each message of one passed on to the other as it comes."""
+"""Proxy of WebSockets to a preview."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
@@ -16,8 +15,8 @@ from websockets.uri import WebSocketURI
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.tunnels import PortConnection
-from server.doors.preview.headers import PreviewPlace, for_browser, for_sandbox
-from server.doors.preview.http_proxy import PreviewLimits, UpstreamError
+from server.doors.preview.headers import for_browser, for_sandbox
+from server.doors.preview.http_proxy import PreviewLimits, PreviewProxy, UpstreamError
 from server.sockets.connections import WIRE_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -26,31 +25,16 @@ _HANDSHAKE = (b"sec-websocket-", b"content-", b"date", b"server")
 _SENDABLE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
 
 
-class WebSocketProxy:
-    """One WebSocket; see `server.doors.preview.http_proxy.HttpProxy` for its arguments."""
+class WebSocketProxy(PreviewProxy):
+    """A WebSocket: two connections, and each message of one passed on to the other as it comes."""
 
-    def __init__(
-        self,
-        place: PreviewPlace,
-        limits: PreviewLimits,
-        *,
-        touch: Callable[[], None],
-        is_drydocks: Callable[[bytes], bool],
-    ) -> None:
-        self._place = place
-        self._limits = limits
-        self._touch = touch
-        self._is_drydocks = is_drydocks
-
-    async def pass_on(
-        self, connection: PortConnection, target: str, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Connect to the program, accept as it did, and pass messages on until either side closes.
+    async def pass_on(self, target: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Connect, accept as the program did, and pass messages on until either side closes.
 
         Raises:
             UpstreamError: the program does not speak this protocol; nothing was accepted yet.
         """
-        inner = _Inner(connection, self._protocol(scope, target), self._limits)
+        inner = _Inner(self.connection, self._protocol(scope, target), self.limits)
         response = await self._handshake(inner, scope)
         if response.status_code != 101:
             await self._deny(response, scope, send)
@@ -77,22 +61,24 @@ class WebSocketProxy:
 
     def _protocol(self, scope: Scope, target: str) -> ClientProtocol:
         path, _, query = target.partition("?")
-        uri = WebSocketURI(False, "localhost", self._place.port, path, query)
+        uri = WebSocketURI(False, "localhost", self.place.port, path, query)
         wanted = [Subprotocol(name) for name in scope.get("subprotocols", [])]
         return ClientProtocol(uri, subprotocols=wanted or None, max_size=MAX_MESSAGE_BYTES)
 
     async def _handshake(self, inner: _Inner, scope: Scope) -> Response:
         request = inner.protocol.connect()
-        for name, value in for_sandbox(scope["headers"], self._place, self._is_drydocks):
+        for name, value in for_sandbox(scope["headers"], self.place, self.is_drydocks):
             if name != b"host":
                 request.headers[name.decode("latin-1")] = value.decode("latin-1")
         inner.protocol.send_request(request)
         try:
-            async with asyncio.timeout(self._limits.answer_seconds):
+            async with asyncio.timeout(self.limits.answer_seconds):
                 await inner.flush()
                 while True:
                     for event in await inner.receive(Response):
-                        self._check(inner.protocol.handshake_exc, event)
+                        problem = inner.protocol.handshake_exc
+                        if event.status_code == 101 and problem is not None:
+                            raise UpstreamError(f"The program did not open the WebSocket as it has to: {problem}.")
                         return event
                     if inner.is_over or inner.protocol.handshake_exc is not None:
                         raise UpstreamError("The program does not speak the WebSocket protocol.")
@@ -100,10 +86,6 @@ class WebSocketProxy:
             raise UpstreamError("The program did not answer in time.", status=504) from None
         except SandboxError as error:
             raise UpstreamError(str(error)) from error
-
-    def _check(self, problem: Exception | None, response: Response) -> None:
-        if response.status_code == 101 and problem is not None:
-            raise UpstreamError(f"The program did not open the WebSocket as it has to: {problem}.")
 
     async def _deny(self, response: Response, scope: Scope, send: Send) -> None:
         status = response.status_code if 200 <= response.status_code <= 599 else 502
@@ -117,13 +99,13 @@ class WebSocketProxy:
 
     def _answered(self, response: Response) -> list[tuple[bytes, bytes]]:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.raw_items()]
-        return for_browser(raw, self._place)
+        return for_browser(raw, self.place)
 
     async def _inward(self, inner: _Inner, receive: Receive) -> bool:
         """From the browser to the program; returns whether it was the browser that ended it."""
         while True:
             message = await receive()
-            self._touch()
+            self.touch()
             if message["type"] == "websocket.disconnect":
                 code = message.get("code", 1005)
                 await inner.close(code if _is_sendable(code) else None, message.get("reason") or "")
@@ -150,9 +132,10 @@ class WebSocketProxy:
                     parts.append(bytes(event.data))
                     if event.fin:
                         whole, parts = b"".join(parts), []
-                        self._touch()
-                        async with asyncio.timeout(self._limits.idle_seconds):
-                            await send(_message(kind, whole))
+                        self.touch()
+                        async with asyncio.timeout(self.limits.idle_seconds):
+                            body = {"text": whole.decode()} if kind is Opcode.TEXT else {"bytes": whole}
+                            await send({"type": "websocket.send", **body})
         except UnicodeDecodeError:
             code, reason = 1007, "the program in the sandbox sent a text that is no UTF-8"
         except (SandboxError, TimeoutError):
@@ -226,12 +209,6 @@ class _Inner:
                     await self._connection.write(data)
                 else:
                     self._connection.end()
-
-
-def _message(kind: Opcode, data: bytes) -> dict[str, Any]:
-    if kind is Opcode.TEXT:
-        return {"type": "websocket.send", "text": data.decode()}
-    return {"type": "websocket.send", "bytes": data}
 
 
 def _is_sendable(code: int) -> bool:

@@ -1,4 +1,4 @@
-"""One webhook at work: conversation after conversation, one request at a time, until the receiver has it all."""
+"""Delivery to one webhook: conversation after conversation, one request at a time, until the receiver has it all."""
 
 from __future__ import annotations
 
@@ -46,11 +46,7 @@ class Batch:
 async def next_batch(
     store: EventStore, webhook: StoredWebhook, conversation_id: str, after: int, now: datetime
 ) -> Batch:
-    """What there is behind the event `after`.
-
-    Raises:
-        EventStoreError: the log cannot be read.
-    """
+    """What there is behind the event `after`."""
     page = await store.read(conversation_id, after=after, limit=MAX_EVENTS)
     events: list[bytes] = []
     size, upto, first, last = 0, after, -1, -1
@@ -91,11 +87,7 @@ logger = logging.getLogger(__name__)
 
 
 class WebhookDelivery:
-    """Sends what one webhook has not been told, in the order of each log, at least once.
-
-    Attributes:
-        webhook: as it is stored.
-    """
+    """Sends what one webhook has not been told, in the order of each log, at least once."""
 
     def __init__(
         self,

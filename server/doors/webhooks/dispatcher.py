@@ -1,4 +1,4 @@
-"""All webhooks of a server: each has a delivery of its own, and hears of what is stored in its user's conversations."""
+"""All webhooks of a server, each with a delivery that hears of what is stored in its user's conversations."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Webhooks:
     """Keeps the webhooks and sends what they are for; an async context manager, which owns the sending.
 
     Without a webhook it costs nothing. What was not acknowledged when the process ended is sent when it starts again.
+    What changes webhooks raises `DatabaseError` where it cannot be stored.
     """
 
     def __init__(self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS) -> None:
@@ -67,23 +68,13 @@ class Webhooks:
         return next((one for one in self.of_user(user_id) if one.id == webhook_id), None)
 
     async def create(self, webhook: StoredWebhook) -> None:
-        """Keep a new one; it is told of what is stored from now on.
-
-        Raises:
-            TooManyWebhooksError: its user has too many.
-            DatabaseError: it could not be stored.
-        """
+        """Keep a new one, told of what is stored from now on; `TooManyWebhooksError`: its user has too many."""
         async with self._changing:
             await self._database.webhooks.create(webhook)
             self._start(webhook)
 
     async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook:
-        """Change one that there is; one that is made active goes on where it was.
-
-        Raises:
-            KeyError: there is none of this id.
-            DatabaseError: it could not be stored.
-        """
+        """Change one that there is; one that is made active goes on where it was."""
         async with self._changing:
             await self._stop(webhook_id)
             try:
@@ -93,25 +84,14 @@ class Webhooks:
         return webhook
 
     async def delete(self, webhook_id: str) -> None:
-        """Forget it; a request that is under way is broken off.
-
-        Raises:
-            DatabaseError: it could not be deleted.
-        """
+        """Forget it; a request in flight is cancelled."""
         async with self._changing:
             await self._stop(webhook_id)
             await self._database.webhooks.delete(webhook_id)
             self._deliveries.pop(webhook_id, None)
 
     async def replay(self, webhook_id: str, conversation_id: str, after: int) -> None:
-        """Send what is behind the event `after` of a conversation, whether or not it was acknowledged before.
-
-        Beyond the end of the log it is the end: what is new is sent.
-
-        Raises:
-            DatabaseError: it could not be stored.
-            EventStoreError: the log cannot be read.
-        """
+        """Send what is behind the event `after` of a conversation (at most its end), acknowledged before or not."""
         async with self._changing:
             await self._stop(webhook_id)
             try:

@@ -1,4 +1,4 @@
-"""One request to a receiver: bounded in time and size, signed, with an outcome in words."""
+"""Sending to a webhook: one request, bounded in time and size, signed as Standard Webhooks (version 1) has it."""
 
 from __future__ import annotations
 

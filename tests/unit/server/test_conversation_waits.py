@@ -12,7 +12,7 @@ import pytest
 from drydock_client import Conversation, DrydockClient, Event, EventPage, NotFoundError, UnreachableError
 from drydock_client.events import read_event
 from server.doors.mcp import conversations as conversations_module
-from server.doors.mcp.conversation_log import PAGE, TurnStatus, turn_status_of
+from server.doors.mcp.conversation_log import TurnStatus, turn_status_of
 from server.doors.mcp.conversations import DoorConversations, DoorError
 
 
@@ -62,6 +62,8 @@ class MemoryClient:
         if conversation_id != "c":
             raise NotFoundError(f"Conversation {conversation_id} not found", status=404)
         return Conversation(conversation_id="c")
+
+    events = DrydockClient.events
 
     async def event_page(
         self,
@@ -134,12 +136,12 @@ async def test_a_rest_counts_once_the_agent_has_set_to_work_on_what_was_said_las
 
 
 async def test_what_was_said_since_the_last_message_is_found_over_pages_and_gaps() -> None:
-    busy = [("null", ""), ("run", "ls")] * PAGE
+    busy = [("null", ""), ("run", "ls")] * 60
     found = await status_after(
         ("say", "Before."), ("user", "Hi"), *busy, ("say", "A"), ("finish", "B"), ("finished", "")
     )
     assert found.said == ["A", "B"]
-    assert found.last_event_id == 2 * PAGE + 4
+    assert found.last_event_id == 2 * 60 + 4
 
 
 async def test_a_wait_survives_a_server_that_is_away_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

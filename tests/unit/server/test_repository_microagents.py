@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.routes.git_providers import folder_of
+from server.routes.git_providers import microagents_folder
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from server.routes.git_providers import folder_of
     ],
 )
 def test_a_repository_that_is_for_all_others_has_its_microagents_at_its_root(repository: str, folder: str) -> None:
-    assert folder_of(repository) == folder
+    assert microagents_folder(repository) == folder

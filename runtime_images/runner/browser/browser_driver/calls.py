@@ -17,7 +17,7 @@ from .elements import Elements
 from .errors import ActionError, has_moved, in_words, is_gone
 from .session import VIEWPORT, BrowserSession
 from .tabs import Tab, Tabs, loaded, repeated, settle
-from .workspace_files import WorkspaceFiles
+from .workspace_files import Places
 
 _SECONDS = 3.0
 _READ = "() => [location.origin, Object.entries(sessionStorage)]"
@@ -31,41 +31,8 @@ _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None", "no_restriction"
 State = dict[str, Any]
 
 
-_FRAME_SECONDS = 5.0
-_MOST_FRAMES = 20
-_TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
-_LINKS = """() => {
-    const seen = new Map();
-    for (const link of document.querySelectorAll('a[href]')) {
-        const text = (link.innerText || link.getAttribute('aria-label') || '').trim().replace(/\\s+/g, ' ');
-        if (/^https?:|^mailto:/.test(link.href) && !seen.has(link.href)) seen.set(link.href, text.slice(0, 200));
-    }
-    return [...seen].map(([address, text]) => text + ' <' + address + '>');
-}"""
-TEXT_LIMIT = 50_000
-RECORDINGS = ".browser_recordings"
-_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:")
-_LOCAL = re.compile(r"\A(?:localhost|127(?:\.\d+){3}|\[::1\]|\d+(?:\.\d+){3}|[^/.:]+)(?::\d+)?(?:[/?#]|\Z)")
-_SCROLLED = """() => {
-    const e = document.scrollingElement || document.documentElement;
-    return [Math.round(scrollY), innerHeight, e.scrollHeight];
-}"""
-_ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
-_NOT_OF_THE_PAGE = frozenset(
-    {"look", "navigate", "back", "forward", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
-    | {"start_recording", "stop_recording"}
-)
-_ERROR_PAGE_MS = 1000
-_SCROLL_OVERLAP = 80
-_DOWNLOAD_SECONDS = 5.0
-_NEW_TAB_SECONDS = 3.0
-_ATTEMPTS = 3
-
-Call = Callable[[dict[str, Any]], Awaitable[str]]
-
-
 class Storage:
-    """What sites have stored, as Playwright has it, with the ``sessionStorage`` of the open tabs besides."""
+    """Reads and replaces all of it, in the form that the library has for it, with ``sessionStorage`` besides."""
 
     def __init__(self, session: BrowserSession, tabs: Tabs) -> None:
         self._session = session
@@ -82,7 +49,11 @@ class Storage:
         return {**state, "origins": list(origins.values())}
 
     async def replace(self, state: State) -> str:
-        """Put this in place of all there is; says what was set, and which session storage had no tab to be set in."""
+        """Put this in place of all there is; says what was set, and which session storage had no tab to be set in.
+
+        Raises:
+            ActionError: it is not in the form that was read.
+        """
         cookies, origins = _list(state, "cookies"), _list(state, "origins")
         plain = [{"localStorage": [], **origin} for origin in origins]
         try:
@@ -131,6 +102,19 @@ def _list(state: State, name: str) -> list[State]:
     return found
 
 
+_FRAME_SECONDS = 5.0
+_MOST_FRAMES = 20
+_TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
+_LINKS = """() => {
+    const seen = new Map();
+    for (const link of document.querySelectorAll('a[href]')) {
+        const text = (link.innerText || link.getAttribute('aria-label') || '').trim().replace(/\\s+/g, ' ');
+        if (/^https?:|^mailto:/.test(link.href) && !seen.has(link.href)) seen.set(link.href, text.slice(0, 200));
+    }
+    return [...seen].map(([address, text]) => text + ' <' + address + '>');
+}"""
+
+
 async def text_of(tab: Tab, *, with_links: bool) -> str:
     """All text that the page shows, its frames' after its own; then its links, if wished.
 
@@ -146,18 +130,15 @@ async def text_of(tab: Tab, *, with_links: bool) -> str:
 
 
 async def _text_of(page: Page, with_links: bool) -> str:
-    async def asked(frame: Frame, script: str) -> Any:
-        return await asyncio.wait_for(repeated(lambda: frame.evaluate(script)), _FRAME_SECONDS)
-
     parts: list[str] = []
     links: list[str] = []
     for frame in page.frames[:_MOST_FRAMES]:
         try:
-            text = str(await asked(frame, _TEXT)).strip()
+            text = str(await _asked(frame, _TEXT)).strip()
             if text:
                 parts.append(text if frame is page.main_frame else f"[Frame {frame.url}]\n{text}")
             if with_links:
-                links += await asked(frame, _LINKS)
+                links += await _asked(frame, _LINKS)
         except asyncio.TimeoutError:
             if frame is page.main_frame:
                 raise ActionError(f"the page did not tell its text within {_FRAME_SECONDS:g} s") from None
@@ -169,16 +150,42 @@ async def _text_of(page: Page, with_links: bool) -> str:
     return "\n\n".join(parts)
 
 
+async def _asked(frame: Frame, script: str) -> Any:
+    return await asyncio.wait_for(repeated(lambda: frame.evaluate(script)), _FRAME_SECONDS)
+
+
+TEXT_LIMIT = 50_000
+RECORDINGS = ".browser_recordings"
+_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:")
+_LOCAL = re.compile(r"\A(?:localhost|127(?:\.\d+){3}|\[::1\]|\d+(?:\.\d+){3}|[^/.:]+)(?::\d+)?(?:[/?#]|\Z)")
+_SCROLLED = """() => {
+    const e = document.scrollingElement || document.documentElement;
+    return [Math.round(scrollY), innerHeight, e.scrollHeight];
+}"""
+_ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
+_NOT_OF_THE_PAGE = frozenset(
+    {"look", "navigate", "back", "forward", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
+    | {"start_recording", "stop_recording"}
+)
+_ERROR_PAGE_MS = 1000
+_SCROLL_OVERLAP = 80
+_DOWNLOAD_SECONDS = 5.0
+_NEW_TAB_SECONDS = 3.0
+_ATTEMPTS = 3
+
+Call = Callable[[dict[str, Any]], Awaitable[str]]
+
+
 class TabCalls:
     """Carries out single calls on the active tab."""
 
-    def __init__(self, session: BrowserSession, tabs: Tabs, files: WorkspaceFiles, navigation_seconds: float) -> None:
+    def __init__(self, session: BrowserSession, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
         self._session = session
         self._tabs = tabs
-        self._files = files
+        self._places = places
         self._navigation_ms = navigation_seconds * 1000
         self._storage = Storage(session, tabs)
-        elements = Elements(tabs, files)
+        elements = Elements(tabs, places)
         self._elements = elements
         self._known: dict[str, Call] = {
             "look": self._look,
@@ -203,7 +210,7 @@ class TabCalls:
             "switch_tab": self._switch_tab,
             "close_tab": self._close_tab,
             "get_storage": self._get_storage,
-            "set_storage": lambda given: self._storage.replace(given["state"]),
+            "set_storage": self._set_storage,
             "start_recording": self._start_recording,
             "stop_recording": self._stop_recording,
         }
@@ -211,7 +218,9 @@ class TabCalls:
     async def do(self, name: str, given: dict[str, Any]) -> str:
         """Carry out one call, and wait until the page has done what it does about it.
 
-        Raises `ActionError`, whose message says why it cannot be done, or Playwright's own error.
+        Raises:
+            ActionError: it cannot be done; the message says why.
+            playwright.async_api.Error: likewise, in the library's words.
         """
         call = self._known.get(name)
         if call is None:
@@ -219,12 +228,7 @@ class TabCalls:
         unseen = await self._session.unseen()
         try:
             if name not in _NOT_OF_THE_PAGE:
-                if not await self._tabs.arrive(self._navigation_ms / 1000):
-                    raise ActionError(
-                        "the page asked for another one, which has not answered yet: look again later, or navigate"
-                    )
-                await self._tabs.expect_reaction()
-                (await self._tabs.active()).was_told()
+                await self._expect_page()
             said = await call(given)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
@@ -234,6 +238,15 @@ class TabCalls:
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
         return "\n".join(filter(None, (said, notice)))
+
+    async def _expect_page(self) -> None:
+        """See that the page is there to hear what is to be asked of it."""
+        if not await self._tabs.arrive(self._navigation_ms / 1000):
+            raise ActionError(
+                "the page asked for another one, which has not answered yet: look again later, or navigate"
+            )
+        await self._tabs.expect_reaction()
+        (await self._tabs.active()).was_told()
 
     async def _new_tabs(self, unseen: int) -> bool:
         """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before.
@@ -266,8 +279,7 @@ class TabCalls:
                 raise
             if "invalid URL" in error.message:
                 raise ActionError(f"{url[:200]!r} is no address") from None
-            with contextlib.suppress(Error):  # Chromium's own page about the error would interrupt the next one
-                await tab.page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_ERROR_PAGE_MS)
+            await _error_page(tab.page)
             raise ActionError(in_words(error)) from None
         await loaded(tab)
         status = response.status if response is not None else 200
@@ -344,7 +356,7 @@ class TabCalls:
         end = start + len(shown)
         if end == len(text):
             return shown or "The page has no text."
-        path = self._files.save_text(text)
+        path = self._places.save_text(text)
         saved = f" The whole text is in {path}." if path else ""
         return f"{shown}\n[Characters {start} to {end} of {len(text)}; go on with start_from_char={end}.{saved}]"
 
@@ -374,8 +386,11 @@ class TabCalls:
         text = json.dumps(await self._storage.read(), indent=1, ensure_ascii=False)
         if len(text) <= TEXT_LIMIT:
             return text
-        path = self._files.save_text(text)
+        path = self._places.save_text(text)
         return f"{text[:TEXT_LIMIT]}\n[Cut; all {len(text)} characters are in {path or 'no file: the disk is full'}.]"
+
+    async def _set_storage(self, given: dict[str, Any]) -> str:
+        return await self._storage.replace(given["state"])
 
     async def _start_recording(self, _: dict[str, Any]) -> str:
         try:
@@ -386,12 +401,18 @@ class TabCalls:
 
     async def _stop_recording(self, _: dict[str, Any]) -> str:
         try:
-            path = self._files.new_path(RECORDINGS, ".zip")
+            path = self._places.new_path(RECORDINGS, ".zip")
             await self._session.context.tracing.stop(path=path)
         except (Error, OSError) as error:
             words = in_words(error) if isinstance(error, Error) else str(error)
             raise ActionError(f"there is no recording to stop: {words}") from None
         return f"The recording is in {path}; `playwright show-trace` shows it."
+
+
+async def _error_page(page: Page) -> None:
+    """Wait until Chromium shows its own page about the error: it would interrupt the next one."""
+    with contextlib.suppress(Error):
+        await page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_ERROR_PAGE_MS)
 
 
 def _address(url: str) -> str:

@@ -35,9 +35,11 @@ class Box(NamedTuple):
     height: float
 
     def moved(self, x: float, y: float) -> Box:
+        """The same rectangle elsewhere."""
         return Box(self.x + x, self.y + y, self.width, self.height)
 
     def meets(self, other: Box) -> bool:
+        """Whether the two have a point in common."""
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -62,9 +64,11 @@ class Node:
 
     @property
     def is_interactive(self) -> bool:
+        """Whether a person would use it."""
         return self.number > 0 and (self.is_clickable or self.role in _INTERACTIVE)
 
     def line(self) -> str:
+        """The line for a model."""
         words = [f"[{self.number}]"] if self.number else []
         words.append(self.role)
         words += [self.name] if self.name else []
@@ -81,6 +85,7 @@ class AccessibilityTree:
     nodes: tuple[Node, ...] = field(default_factory=tuple)
 
     def text(self, viewport: Box | None = None) -> str:
+        """All of it, or what shows in the viewport."""
         shown = self.nodes if viewport is None else self._visible(viewport)
         return "\n".join(node.line() for node in shown)
 
@@ -129,6 +134,7 @@ class Numbers:
         return list(self._documents)
 
     def forget(self) -> None:
+        """No number means anything until the next look."""
         self._documents = []
 
     def begin(self, snapshot: str) -> None:
