@@ -338,7 +338,7 @@ class ConversationState:
 UNDONE = "The conversation was taken back to this point, before the call had a result."
 
 
-async def state_of_branch(log: Pages, branches: Branches, leaf: int | None = None) -> ConversationState:
+async def state_of_branch(log: Pages[AnyEvent], branches: Branches, leaf: int | None = None) -> ConversationState:
     """The state that the events of the branch alone make up; its limits mean nothing.
 
     Raises:

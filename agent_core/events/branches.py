@@ -7,8 +7,8 @@ counts is the path from the root to the newest event.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -21,8 +21,8 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 
-if TYPE_CHECKING:
-    from agent_core.events.serialization import AnyEvent
+_Event = TypeVar("_Event", bound=Event)
+_Read = TypeVar("_Read", bound=Event, covariant=True)
 
 
 class Rewind(Event):
@@ -109,7 +109,7 @@ class Branches:
         return _lies_on(self._trunk, event_id)
 
 
-def active_branch(log: Iterable[AnyEvent], leaf: int | None = None) -> list[AnyEvent]:
+def active_branch(log: Iterable[_Event], leaf: int | None = None) -> list[_Event]:
     """The events of a whole log that count, in order; with `leaf` those that led to it."""
     events, branches = list(log), Branches()
     for event in events:
@@ -121,13 +121,13 @@ def active_branch(log: Iterable[AnyEvent], leaf: int | None = None) -> list[AnyE
     return [event for event in events if event.id in ids and (event.cause is None or event.cause in ids)]
 
 
-class Pages(Protocol):
+class Pages(Protocol[_Read]):
     """A log that can be read page by page (an `EventStream` is one)."""
 
-    async def page(self, *, after: int = -1) -> list[AnyEvent]: ...
+    async def page(self, *, after: int = -1) -> Sequence[_Read]: ...
 
 
-async def read_branch(log: Pages, branches: Branches, leaf: int | None = None) -> AsyncIterator[AnyEvent]:
+async def read_branch(log: Pages[_Event], branches: Branches, leaf: int | None = None) -> AsyncIterator[_Event]:
     """The events of the active branch, or of the one that led to `leaf`, page by page; raises `EventStoreError`."""
     path = branches.path(leaf)
     for stretch in path:

@@ -42,7 +42,7 @@ from agent_core.tools.vision_inspect import Vision
 class LatestResults:
     """Of each tool that `remembers`, the newest result that is no error."""
 
-    def __init__(self, tools: Mapping[str, ToolDefinition], log: Pages) -> None:
+    def __init__(self, tools: Mapping[str, ToolDefinition], log: Pages[AnyEvent]) -> None:
         self._remembering = frozenset(name for name, tool in tools.items() if tool.remembers)
         self._log = log
         self._branches = Branches()

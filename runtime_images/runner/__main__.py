@@ -32,7 +32,7 @@ def main(arguments: List[str]) -> int:
             from .files.search import main as work  # each command imports only what it needs
         elif arguments == ["git"]:
             from .core.prctl import hide
-            from .git.command import main as work
+            from .git.program import main as work
 
             hide()  # before the order is read, which may hold a password
         else:

@@ -1,4 +1,4 @@
-"""The git program, and how it runs git: where nobody can be asked, and what a repository configures is not trusted.
+"""How git is run: where nobody can be asked, and what a repository configures is not trusted.
 
 No hook, pager, editor, file monitor, external diff, text conversion, signature check or network is used for looking,
 nor is anything written; what a repository says about them is overruled (of content filters: see `repository`).
@@ -6,13 +6,11 @@ nor is anything written; what a repository says about them is overruled (of cont
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import subprocess
-import sys
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Dict, List, Mapping, NamedTuple, Optional
 
 from ..core.arguments import RequestError
 from . import LOOK_SECONDS
@@ -52,36 +50,6 @@ class GitError(RequestError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-def main(order: str) -> int:
-    """Do what the order, which is JSON, says, and print the result; ``error`` and ``code`` say what is wrong."""
-    asked = json.loads(order)
-    # The order may hold a password: nobody who looks at this process is to find it there.
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    try:
-        result = _done(asked)
-    except RequestError as error:
-        result = {"error": str(error), "code": error.code}
-    sys.stdout.write(json.dumps(result))
-    return 0
-
-
-def _done(asked: Dict[str, Any]) -> Dict[str, Any]:
-    if asked["what"] in ("clone", "identity"):
-        from .clone import clone, identify  # each order loads only what it needs
-
-        return clone(asked) if asked["what"] == "clone" else identify(asked)
-    from .views import diff, log, status  # likewise
-
-    workspace, directory = asked["workspace"], asked["directory"]
-    if asked["what"] == "status":
-        return status(directory, workspace, asked["since"])
-    if asked["what"] == "diff":
-        return diff(directory, asked["path"], workspace, asked["since"])
-    return log(directory, asked["path"], asked["limit"], asked["skip"], workspace, asked["start"])
 
 
 class Output(NamedTuple):
