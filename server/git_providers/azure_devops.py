@@ -6,9 +6,9 @@ import base64
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
-from pydantic import Field, SecretStr
+from pydantic import AliasPath, Field, SecretStr
 
-from server.git_providers.http import Api, HttpPool, ProviderReply, Shape, Values, segments
+from server.git_providers.http import Api, HttpPool, NullableText, ProviderReply, Shape, Values, segments
 from server.git_providers.kinds import host_lacks, organization
 from server.git_providers.model import (
     Branch,
@@ -54,7 +54,7 @@ class AzureDevOps(GitProvider):
 
     async def user(self) -> User:
         user = (await self._get("/_apis/connectionData", _Connection, version=False)).authenticatedUser
-        login = user.properties.account.value if user.properties and user.properties.account else ""
+        login = user.account
         name = user.customDisplayName or user.providerDisplayName
         return User(
             id=user.id, login=login or name or user.id, avatar_url="", name=name, email=login if "@" in login else None
@@ -64,17 +64,17 @@ class AzureDevOps(GitProvider):
         return [self._organization] if self._organization else []
 
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
-        return sliced([self._told(one) for one in await self._all()], wish, self._api.base)
+        return sliced([self._found(one) for one in await self._all()], wish, self._api.base)
 
     async def _all(self) -> list[_Repository]:
         found = (await self._get("/_apis/git/repositories", Values[_Repository])).value
         return sorted((one for one in found if not one.isDisabled), key=lambda one: (one.project.name, one.name))
 
     async def repository(self, repository: str) -> Repository:
-        return self._told(await self._get(self._path(repository), _Repository))
+        return self._found(await self._get(self._path(repository), _Repository))
 
     async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
-        found = [self._told(one) for one in await self._all()]
+        found = [self._found(one) for one in await self._all()]
         return [one for one in found if query.lower() in one.full_name.lower()][:limit]
 
     async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
@@ -190,7 +190,7 @@ class AzureDevOps(GitProvider):
     def _full_name(self, one: _Repository) -> str:
         return f"{self._organization}/{one.project.name}/{one.name}"
 
-    def _told(self, one: _Repository) -> Repository:
+    def _found(self, one: _Repository) -> Repository:
         return Repository(
             id=one.id,
             full_name=self._full_name(one),
@@ -201,19 +201,11 @@ class AzureDevOps(GitProvider):
         )
 
 
-class _Account(Shape):
-    value: str = Field("", alias="$value")
-
-
-class _Properties(Shape):
-    account: _Account | None = Field(None, alias="Account")
-
-
 class _Identity(Shape):
     id: str
     providerDisplayName: str | None = None  # noqa: N815 - the names here are the provider's
     customDisplayName: str | None = None  # noqa: N815
-    properties: _Properties | None = None
+    account: NullableText = Field(default="", validation_alias=AliasPath("properties", "Account", "$value"))
 
 
 class _Connection(Shape):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from operator import not_
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, AliasChoices, AliasPath, Field, SecretStr
 
-from server.git_providers.http import Api, HttpPool, Shape, Values, segments
+from server.git_providers.http import Api, HttpPool, NullableText, Shape, Values, segments
 from server.git_providers.model import (
     Branch,
     MadeRequest,
@@ -22,7 +23,7 @@ from server.git_providers.model import (
     User,
     next_link,
 )
-from server.git_providers.provider import GitProvider, ListedFile, WithState, what_works
+from server.git_providers.provider import BranchShape, GitProvider, ListedFile, RepositoryShape, WithState, what_works
 from server.settings.git_hosts import Provider
 
 _MAX_WORKSPACES = 20
@@ -45,7 +46,7 @@ class Bitbucket(GitProvider):
         return User(
             id=user.account_id or user.uuid,
             login=user.username or user.nickname or user.display_name or user.uuid,
-            avatar_url=user.links.avatar.href if user.links is not None and user.links.avatar is not None else "",
+            avatar_url=user.avatar,
             name=user.display_name,
         )
 
@@ -55,8 +56,7 @@ class Bitbucket(GitProvider):
             found = await self._api.get("/user/workspaces", Values[_Workspace], params)
         except MissingError:  # as it was until 2026
             found = await self._api.get("/workspaces", Values[_Workspace], params)
-        slugs = (one.workspace.slug if one.workspace is not None else one.slug for one in found.data.values)
-        return [slug for slug in slugs if slug]
+        return [one.slug for one in found.data.values if one.slug]
 
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         order = _ORDERS.get(sort, "-updated_on")
@@ -97,11 +97,8 @@ class Bitbucket(GitProvider):
         path = f"/repositories/{segments(repository)}/refs/branches"
         params = {"page": wish.page, "pagelen": wish.size, "sort": "-target.date", "q": query}
         page = (await self._api.get(path, Values[_Branch], params)).data
-        branches = [
-            Branch(name=one.name, commit_sha=one.target.hash, protected=False, last_push_date=one.target.date)
-            for one in page.values
-        ]
-        return ResultPage(branches, link=next_link(path, wish.page) if page.next else None, total=page.size)
+        link = next_link(path, wish.page) if page.next else None
+        return ResultPage(self._branches_in(page.values), link=link, total=page.size)
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
         user = (await self._api.get("/user", _User)).data
@@ -116,7 +113,7 @@ class Bitbucket(GitProvider):
         return (await self._api.get(path, Values[_Request], {"state": "OPEN", "pagelen": 50})).data.values
 
     async def _needed(self, request: _Request) -> SuggestedTask | None:
-        repository = request.destination.repository.full_name
+        repository = request.repository
         path = f"/repositories/{segments(repository)}/pullrequests/{request.id}/statuses"
         states = (await self._api.get(path, Values[WithState], {"pagelen": 100})).data.values
         task_type: TaskType = "UNRESOLVED_COMMENTS"
@@ -127,8 +124,7 @@ class Bitbucket(GitProvider):
         return self._task(task_type, repository, request.id, request.title)
 
     async def is_request_open(self, repository: str, number: int) -> bool:
-        path = f"/repositories/{segments(repository)}/pullrequests/{number}"
-        return (await self._api.get(path, WithState)).data.state == "OPEN"
+        return await self._open_in(f"/repositories/{segments(repository)}/pullrequests/{number}", "OPEN")
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         body: dict[str, Any] = {
@@ -140,15 +136,14 @@ class Bitbucket(GitProvider):
         if wish.draft:
             body["draft"] = True
         made = await self._api.post(f"/repositories/{segments(repository)}/pullrequests", body, _Made)
-        return MadeRequest(made.id, made.links.html.href if made.links.html is not None else "")
+        return MadeRequest(made.id, made.url)
 
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             path = f"{await self._source(repository)}/{segments(folder)}/"
-            entries = (await self._api.get(path, Values[ListedFile], {"pagelen": 100})).data.values
         except MissingError:
             return []
-        return [entry.path for entry in entries if entry.type == "commit_file"]
+        return await self._paths(path, Values[ListedFile], "commit_file", {"pagelen": 100})
 
     async def file(self, repository: str, path: str) -> str:
         return await self._api.text(f"{await self._source(repository)}/{segments(path)}")
@@ -160,31 +155,11 @@ class Bitbucket(GitProvider):
             raise MissingError(f"{self.name}: the repository has no main branch")
         return f"/repositories/{segments(repository)}/src/{quote(branch, safe='')}"
 
-    def _told(self, one: _Repository) -> Repository:
-        return Repository(
-            id=one.uuid,
-            full_name=one.full_name,
-            git_provider=self.name,
-            is_public=not one.is_private,
-            pushed_at=one.updated_on,
-            owner_type="organization",
-            main_branch=one.mainbranch.name if one.mainbranch is not None else None,
-        )
-
 
 def _quoted(text: str) -> str:
     """A text of its query language."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-class _Link(Shape):
-    href: str = ""
-
-
-class _Links(Shape):
-    avatar: _Link | None = None
-    html: _Link | None = None
 
 
 class _User(Shape):
@@ -193,55 +168,34 @@ class _User(Shape):
     username: str | None = None
     nickname: str | None = None
     display_name: str | None = None
-    links: _Links | None = None
-
-
-class _Slug(Shape):
-    slug: str = ""
+    avatar: NullableText = Field(default="", validation_alias=AliasPath("links", "avatar", "href"))
 
 
 class _Workspace(Shape):
-    slug: str = ""
-    workspace: _Slug | None = None
+    slug: NullableText = Field(default="", validation_alias=AliasChoices(AliasPath("workspace", "slug"), "slug"))
 
 
-class _Name(Shape):
-    name: str | None = None
+class _Repository(RepositoryShape):
+    id: str = Field(validation_alias="uuid")
+    is_public: Annotated[bool, AfterValidator(not_)] = Field(default=False, validation_alias="is_private")
+    pushed_at: str | None = Field(default=None, validation_alias="updated_on")
+    owner_type: Literal["organization"] = "organization"
+    main_branch: str | None = Field(default=None, validation_alias=AliasPath("mainbranch", "name"))
 
 
-class _Repository(Shape):
-    uuid: str
-    full_name: str
-    is_private: bool = True
-    updated_on: str | None = None
-    mainbranch: _Name | None = None
-
-
-class _Target(Shape):
-    hash: str
-    date: str | None = None
-
-
-class _Branch(Shape):
-    name: str
-    target: _Target
-
-
-class _FullName(Shape):
-    full_name: str
-
-
-class _Destination(Shape):
-    repository: _FullName
+class _Branch(BranchShape):
+    commit_sha: str = Field(validation_alias=AliasPath("target", "hash"))
+    protected: bool = False
+    last_push_date: str | None = Field(default=None, validation_alias=AliasPath("target", "date"))
 
 
 class _Request(Shape):
     id: int
     title: str
     task_count: int = 0
-    destination: _Destination
+    repository: str = Field(validation_alias=AliasPath("destination", "repository", "full_name"))
 
 
 class _Made(Shape):
     id: int
-    links: _Links = _Links()
+    url: NullableText = Field(default="", validation_alias=AliasPath("links", "html", "href"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import AliasPath, Field, SecretStr, model_validator
 
 from server.git_providers.github import GitHubForm
 from server.git_providers.http import Api, HttpPool, Shape, segments
@@ -17,7 +17,7 @@ from server.git_providers.model import (
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import TokenOwner, WithState, what_works
+from server.git_providers.provider import BranchShape, RepositoryShape, TokenOwner, WithState, what_works
 from server.settings.git_hosts import Provider
 
 _SEARCHED_PAGES = 5
@@ -52,13 +52,7 @@ class Forgejo(GitHubForm):
     async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         params = {"page": wish.page, "limit": wish.size}
         reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
-        branches = [
-            Branch(
-                name=one.name, commit_sha=one.commit.id, protected=one.protected, last_push_date=one.commit.timestamp
-            )
-            for one in reply.data
-        ]
-        return ResultPage(branches, link=reply.headers.get("link"), total=reply.total)
+        return ResultPage(self._branches_in(reply.data), link=reply.headers.get("link"), total=reply.total)
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         found: list[Branch] = []  # it has no search of its own
@@ -84,11 +78,11 @@ class Forgejo(GitHubForm):
 
     async def _kind(self, request: _Issue) -> SuggestedTask | None:
         """The request as a task: what keeps it from being merged; None: nothing that the user could do."""
-        path = f"/repos/{segments(request.repository.full_name)}"
+        path = f"/repos/{segments(request.repository)}"
         details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
         if not details.mergeable and not details.draft:  # a draft counts as none that can be merged
             return self._about("MERGE_CONFLICTS", request)
-        status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", WithState)
+        status = await self._api.get(f"{path}/commits/{segments(details.sha)}/status", WithState)
         if status.data.state in {"failure", "error"}:
             return self._about("FAILING_CHECKS", request)
         reviews = (await self._api.get(f"{path}/pulls/{request.number}/reviews", list[_Review])).data
@@ -100,63 +94,43 @@ class Forgejo(GitHubForm):
         return {"title": f"WIP: {wish.title}" if wish.draft else wish.title}
 
     def _about(self, task_type: TaskType, one: _Issue) -> SuggestedTask:
-        return self._task(task_type, one.repository.full_name, one.number, one.title)
+        return self._task(task_type, one.repository, one.number, one.title)
 
-    def _told(self, one: _Repository) -> Repository:
-        return Repository(
-            id=str(one.id),
-            full_name=one.full_name,
-            git_provider=self.name,
-            is_public=not (one.private or one.internal),
-            stargazers_count=one.stars_count,
-            pushed_at=one.updated_at,
-            main_branch=one.default_branch,
+
+class _Repository(RepositoryShape):
+    is_public: bool = True
+    stargazers_count: int | None = Field(default=None, validation_alias="stars_count")
+    pushed_at: str | None = Field(default=None, validation_alias="updated_at")
+    main_branch: str | None = Field(default=None, validation_alias="default_branch")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_public(cls, data: Any) -> Any:
+        return (
+            {**data, "is_public": not (data.get("private") or data.get("internal"))} if isinstance(data, dict) else data
         )
-
-
-class _Repository(Shape):
-    id: int | str
-    full_name: str
-    private: bool = False
-    internal: bool = False
-    stars_count: int | None = None
-    updated_at: str | None = None
-    default_branch: str | None = None
 
 
 class _Found(Shape):
     data: tuple[_Repository, ...] = ()
 
 
-class _Commit(Shape):
-    id: str
-    timestamp: str | None = None
-
-
-class _Branch(Shape):
-    name: str
-    commit: _Commit
+class _Branch(BranchShape):
+    commit_sha: str = Field(validation_alias=AliasPath("commit", "id"))
     protected: bool = False
-
-
-class _Named(Shape):
-    full_name: str
+    last_push_date: str | None = Field(default=None, validation_alias=AliasPath("commit", "timestamp"))
 
 
 class _Issue(Shape):
     number: int
     title: str
-    repository: _Named
-
-
-class _Head(Shape):
-    sha: str
+    repository: str = Field(validation_alias=AliasPath("repository", "full_name"))
 
 
 class _Request(Shape):
     mergeable: bool = True
     draft: bool = False
-    head: _Head
+    sha: str = Field(validation_alias=AliasPath("head", "sha"))
 
 
 class _Review(Shape):

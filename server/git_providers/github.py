@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from operator import not_
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field, SecretStr
 
 from server.git_providers.http import Api, EncodedFile, HttpPool, Nodes, Shape, segments
 from server.git_providers.model import (
@@ -20,7 +21,15 @@ from server.git_providers.model import (
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import GitProvider, ListedFile, TokenOwner, WithState, what_works
+from server.git_providers.provider import (
+    BranchShape,
+    GitProvider,
+    ListedFile,
+    RepositoryShape,
+    TokenOwner,
+    WithState,
+    what_works,
+)
 from server.settings.git_hosts import Provider
 
 
@@ -33,7 +42,7 @@ class GitHubForm(GitProvider):
     """An account at a provider with requests and files in GitHub's form; see `GitProvider`."""
 
     async def is_request_open(self, repository: str, number: int) -> bool:
-        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", WithState)).data.state == "open"
+        return await self._open_in(f"/repos/{segments(repository)}/pulls/{number}", "open")
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         path = f"/repos/{segments(repository)}"
@@ -52,11 +61,7 @@ class GitHubForm(GitProvider):
         return {"title": wish.title, "draft": wish.draft}
 
     async def files(self, repository: str, folder: str) -> list[str]:
-        try:
-            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[ListedFile])
-        except MissingError:
-            return []
-        return [entry.path for entry in reply.data if entry.type == "file"]
+        return await self._paths(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[ListedFile], "file")
 
     async def file(self, repository: str, path: str) -> str:
         reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(path)}", EncodedFile)
@@ -139,29 +144,15 @@ class GitHub(GitHubForm):
     async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         params = {"page": wish.page, "per_page": wish.size}
         reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
-        branches = [Branch(name=b.name, commit_sha=b.commit.sha, protected=b.protected) for b in reply.data]
-        return ResultPage(branches, link=reply.headers.get("link"))
+        return ResultPage(self._branches_in(reply.data), link=reply.headers.get("link"))
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         owner, _, name = repository.partition("/")
-        data = await self._api.graphql(
-            self._graphql,
-            _BRANCHES,
-            _RefsData,
-            {"owner": owner, "name": name, "query": query, "limit": limit},
-        )
+        wanted = {"owner": owner, "name": name, "query": query, "limit": limit}
+        data = await self._api.graphql(self._graphql, _BRANCHES, _RefsData, wanted)
         if data.repository is None or data.repository.refs is None:
             raise MissingError(f"{self.name}: not found")
-        return [
-            Branch(
-                name=ref.name,
-                commit_sha=ref.target.oid,
-                protected=ref.branchProtectionRule is not None,
-                last_push_date=ref.target.committedDate,
-            )
-            for ref in data.repository.refs.nodes
-            if ref.target is not None
-        ]
+        return self._branches_in(ref for ref in data.repository.refs.nodes if ref.commit_sha)
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
         login = (await self._api.get("/user", TokenOwner)).data.login
@@ -181,33 +172,21 @@ class GitHub(GitHubForm):
             if task_type is not None
         ]
 
-    def _told(self, one: _Repository) -> Repository:
-        kinds: dict[str, Literal["user", "organization"]] = {"User": "user", "Organization": "organization"}
-        return Repository(
-            id=str(one.id),
-            full_name=one.full_name,
-            git_provider=self.name,
-            is_public=not one.private,
-            stargazers_count=one.stargazers_count,
-            pushed_at=one.pushed_at,
-            owner_type=kinds.get(one.owner.type) if one.owner is not None else None,
-            main_branch=one.default_branch,
-        )
-
 
 class _Owner(Shape):
     login: str = ""
-    type: str = ""
 
 
-class _Repository(Shape):
-    id: int | str
-    full_name: str
-    private: bool = False
-    stargazers_count: int | None = None
-    pushed_at: str | None = None
-    owner: _Owner | None = None
-    default_branch: str | None = None
+def _owner_type(kind: Any) -> Any:
+    return {"User": "user", "Organization": "organization"}.get(kind)
+
+
+class _Repository(RepositoryShape):
+    is_public: Annotated[bool, AfterValidator(not_)] = Field(default=True, validation_alias="private")
+    owner_type: Annotated[Literal["user", "organization"] | None, BeforeValidator(_owner_type)] = Field(
+        default=None, validation_alias=AliasPath("owner", "type")
+    )
+    main_branch: str | None = Field(default=None, validation_alias="default_branch")
 
 
 class _Found(Shape):
@@ -223,25 +202,17 @@ class _Installations(Shape):
     installations: tuple[_Installation, ...] = ()
 
 
-class _Commit(Shape):
-    sha: str
-
-
-class _Branch(Shape):
-    name: str
-    commit: _Commit
+class _Branch(BranchShape):
+    commit_sha: str = Field(validation_alias=AliasPath("commit", "sha"))
     protected: bool = False
 
 
-class _Target(Shape):
-    oid: str
-    committedDate: str | None = None  # noqa: N815 - the names are GraphQL's
-
-
-class _Ref(Shape):
-    name: str
-    target: _Target | None = None
-    branchProtectionRule: dict[str, Any] | None = None  # noqa: N815
+class _Ref(BranchShape):
+    commit_sha: str = Field(default="", validation_alias=AliasPath("target", "oid"))
+    last_push_date: str | None = Field(default=None, validation_alias=AliasPath("target", "committedDate"))
+    protected: Annotated[bool, BeforeValidator(lambda rule: rule is not None)] = Field(
+        default=False, validation_alias="branchProtectionRule"
+    )
 
 
 class _Refs(Shape):

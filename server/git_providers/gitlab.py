@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from pydantic import SecretStr
+from pydantic import AliasPath, BeforeValidator, Field, SecretStr
 
-from server.git_providers.http import Api, HttpPool, Nodes, Shape, segments
+from server.git_providers.http import Api, HttpPool, Nodes, NullableText, Shape, segments
 from server.git_providers.model import (
     Branch,
     MadeRequest,
-    MissingError,
     PageWish,
     Repository,
     RequestWish,
@@ -19,7 +18,7 @@ from server.git_providers.model import (
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import GitProvider, ListedFile, WithState, what_works
+from server.git_providers.provider import BranchShape, GitProvider, ListedFile, RepositoryShape, what_works
 from server.settings.git_hosts import Provider
 
 _ORDERS = {"pushed": "last_activity_at", "updated": "last_activity_at", "stars": "star_count", "created": "created_at"}
@@ -64,16 +63,7 @@ class GitLab(GitProvider):
 
     async def _branches(self, repository: str, params: dict[str, Any]) -> ResultPage[Branch]:
         reply = await self._api.get(f"{_project(repository)}/repository/branches", list[_Branch], params)
-        branches = [
-            Branch(
-                name=one.name,
-                commit_sha=one.commit.id,
-                protected=one.protected,
-                last_push_date=one.commit.committed_date,
-            )
-            for one in reply.data
-        ]
-        return ResultPage(branches, link=reply.headers.get("link"), total=reply.total)
+        return ResultPage(self._branches_in(reply.data), link=reply.headers.get("link"), total=reply.total)
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
         lists = await what_works([self._requests(), self._issues()])
@@ -83,7 +73,7 @@ class GitLab(GitProvider):
         data = await self._api.graphql(self._graphql, _REQUESTS, _TasksData, {})
         nodes = data.currentUser.authoredMergeRequests.nodes if data.currentUser is not None else ()
         return [
-            self._task(task_type, one.project.fullPath, one.iid, one.title)
+            self._task(task_type, one.path, one.iid, one.title)
             for one in nodes
             if (task_type := one.task_type) is not None
         ]
@@ -91,13 +81,12 @@ class GitLab(GitProvider):
     async def _issues(self) -> list[SuggestedTask]:
         params = {"scope": "assigned_to_me", "state": "opened", "order_by": "updated_at", "per_page": 50}
         return [
-            self._task("OPEN_ISSUE", one.references.full.rpartition("#")[0], one.iid, one.title)
+            self._task("OPEN_ISSUE", one.reference.rpartition("#")[0], one.iid, one.title)
             for one in (await self._api.get("/issues", list[_Issue], params)).data
         ]
 
     async def is_request_open(self, repository: str, number: int) -> bool:
-        found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", WithState)
-        return found.data.state == "opened"
+        return await self._open_in(f"{_project(repository)}/merge_requests/{number}", "opened")
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         body = {
@@ -112,30 +101,13 @@ class GitLab(GitProvider):
         return MadeRequest(made.iid, made.web_url)
 
     async def files(self, repository: str, folder: str) -> list[str]:
-        try:
-            params = {"path": folder.strip("/"), "per_page": 100}
-            reply = await self._api.get(f"{_project(repository)}/repository/tree", list[ListedFile], params)
-        except MissingError:
-            return []
-        return [entry.path for entry in reply.data if entry.type == "blob"]
+        params = {"path": folder.strip("/"), "per_page": 100}
+        return await self._paths(f"{_project(repository)}/repository/tree", list[ListedFile], "blob", params)
 
     async def file(self, repository: str, path: str) -> str:
         segments(path)  # there can be none of an odd name
         address = f"{_project(repository)}/repository/files/{quote(path.strip('/'), safe='')}/raw"
         return await self._api.text(address, {"ref": "HEAD"})
-
-    def _told(self, one: _Project) -> Repository:
-        kind = one.namespace.kind if one.namespace is not None else ""
-        return Repository(
-            id=str(one.id),
-            full_name=one.path_with_namespace,
-            git_provider=self.name,
-            is_public=one.visibility == "public",
-            stargazers_count=one.star_count,
-            pushed_at=one.last_activity_at,
-            owner_type="organization" if kind == "group" else "user" if kind == "user" else None,
-            main_branch=one.default_branch,
-        )
 
 
 def _project(repository: str) -> str:
@@ -144,29 +116,25 @@ def _project(repository: str) -> str:
     return f"/projects/{quote(repository.strip('/'), safe='')}"
 
 
-class _Namespace(Shape):
-    kind: str = ""
+def _owner_type(kind: Any) -> Any:
+    return {"user": "user", "group": "organization"}.get(kind)
 
 
-class _Project(Shape):
-    id: int | str
-    path_with_namespace: str
-    visibility: str = ""
-    star_count: int | None = None
-    last_activity_at: str | None = None
-    default_branch: str | None = None
-    namespace: _Namespace | None = None
+class _Project(RepositoryShape):
+    full_name: str = Field(validation_alias="path_with_namespace")
+    is_public: Annotated[bool, BeforeValidator("public".__eq__)] = Field(default=False, validation_alias="visibility")
+    stargazers_count: int | None = Field(default=None, validation_alias="star_count")
+    pushed_at: str | None = Field(default=None, validation_alias="last_activity_at")
+    owner_type: Annotated[Literal["user", "organization"] | None, BeforeValidator(_owner_type)] = Field(
+        default=None, validation_alias=AliasPath("namespace", "kind")
+    )
+    main_branch: str | None = Field(default=None, validation_alias="default_branch")
 
 
-class _Commit(Shape):
-    id: str
-    committed_date: str | None = None
-
-
-class _Branch(Shape):
-    name: str
-    commit: _Commit
+class _Branch(BranchShape):
+    commit_sha: str = Field(validation_alias=AliasPath("commit", "id"))
     protected: bool = False
+    last_push_date: str | None = Field(default=None, validation_alias=AliasPath("commit", "committed_date"))
 
 
 class _Made(Shape):
@@ -174,42 +142,29 @@ class _Made(Shape):
     web_url: str = ""
 
 
-class _References(Shape):
-    full: str
-
-
 class _Issue(Shape):
     iid: int
     title: str
-    references: _References
-
-
-class _Path(Shape):
-    fullPath: str  # noqa: N815 - GraphQL's names
-
-
-class _Pipeline(Shape):
-    status: str = ""
+    reference: str = Field(validation_alias=AliasPath("references", "full"))
 
 
 class _Request(Shape):
     iid: int
     title: str
-    project: _Path
+    path: str = Field(validation_alias=AliasPath("project", "fullPath"))
     conflicts: bool = False
-    headPipeline: _Pipeline | None = None  # noqa: N815
-    resolvableDiscussionsCount: int | None = None  # noqa: N815
-    resolvedDiscussionsCount: int | None = None  # noqa: N815
+    pipeline: NullableText = Field(default="", validation_alias=AliasPath("headPipeline", "status"))
+    discussions: int = Field(default=0, validation_alias="resolvableDiscussionsCount")
+    resolved: int = Field(default=0, validation_alias="resolvedDiscussionsCount")
 
     @property
     def task_type(self) -> TaskType | None:
         """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""
         if self.conflicts:
             return "MERGE_CONFLICTS"
-        if self.headPipeline is not None and self.headPipeline.status == "FAILED":
+        if self.pipeline == "FAILED":
             return "FAILING_CHECKS"
-        is_open = (self.resolvableDiscussionsCount or 0) > (self.resolvedDiscussionsCount or 0)
-        return "UNRESOLVED_COMMENTS" if is_open else None
+        return "UNRESOLVED_COMMENTS" if self.discussions > self.resolved else None
 
 
 class _CurrentUser(Shape):

@@ -9,11 +9,20 @@ import re
 import time
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar, cast, get_origin
 from urllib.parse import quote, urljoin, urlsplit
 
 import orjson
-from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from agent_core.json_values import TooManyValuesError, check_values
 from server.git_providers.model import (
@@ -293,6 +302,10 @@ class Shape(BaseModel):
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A text further down in an answer, where null is as good as an empty one."""
 
 
 class ProviderReply(NamedTuple, Generic[T]):

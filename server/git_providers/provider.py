@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, ConfigDict, Field
 
 from server.git_providers.http import Api, Shape
 from server.git_providers.model import (
     Branch,
     GitProviderError,
     MadeRequest,
+    MissingError,
     PageWish,
     Repository,
     RequestWish,
@@ -59,6 +60,22 @@ class ListedFile(Shape):
 
     path: str
     type: str = ""
+
+
+class RepositoryShape(Repository, Shape):
+    """A repository as a provider tells it; subclasses say under which names."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    git_provider: Provider = "github"
+
+
+class BranchShape(Branch, Shape):
+    """A branch as a provider tells it; subclasses say under which names."""
+
+
+_BRANCH = set(Branch.model_fields)
+_REPOSITORY = set(Repository.model_fields)
 
 
 class GitProvider(ABC):
@@ -128,6 +145,27 @@ class GitProvider(ABC):
     @abstractmethod
     async def file(self, repository: str, path: str) -> str:
         """A text file of the main branch."""
+
+    @staticmethod
+    def _branches_in(found: Iterable[Branch]) -> list[Branch]:
+        """What a provider answered, in the protocol's form."""
+        return [Branch(**one.model_dump(include=_BRANCH)) for one in found]
+
+    def _told(self, one: Repository) -> Repository:
+        """What a provider answered, in the protocol's form."""
+        return Repository(**{**one.model_dump(include=_REPOSITORY), "git_provider": self.name, "link_header": None})
+
+    async def _open_in(self, path: str, state: str) -> bool:
+        return (await self._api.get(path, WithState)).data.state == state
+
+    async def _paths(self, path: str, kind: type[Any], wanted: str, params: dict[str, Any] | None = None) -> list[str]:
+        """The paths of the entries of a folder that are of the kind `wanted`; empty where there is no such folder."""
+        try:
+            found = (await self._api.get(path, kind, params)).data
+        except MissingError:
+            return []
+        entries: Iterable[ListedFile] = found if isinstance(found, list) else found.values
+        return [entry.path for entry in entries if entry.type == wanted]
 
     def _task(self, task_type: TaskType, repository: str, number: int, title: str) -> SuggestedTask:
         return SuggestedTask(

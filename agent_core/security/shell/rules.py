@@ -9,12 +9,15 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell import programs
 from agent_core.security.shell.programs import Program, program_named
-from agent_core.security.shell.sinks import GRAVE, Mark, Scope, Sinks, derived, is_known, may_be_option, resolve, shown
+from agent_core.security.shell.sinks import GRAVE, Mark, Scope, derived, is_known, may_be_option, resolve, shown
+
+if TYPE_CHECKING:
+    from agent_core.security.shell.judge import Walker
 
 _MAX_CODE: Final = 50_000
 _RUNS_TEXT: Final = re.compile(
@@ -36,54 +39,6 @@ RISKY_PYTHON: Final = re.compile(
     r"|get_field|pipes|unsafe_load|UnsafeLoader|copyfile\w*|copytree|os\.replace|shutil\.copy\w*|code\.interact|import\s+code|from\s+code"
     r"|__(?!(?:name|file|version|doc|init|main|all|path|future)__)\w+__)\b|\bopen\s*\([^()]*,|\bopen\s*\([^()]*\("
 )
-
-
-class ShellModel(Protocol):
-    """What runs commands (in thought), for the rules that know programs which run others."""
-
-    sinks: Sinks
-
-    def run(self, words: Sequence[str], stdin: str) -> str:
-        """Start a program with its arguments, the name first; returns what it prints."""
-        ...
-
-    def run_code(self, text: str, stdin: str, *, later: bool = False) -> str:
-        """Run a text as a shell script, perhaps at another time than now; returns what it prints."""
-        ...
-
-    def assign(self, name: str, text: str) -> None:
-        """Give a variable a value."""
-        ...
-
-    def go_to(self, folder: str) -> None:
-        """Change the working directory."""
-        ...
-
-
-class CodeJudge:
-    """Judges a program by its text: Python's is read for what it may do unseen, any other counts as UNKNOWN."""
-
-    def __init__(self, shell: ShellModel) -> None:
-        self._shell = shell
-        self._sinks = shell.sinks
-
-    def judge(self, interpreter: str, code: str) -> None:
-        """Judge what this interpreter is given as a program."""
-        self._sinks.code(code)
-        text = unicodedata.normalize("NFKC", code[:_MAX_CODE])
-        for found in _RUNS_TEXT.finditer(text):
-            self._shell.run_code(found[2].replace('\\"', '"'), "")
-        for found in _RUNS_WORDS.finditer(text):
-            self._shell.run(_TEXT_IN_CODE.findall(found[1]) or [Mark.UNKNOWN], "")
-        for found in _DELETES.finditer(text):
-            self._sinks.delete(found[2], is_recursive=found[1] in {"rmtree", "rmSync"})
-        is_calm = not code
-        if program_named(interpreter) == program_named("python"):
-            for found in _WRITES.finditer(text):
-                self._sinks.write(found[2], Mark.UNKNOWN)
-            is_calm = len(code) <= _MAX_CODE and not RISKY_PYTHON.search(_WRITES.sub("(", text))
-        if not is_calm:
-            self._sinks.unknown("nested-program", f"runs a program in another language ({interpreter})")
 
 
 ANY_VARIABLE: Final = "_"
@@ -146,10 +101,9 @@ class ProgramCall:
 class Rules:
     """The rules, each a method with the name of its kind, that returns what the program prints."""
 
-    def __init__(self, shell: ShellModel) -> None:
+    def __init__(self, shell: Walker) -> None:
         self._shell = shell
         self._sinks = shell.sinks
-        self._codes = CodeJudge(shell)
 
     def apply(self, name: str, arguments: list[str], stdin: str) -> str:
         """Judge a program by its plain name; one that is not known is judged by what it is given."""
@@ -251,7 +205,7 @@ class Rules:
         """Run what the command itself has put into a file."""
         first = text.partition("\n")[0]
         if path.endswith(".py") or (first.startswith("#!") and "python" in first):
-            self._codes.judge("python", text)
+            self._code("python", text)
         elif first.startswith("#!") and not re.search(r"[/ ](?:ba|da|z|k)?sh\b", first):
             self._sinks.unknown("unknown-code", f"runs {shown(path)} as a program of another language")
         elif "." not in posixpath.basename(path) or path.endswith((".sh", ".bash")) or not is_known(text):
@@ -259,6 +213,24 @@ class Rules:
         elif _RISKY_TEXT.search(text):
             self._sinks.unknown("nested-program", f"works on {shown(path)}, which starts programs or deletes")
         return derived(text)
+
+    def _code(self, interpreter: str, code: str) -> None:
+        """Judge a program by its text: Python's is read for what it may do unseen, any other counts as UNKNOWN."""
+        self._sinks.code(code)
+        text = unicodedata.normalize("NFKC", code[:_MAX_CODE])
+        for found in _RUNS_TEXT.finditer(text):
+            self._shell.run_code(found[2].replace('\\"', '"'), "")
+        for found in _RUNS_WORDS.finditer(text):
+            self._shell.run(_TEXT_IN_CODE.findall(found[1]) or [Mark.UNKNOWN], "")
+        for found in _DELETES.finditer(text):
+            self._sinks.delete(found[2], is_recursive=found[1] in {"rmtree", "rmSync"})
+        is_calm = not code
+        if program_named(interpreter) == program_named("python"):
+            for found in _WRITES.finditer(text):
+                self._sinks.write(found[2], Mark.UNKNOWN)
+            is_calm = len(code) <= _MAX_CODE and not RISKY_PYTHON.search(_WRITES.sub("(", text))
+        if not is_calm:
+            self._sinks.unknown("nested-program", f"runs a program in another language ({interpreter})")
 
     # Commands of the shell itself
 
@@ -331,7 +303,7 @@ class Rules:
         file = "".join(call.operands[:1]) if not call.has("-c", "-m") else ""
         codes = call.values("-c") or ([call.stdin] if (not call.operands and not call.has("-m")) or file == "-" else [])
         for code in [*codes, *(self._sinks.written(file) if file[-3:] != ".py" else [])]:
-            self._codes.judge(call.name, code)
+            self._code(call.name, code)
         if re.search(r"[*?\[]", file) or not is_known(file):
             self._ask(call, "a script that is not known")
         if any(map(RISKY_PYTHON.fullmatch, call.values("-m"))) or "code" in call.values("-m"):
@@ -343,13 +315,13 @@ class Rules:
     def _judge_modules(self, call: ProgramCall) -> None:
         for name, texts in [*self._sinks.files.items()]:
             for text in texts if name.endswith(".py") else []:
-                self._codes.judge("python", text)  # it may be run, or taken for a module
+                self._code("python", text)  # it may be run, or taken for a module
 
     def language(self, call: ProgramCall) -> str:
         codes = [text for word in call.plain[:1] for text in self._sinks.written(word)] or [call.stdin]
         codes += [word for before, word in pairwise(call.arguments) if re.fullmatch(r"-\w*[eErp]|--eval", before)]
         for code in codes:
-            self._codes.judge(call.name, code)
+            self._code(call.name, code)
         options = [*takewhile(lambda word: word[:1] == "-" or may_be_option(word), call.arguments)]
         if not all(re.fullmatch(r"-[wnlpesv]+|--version", word) for word in options):
             self._ask(call, "options with which it may run something else")
