@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import CriticMixin
@@ -21,34 +21,8 @@ from agent_core.tools.builtin import FinishAction
 
 _MARKS = r"<\|?tool_calls?\|?>|<function_calls?>|\[TOOL_CALLS\]|<function=|<invoke\s+name=|<\|python_tag\|>"
 _NEAR = 200
-
-
-def is_call_in_text(text: str, tools: Collection[str]) -> bool:
-    """Whether the text is, or ends with, a call of one of these tools in a form that models are trained on."""
-    if not tools:
-        return False
-    stripped = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
-    if stripped.startswith("{") and _is_call_object(stripped, tools):
-        return True
-    names = "|".join(map(re.escape, sorted(tools)))
-    marks = list(re.finditer(_MARKS, text))
-    return bool(marks) and re.match(rf"[\s\S]{{0,{_NEAR}}}?\b(?:{names})\b", text[marks[-1].start() :]) is not None
-
-
-def _is_call_object(text: str, tools: Collection[str]) -> bool:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(value, dict):
-        return False
-    inner = value.get("function")
-    call: dict[str, object] = inner if isinstance(inner, dict) else value
-    return call.get("name") in tools and ("arguments" in call or "parameters" in call)
-
-
 MAX_CALLS_IN_RESPONSE = 512
-"""So many calls of one answer are run; the answer to the next one tells of all others."""
+"""Calls of one answer that are run; the error of the next one tells of all others."""
 NUDGE = (
     "Your last reply held neither text nor a tool call. Go on with the task: call a tool, or call finish with what you"
     " have to say."
@@ -60,6 +34,10 @@ TEXT_CALL_NUDGE = (
 CUT_OFF = (
     "The reply was cut off at the model's output limit: do it in smaller parts, for example one call at a time, and a"
     " long file in several pieces."
+)
+TOO_MANY = (
+    "Not run: the reply held {count} calls, and only the first {most} of a reply are run. Make"
+    " this one and those after it again in later replies, as far as they are still needed."
 )
 AFTER_FINISH = "Not run: the call of finish before it in the same reply ended the task."
 
@@ -75,7 +53,10 @@ class Agent(CriticMixin, AgentBase):
         except FunctionCallValidationError as error:
             if not isinstance(error.response, LLMResponse):
                 raise
-            return _unreadable(error, error.response)
+            response = error.response
+            told = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
+            spoken = [_spoken(response.message, response, waits=False)] if response.message.text.strip() else []
+            return StepOutcome([*spoken, told], response)
         return outcome_of(response, step)
 
 
@@ -93,6 +74,23 @@ def outcome_of(response: LLMResponse, step: StepInput) -> StepOutcome:
     return StepOutcome([_spoken(message, response, waits=False), told], response)
 
 
+def is_call_in_text(text: str, tools: Collection[str]) -> bool:
+    """Whether the text is, or ends with, a call of one of these tools in a form that models are trained on."""
+    if not tools:
+        return False
+    stripped = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+    if stripped.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(stripped)
+            inner = value.get("function")
+            call = inner if isinstance(inner, dict) else value
+            if call.get("name") in tools and ("arguments" in call or "parameters" in call):
+                return True
+    names = "|".join(map(re.escape, sorted(tools)))
+    marks = list(re.finditer(_MARKS, text))
+    return bool(marks) and re.match(rf"[\s\S]{{0,{_NEAR}}}?\b(?:{names})\b", text[marks[-1].start() :]) is not None
+
+
 def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
     message = response.message
     thought = [part for part in message.content if isinstance(part, TextContent)]
@@ -105,17 +103,16 @@ def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput)
         if has_finished:
             parsed = replace(parsed, action=None, error=AFTER_FINISH)
         elif position == MAX_CALLS_IN_RESPONSE:
-            parsed = replace(parsed, action=None, error=_too_many(len(calls)))
+            # One error for all of them: as many as there are calls would look like an agent that repeats itself.
+            text = TOO_MANY.format(count=len(calls), most=MAX_CALLS_IN_RESPONSE)
+            parsed = replace(parsed, action=None, error=text)
         has_finished = has_finished or isinstance(parsed.action, FinishAction)
-        first: dict[str, Any] = {}
-        if position == 0:
-            first = {
-                "thought": thought,
-                "reasoning_content": message.reasoning_content,
-                "thinking_blocks": message.thinking_blocks,
-            }
+        is_first = position == 0
         events.append(
             ActionEvent(
+                thought=thought if is_first else [],
+                reasoning_content=message.reasoning_content if is_first else None,
+                thinking_blocks=message.thinking_blocks if is_first else [],
                 action=parsed.action,
                 tool_name=parsed.tool_name,
                 tool_call_id=parsed.call.id,
@@ -124,28 +121,12 @@ def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput)
                 calls_in_response=len(kept),
                 security_risk=parsed.security_risk,
                 summary=parsed.summary,
-                **first,
             )
         )
         if parsed.action is None:
             is_half = position == len(calls) - 1 and _is_cut(response)
             errors[position] = f"{parsed.error} {CUT_OFF}" if is_half else parsed.error
     return StepOutcome(events, response, errors)
-
-
-def _too_many(count: int) -> str:
-    # One error for all of them: as many as there are calls would look like an agent that repeats itself.
-    return (
-        f"Not run: the reply held {count} calls, and only the first {MAX_CALLS_IN_RESPONSE} of a reply are run. Make"
-        " this one and those after it again in later replies, as far as they are still needed."
-    )
-
-
-def _unreadable(error: FunctionCallValidationError, response: LLMResponse) -> StepOutcome:
-    """What a model that writes its calls as text is told about one that cannot be."""
-    told = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
-    said = [_spoken(response.message, response, waits=False)] if response.message.text.strip() else []
-    return StepOutcome([*said, told], response)
 
 
 def _is_cut(response: LLMResponse) -> bool:

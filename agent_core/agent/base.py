@@ -8,12 +8,12 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Protocol, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
 from agent_core.agent.critic import AnyCritic
-from agent_core.agent.step import StepInput, StepOutcome, SteppingConversation, bridged
+from agent_core.agent.step import StepInput, StepOutcome, bridged
 from agent_core.agent.system_prompt import PROMPT_DIR, SECURITY_POLICY, SYSTEM_PROMPT, static_message
 from agent_core.agent.toolbox import (
     DEFAULT_TOOL_NAMES,
@@ -41,14 +41,13 @@ from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import NamesRegex
 
 FIRST_EVENTS: Final = 3
-"""Among so many events from its beginning a log has its system prompt."""
+"""The system prompt of a log is among so many events from its beginning."""
 
 
 def llms_in(value: Any) -> Iterator[LLM]:
-    """Each object in `value` that is an `LLM`, once; of a subclass, such as a router, only what it is made of.
+    """Each object in `value` whose class is `LLM` itself, once; of a subclass, such as a router, what it is made of.
 
-    Fields of models, dictionaries, lists, tuples and sets are entered, cycles too; dataclasses are not. What is yielded
-    are the objects themselves.
+    Fields of models, dictionaries, lists, tuples and sets are entered, cycles too; dataclasses are not.
     """
     seen: set[int] = set()
     waiting: list[Any] = [value]
@@ -70,15 +69,6 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
-class BeginningState(Protocol):
-    """What `AgentBase.init_state` looks at: a conversation's events, and its `secret_registry` if it has one."""
-
-    @property
-    def events(self) -> Sequence[Any]:
-        """The events, from the first one."""
-        ...
-
-
 class AgentMark(Frozen):
     """What has to be the same of an agent that goes on: its class, and its tools by their usual names.
 
@@ -90,7 +80,6 @@ class AgentMark(Frozen):
 
     @classmethod
     def of(cls, agent: AgentBase) -> Self:
-        """The mark of an agent."""
         names = (*(tool.name for tool in agent.tools), *agent.include_default_tools)
         return cls(kind=agent.kind, tools=frozenset(map(canonical_name, names)))
 
@@ -123,16 +112,15 @@ class AgentMark(Frozen):
 class AgentBase(Family):
     """An agent: configuration that can be stored, sent and made again; all state is in the conversation's log.
 
-    Frozen, and serialisable with its `kind`, the class name: `AgentBase.model_validate` and `model_validate_json` make
-    the same agent again from what `model_dump` gave, of the class that it names. Its tools are made when they are first
-    needed; a copy makes its own.
+    Frozen, and serialisable with its `kind`, the class name, from which `AgentBase.model_validate` makes the same agent
+    again. Its tools are made when they are first needed; a copy makes its own.
 
     Attributes:
         tools: by name, from the registry.
         filter_tools_regex: of `tools` and those of servers, those whose names it matches from their beginning stay.
         include_default_tools: class names of built-in tools that are there in any case.
         tool_concurrency_limit: how many calls of one answer may run at the same time.
-        agent_context: skills and texts; None for none.
+        agent_context: skills and texts.
         llm: the model that reasons.
         system_prompt: the whole prompt, word for word, instead of a template.
         system_prompt_filename: template in `prompt_dir`, or an absolute path.
@@ -175,29 +163,20 @@ class AgentBase(Family):
 
     @classmethod
     def register(cls, name: str, agent: type[AgentBase]) -> None:
-        """Make an agent class known under another name; its own it is known by anyway.
-
-        Raises:
-            ValueError: the name is taken.
-        """
+        """Make an agent class known under another name than its own; raises `ValueError` where that is taken."""
         if name in AgentBase.agents:
             raise ValueError(f"an agent named {name!r} is registered already; choose another name")
         AgentBase.agents[name] = agent
 
     @classmethod
     def get_cls(cls, name: str) -> type[AgentBase]:
-        """The agent class of this name.
-
-        Raises:
-            KeyError: there is none; the message lists those there are.
-        """
+        """The agent class of this name; raises `KeyError` with those there are."""
         if name not in AgentBase.agents:
             raise KeyError(f"agent {name!r} is not known; known are {AgentBase.list_agents()}")
         return AgentBase.agents[name]
 
     @classmethod
     def list_agents(cls) -> list[str]:
-        """The names of all agent classes, sorted."""
         return sorted(AgentBase.agents)
 
     @model_validator(mode="after")
@@ -223,7 +202,7 @@ class AgentBase(Family):
         return "" if value is None else value
 
     def __eq__(self, other: object) -> bool:
-        """Whether the configuration is the same; whether the tools are made already makes no difference."""
+        """Whether the configuration is the same, whether or not the tools are made already."""
         if not isinstance(other, AgentBase):
             return NotImplemented
         return type(self) is type(other) and self.__dict__ == other.__dict__
@@ -266,12 +245,11 @@ class AgentBase(Family):
 
     @property
     def name(self) -> str:
-        """The class name."""
         return type(self).__name__
 
     @property
     def prompt_dir(self) -> Path:
-        """The folder `prompts` beside the module that the class is defined in; ours where there is none."""
+        """The folder `prompts` beside the module that defines the class; ours where there is none."""
         try:
             found = Path(inspect.getfile(type(self))).parent / "prompts"
         except (OSError, TypeError):  # defined at a prompt, or in a program's text
@@ -300,7 +278,7 @@ class AgentBase(Family):
 
     @property
     def dynamic_context(self) -> str | None:
-        """What is told of this conversation after the static message; None when there is nothing to say."""
+        """What is told of this conversation after the static message."""
         return self._dynamic_context({})
 
     def _dynamic_context(self, secrets: Mapping[str, str]) -> str | None:
@@ -314,10 +292,11 @@ class AgentBase(Family):
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return "\n\n".join(part for part in (self.static_system_message, self.dynamic_context) if part)
 
-    def init_state(self, state: BeginningState, on_event: Callable[[Any], object]) -> None:
+    def init_state(self, state: Any, on_event: Callable[[Any], object]) -> None:
         """Get ready for a conversation: make the tools, and hand `on_event` the system prompt if its log has none.
 
-        A `Conversation` does so itself, before its agent works. Doing it again does nothing.
+        `state` has the conversation's `events`, and perhaps its `secret_registry`. A `Conversation` does so itself,
+        before its agent works. Doing it again does nothing.
 
         Raises:
             AssertionError: the user has spoken before there was a system prompt.
@@ -336,7 +315,7 @@ class AgentBase(Family):
         version: str | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> SystemPromptEvent | None:
-        """What a log that begins with `first_events` lacks before this agent can work: its system prompt, or nothing.
+        """The system prompt, if a log that begins with `first_events` lacks it.
 
         `secrets` are the descriptions of the conversation's secrets by name.
 
@@ -370,34 +349,23 @@ class AgentBase(Family):
     # Its tools
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with these fields changed; it makes its own tools."""
         copy = super().model_copy(update=update, deep=deep)
         copy._tools_map, copy._brought = None, {}
         return copy
 
     @property
     def tools_map(self) -> dict[str, ToolDefinition]:
-        """The tools by name, in a dictionary of the caller's own.
-
-        Raises:
-            RuntimeError: they are not made yet; `initialize` makes them.
-        """
+        """The tools by name, in a new dictionary; raises `RuntimeError` before `initialize` has made them."""
         if self._tools_map is None:
             raise RuntimeError("the agent has no tools yet; a conversation makes them, or initialize()")
         return dict(self._tools_map)
 
     @property
     def is_initialized(self) -> bool:
-        """Whether its tools are made."""
         return self._tools_map is not None
 
     def initialize(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        """Make the tools, once; `tools_map` has them from then on.
-
-        Raises:
-            ToolNotFoundError: a spec names no registered tool.
-            ValueError: two tools have the same name.
-        """
+        """Make the tools, once; `tools_map` has them from then on. Raises as `resolve_tools`."""
         if self._tools_map is None:
             self._tools_map = self.resolve_tools(conv_state)
         return self.tools_map
@@ -407,11 +375,11 @@ class AgentBase(Family):
         return shown_to_model(tool)
 
     def close(self) -> None:
-        """End what the executors of its tools hold; for an agent whose conversation has ended. May block."""
+        """End what the executors of its tools hold. May block."""
         end_tools((self._tools_map or {}).values())
 
     def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:
-        """Add tools that are known at run time only; `filter_tools_regex` counts for them too. All or none are added.
+        """Add tools that are known at run time only, all or none; `filter_tools_regex` counts for them too.
 
         Those that the same `client` (a name; empty: none) has brought before are replaced.
 
@@ -426,9 +394,9 @@ class AgentBase(Family):
             self._brought = {**self._brought, client: frozenset(self._tools_map.keys() - others.keys())}
 
     def attach_skills(self, found: Sequence[Skill]) -> None:
-        """Have the tool for reading skills serve these too, which the workspace has; it is added where it is needed.
+        """Have the tool for reading skills, added where it is needed, serve those of the workspace too.
 
-        A tool of that name which was configured stays as it is.
+        One that was configured stays as it is.
 
         Raises:
             RuntimeError: the agent has no tools yet.
@@ -438,7 +406,6 @@ class AgentBase(Family):
             self._tools_map = {**self.tools_map, **skill_tools(context)}
 
     def tools_brought_by(self, client: str) -> frozenset[str]:
-        """The names of the tools that this client has added."""
         return self._brought.get(client, frozenset())
 
     def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
@@ -460,7 +427,7 @@ class AgentBase(Family):
 
     @property
     def agent_kind(self) -> str:
-        """What kind of agent it is, for callers that have to know; ask for its abilities where they will do."""
+        """The `kind`, for callers that have to know; ask for its abilities where they will do."""
         return self.kind
 
     def model_dump_succint(self, **options: Any) -> dict[str, Any]:
@@ -468,7 +435,7 @@ class AgentBase(Family):
         return self.model_dump(exclude_none=True, **options)
 
     def get_all_llms(self) -> list[LLM]:
-        """Each model in this configuration once: the agent's own, its condenser's, and so on."""
+        """Each model in this configuration once."""
         return list(llms_in(self))
 
     def with_model(self, llm: LLM) -> Self:
@@ -480,7 +447,7 @@ class AgentBase(Family):
     def with_additions(self, skills: Sequence[Skill], servers: McpConfig) -> Self:
         """The same agent with these skills and MCP servers besides, and with the tools that it has made, if it has.
 
-        Its own of the same names stay; a tool for reading skills is added where there are some to be read.
+        Its own of the same names stay.
         """
         context = (self.agent_context or AgentContext(current_datetime=None)).merged(project=skills)
         other = self.model_copy(update={"agent_context": context, "mcp_config": {**servers, **self.mcp_config}})
@@ -497,11 +464,11 @@ class AgentBase(Family):
         allow_added_tools: bool = False,
         used_tools_only: bool = False,
     ) -> Self:
-        """This agent, which is to go on with a conversation that the `persisted` one has begun, if it may.
+        """This agent, if it may go on with a conversation that the `persisted` one has begun.
 
-        All of its own configuration counts, but it must be of the same class, and have exactly the same tools. With
-        `allow_added_tools` it may have more. With `used_tools_only` and the `events` of the log it needs only those
-        that were called in it. Tools that a server brings are not compared; ``TerminalTool`` is ``terminal``.
+        It must be of the same class, and have exactly the same tools; with `allow_added_tools` it may have more, with
+        `used_tools_only` and the `events` of the log it needs only those that were called. Tools that a server brings
+        are not compared; ``TerminalTool`` is ``terminal``.
 
         Raises:
             ValueError: they do not fit; the message names what is missing and what was added.
@@ -512,15 +479,14 @@ class AgentBase(Family):
 
     def step(
         self,
-        conversation: SteppingConversation,
+        conversation: Any,
         on_event: Callable[[Any], object] | None = None,
         on_token: Callable[[Any], object] | None = None,
     ) -> None:
         """Take one step in a conversation of this agent's (see `Conversation.step`), and wait for it.
 
-        A class of agents may define it in place of `astep`: it is called in a thread for each step, with a
-        `SteppedConversation`, and hands `on_event` what it did; ``super().step(…)`` is the step of the class it comes
-        from.
+        A class may define it in place of `astep`: it is called in a thread for each step, with a `SteppedConversation`,
+        and hands `on_event` what it did; ``super().step(…)`` is the step of the class it comes from.
 
         Raises:
             ValueError: the conversation is another agent's.
@@ -534,9 +500,7 @@ class AgentBase(Family):
 
     @abstractmethod
     async def astep(self, step: StepInput) -> StepOutcome:
-        """Ask the model once and turn its answer into events.
-
-        A class of agents defines it, or else `step`.
+        """Ask the model once and turn its answer into events; a class defines it, or else `step`.
 
         Raises:
             LLMError: the call failed for good.

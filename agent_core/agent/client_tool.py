@@ -1,4 +1,4 @@
-"""Tools that a client of the conversation carries out; a JSON schema describes their arguments."""
+"""The client_tool tool: a client of the conversation carries it out; a JSON schema describes its arguments."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ class ClientTool(ToolDefinition[ClientToolAction, ClientToolObservation]):
     """A tool that a client carries out: it reads the call in the log, or is told that it begins.
 
     An agent names it as ``Tool(name="client_tool", params={"name": …, "description": …, "schema": …})``. With a
-    `timeout` among the parameters, in seconds, the agent gets what the client answers within that time; without one it
-    goes on at once.
+    `timeout` among them, in seconds, the agent gets what the client answers in time; without one it goes on at once.
     """
 
     tool_name: ClassVar[str] = "client_tool"
@@ -72,7 +71,6 @@ class ClientTool(ToolDefinition[ClientToolAction, ClientToolObservation]):
         annotations: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> Sequence[ToolDefinition]:
-        """The tool of this name; `schema` describes its arguments, an object."""
         if params:
             known = "name, description, schema, timeout and annotations"
             raise TypeError(f"client_tool takes no parameter {sorted(params)}; it takes {known}")
@@ -99,15 +97,10 @@ class ClientToolExecutor(ToolExecutor[ClientToolAction, ClientToolObservation]):
         self._limit = limit_seconds
 
     def __call__(self, action: ClientToolAction, conversation: Any = None) -> ClientToolObservation:
-        """Without a conversation there is nobody who could be told.
-
-        Raises:
-            ToolError: always.
-        """
+        """Raises `ToolError`: without a conversation there is nobody who could be told."""
         raise ToolError(f"{self._name} is carried out by the clients of a conversation, and here is none")
 
     async def acall(self, action: ClientToolAction, conversation: ToolContext | None = None) -> ClientToolObservation:
-        """See `ClientTool`."""
         clients = conversation.clients if conversation is not None else None
         if conversation is None or clients is None:
             return self(action)

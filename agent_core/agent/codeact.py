@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from pydantic import Field, model_validator
@@ -34,7 +33,7 @@ _BY_FLAG: Final = {
     "enable_llm_editor": _LLM_EDITOR,
     "enable_editor": "file_editor",
 }
-"""The flags in the order in which their tools are listed; think and finish come after the terminal."""
+"""In the order in which the tools are listed; think and finish come after the terminal."""
 _ALWAYS_BY_FLAG: Final = {"enable_think": ThinkTool.__name__, "enable_finish": FinishTool.__name__}
 _STATING_RISK: Final = frozenset({_TERMINAL, "execute_ipython_cell", _BROWSER, _LLM_EDITOR, "file_editor"})
 """Tools whose calls have to say how risky they are."""
@@ -44,14 +43,18 @@ class CodeActAgent(Agent):
     """An `Agent` whose tools are those of a coding agent unless others are given.
 
     Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
-    error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out; the model is
-    `draft_editor_llm`, its own if None. `tools` and
-    `include_default_tools`, when given, count instead of the flags. In plan mode (`enable_plan_mode`) it keeps a list
-    of tasks, and is told how. With `enable_sub_agents` it can put others to work. Without `enable_som_visual_browsing`
-    the model is not shown pictures of pages. Without `enable_prompt_extensions` it is told nothing of the workspace and
-    of skills, without `enable_history_truncation` a history that is too long for the model is an error, and what
-    `disabled_microagents` names is never told. With `cli_mode` it works where its user does. The user's message
-    ``/exit`` ends the task.
+    error. `tools` and `include_default_tools`, when given, count instead of the flags.
+
+    Attributes:
+        enable_plan_mode: it keeps a list of tasks, and is told how.
+        enable_llm_editor: the editor that asks a model (`draft_editor_llm`, its own if None) takes the plain one's
+            place.
+        enable_sub_agents: it can put others to work.
+        enable_som_visual_browsing: else the model is not shown pictures of pages.
+        enable_prompt_extensions: else it is told nothing of the workspace and of skills.
+        enable_history_truncation: else a history that is too long for the model is an error.
+        disabled_microagents: names of skills that are never told.
+        cli_mode: it works where its user does.
     """
 
     VERSION: ClassVar[str] = "2.2"
@@ -83,41 +86,37 @@ class CodeActAgent(Agent):
 
     @property
     def supports_openhands_mcp(self) -> bool:
-        """Whether it uses the tools of MCP servers, as `enable_mcp` says."""
         return self.enable_mcp
 
     @property
     def is_told_of_workspace(self) -> bool:
-        """As `enable_prompt_extensions` says."""
         return self.enable_prompt_extensions
 
     @property
     def condenses_on_overflow(self) -> bool:
-        """As `enable_history_truncation` says."""
         return self.enable_history_truncation
 
     @property
     def skills_left_out(self) -> frozenset[str]:
-        """Those of `disabled_microagents`."""
         return frozenset(self.disabled_microagents)
 
     @property
     def resolved_system_prompt_filename(self) -> str:
-        """The template for long tasks where the agent keeps a list of them (plan mode)."""
+        """The template for long tasks in plan mode, where the agent keeps a list of them."""
         keeps_tasks = any(canonical_name(tool.name) == TaskTrackerTool.tool_name for tool in self.tools)
         if self.enable_plan_mode and keeps_tasks and self.system_prompt_filename == SYSTEM_PROMPT:
             return LONG_HORIZON_PROMPT if (self.prompt_dir / LONG_HORIZON_PROMPT).is_file() else SYSTEM_PROMPT
         return self.system_prompt_filename
 
     def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        """Its tools, in the order of the flags: think and finish come behind the terminal, if there is one."""
+        """Its tools in the order of the flags, think and finish behind the terminal."""
         found = super().resolve_tools(conv_state)
         defaults = [tool.tool_name for tool in (ThinkTool, FinishTool) if tool.__name__ in self.include_default_tools]
         first = [name for name in (_TERMINAL, *defaults) if name in found]
         return {name: found[name] for name in dict.fromkeys((*first, *found))}
 
     def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
-        """A tool as the model is given it: shortly where it needs that, and with the risk where it has to state it."""
+        """Described shortly where the model needs that, and with the risk where it has to state it."""
         short = takes_short_descriptions(self.llm.model)
         return shown_to_model(tool, short=short, states_risk=tool.name in _STATING_RISK)
 
@@ -128,12 +127,17 @@ class CodeActAgent(Agent):
             return data
         chosen = dict(data)
         if "tools" not in chosen:
-            chosen["tools"] = [Tool(name=name, params=_params(cls, data, name)) for name in _chosen(cls, data)]
+            # A model that is to see pages is shown a picture of each.
+            sees = _is_set(cls, data, "enable_som_visual_browsing")
+            params = {} if sees else {_BROWSER: {"set_of_marks": False}}
+            chosen["tools"] = [Tool(name=name, params=params.get(name, {})) for name in _chosen(cls, data)]
         if "include_default_tools" not in chosen:
             names = [name for flag, name in _ALWAYS_BY_FLAG.items() if _is_set(cls, data, flag)]
             chosen["include_default_tools"] = names
         if data.get("disabled_microagents") and data.get("agent_context") is not None:
-            chosen["agent_context"] = _without_skills(data["agent_context"], data["disabled_microagents"])
+            context = AgentContext.model_validate(data["agent_context"])
+            disabled = sorted({*context.disabled_skills, *data["disabled_microagents"]})
+            chosen["agent_context"] = context.model_copy(update={"disabled_skills": disabled})
         if data.get("cli_mode"):
             chosen["system_prompt_kwargs"] = {"cli_mode": True, **(data.get("system_prompt_kwargs") or {})}
         return chosen
@@ -152,17 +156,6 @@ def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
     if _is_set(agent, data, "enable_sub_agents"):
         names.extend(tool.name for tool in get_delegating_tools())
     return names
-
-
-def _params(agent: type[CodeActAgent], data: dict[str, Any], name: str) -> dict[str, Any]:
-    """What a flag changes about a tool: a model that is to see pages is shown a picture of each."""
-    is_blind = name == _BROWSER and not _is_set(agent, data, "enable_som_visual_browsing")
-    return {"set_of_marks": False} if is_blind else {}
-
-
-def _without_skills(context: Any, names: Sequence[str]) -> Any:
-    given = AgentContext.model_validate(context)
-    return given.model_copy(update={"disabled_skills": sorted({*given.disabled_skills, *names})})
 
 
 def _is_set(agent: type[CodeActAgent], data: dict[str, Any], flag: str) -> bool:

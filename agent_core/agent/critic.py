@@ -1,4 +1,4 @@
-"""Critics: how good is what an agent says it has done, and shall it try again?."""
+"""Critics: how good is what an agent says it has done, and shall it try again?"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CriticBase(Family):
 
     Attributes:
         mode: what is judged: the finish and messages to the user, or every action as well.
-        iterative_refinement: whether a finish that is judged badly is followed by another try; None for no.
+        iterative_refinement: whether a finish that is judged badly is followed by another try.
     """
 
     mode: Literal["finish_and_message", "all_actions"] = "finish_and_message"
@@ -51,7 +51,7 @@ class CriticBase(Family):
         """The judgement of the last of `events`, which are those that the model knows."""
 
     async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
-        """The same, for programs that are asynchronous: `evaluate` in a thread, unless a critic does better."""
+        """`evaluate` in a thread, unless a critic does better."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(_threads, called, self.evaluate, events, git_patch)
 
@@ -103,7 +103,7 @@ class CriticMixin:
         critic: CriticBase | None  # a field of the agent's own
 
     async def criticised(self, known: Sequence[Event], events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """The new `events` with the result of the agent's critic in those that it judges; without one as they are."""
+        """The new `events` with the critic's result in those that it judges; without a critic as they are."""
         return list(events) if self.critic is None else await criticised(self.critic, known, events)
 
 

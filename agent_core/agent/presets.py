@@ -1,4 +1,4 @@
-"""Agents with few tools: two that only read, two that use nothing but a browser, and one that plans."""
+"""Ready-made agents: with few tools, without a model, and with the usual condenser."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LOCATING_PROMPT: Final = "system_prompt_locating.j2"
 BROWSING_PROMPT: Final = "system_prompt_browsing.j2"
 
 
-def _reading_tools() -> list[Tool]:
-    return [Tool(name=tool.tool_name) for tool in (GrepTool, GlobTool, ReadFileTool, ListDirectoryTool)]
-
-
 class ReadOnlyAgent(Agent):
     """Answers questions about what is there, and can change nothing: it has no shell, no editor and no MCP tools."""
 
-    tools: ToolSpecs = Field(default_factory=_reading_tools)
+    tools: ToolSpecs = Field(
+        default_factory=lambda: [
+            Tool(name=tool.tool_name) for tool in (GrepTool, GlobTool, ReadFileTool, ListDirectoryTool)
+        ]
+    )
     system_prompt_filename: str = READ_ONLY_PROMPT
 
     @property
@@ -50,16 +50,11 @@ class ReadOnlyAgent(Agent):
         return False
 
 
-class LocAgent(Agent):
+class LocAgent(ReadOnlyAgent):
     """Finds the places in a project's code that a task is about, and can change nothing; it needs an IPython kernel."""
 
     tools: ToolSpecs = Field(default_factory=lambda: [Tool(name=tool.tool_name) for tool in CODE_SEARCH_TOOLS])
     system_prompt_filename: str = LOCATING_PROMPT
-
-    @property
-    def supports_openhands_mcp(self) -> bool:
-        """No: what the tools of others change cannot be known."""
-        return False
 
 
 class BrowsingAgent(Agent):
@@ -81,11 +76,6 @@ class VisualBrowsingAgent(Agent):
 PLANNING_PROMPT: Final = "system_prompt_planning.j2"
 
 
-def plan_structure() -> str:
-    """The parts of a plan with what belongs into each, for the prompt."""
-    return "\n".join(f"{number}. **{title}**: {content}" for number, (title, content) in enumerate(PLAN_PARTS, 1))
-
-
 class PlanningAgent(Agent):
     """Looks at everything and changes nothing but the plan, ``PLAN.md`` in the workspace.
 
@@ -100,7 +90,11 @@ class PlanningAgent(Agent):
     def _knows_the_parts(cls, data: Any) -> Any:
         if not isinstance(data, dict) or data.get("system_prompt") is not None:
             return data
-        return {**data, "system_prompt_kwargs": {"plan_structure": plan_structure(), **_given(data)}}
+        parts = "\n".join(f"{number}. **{title}**: {content}" for number, (title, content) in enumerate(PLAN_PARTS, 1))
+        return {
+            **data,
+            "system_prompt_kwargs": {"plan_structure": parts, **(data.get("system_prompt_kwargs") or {})},
+        }
 
 
 def get_planning_agent(llm: LLM) -> PlanningAgent:
@@ -109,10 +103,6 @@ def get_planning_agent(llm: LLM) -> PlanningAgent:
         llm=llm,
         condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=100, keep_first=6),
     )
-
-
-def _given(data: dict[str, Any]) -> dict[str, Any]:
-    return data.get("system_prompt_kwargs") or {}
 
 
 FILE: Final = "/tmp/drydock-dummy.txt"  # noqa: S108 - of the sandbox
@@ -129,9 +119,9 @@ _ROUND: Final[Sequence[tuple[str, str, Action]]] = (
 
 
 class DummyAgent(AgentBase):
-    """Runs a command, looks at a file, and says whether that went well; for each of the user's messages again.
+    """An agent without a model, to try an installation: for each message it runs a command and looks at a file.
 
-    It asks no model, so it costs nothing and needs no key. Tools that it is not given it does without.
+    It costs nothing and needs no key. Tools that it is not given it does without.
     """
 
     tools: ToolSpecs = Field(
@@ -139,19 +129,15 @@ class DummyAgent(AgentBase):
     )
 
     async def astep(self, step: StepInput) -> StepOutcome:
-        done = _since_user(() if step.view is None else step.view.events)
+        events: Sequence[Event] = () if step.view is None else step.view.events
+        said = [n for n, event in enumerate(events) if isinstance(event, MessageEvent) and event.source == "user"]
+        done = events[said[-1] + 1 :] if said else events
         work = [entry for entry in _ROUND if entry[1] in step.tools]
         place = sum(isinstance(event, ActionEvent) for event in done)
         if place < len(work):
             thought, name, action = work[place]
             return StepOutcome([ActionEvent(thought=[TextContent(text=thought)], tool_name=name, action=action)])
         return StepOutcome([ActionEvent(tool_name="finish", action=FinishAction(message=_report(done)))])
-
-
-def _since_user(events: Sequence[Event]) -> Sequence[Event]:
-    """What has happened since the user spoke last."""
-    places = [n for n, event in enumerate(events) if isinstance(event, MessageEvent) and event.source == "user"]
-    return events[places[-1] + 1 :] if places else events
 
 
 def _report(done: Sequence[Event]) -> str:
@@ -164,11 +150,10 @@ def _report(done: Sequence[Event]) -> str:
 
 
 BY_MODEL: Final = "auto"
-"""The preset that stands for the one which suits the model."""
 
 
 def preset_for(model: str) -> str:
-    """The name of the set of tools that a model of this name was trained for, as far as that is known."""
+    """The name of the tools' preset that a model of this name was trained for, as far as that is known."""
     family, variant = family_of(model)
     if family == "google_gemini":
         return "gemini"
@@ -178,8 +163,8 @@ def preset_for(model: str) -> str:
 def get_default_agent(llm: LLM, cli_mode: bool = False, enable_sub_agents: bool = False) -> Agent:
     """An agent for work on code, which sums up what it did when its history becomes long.
 
-    `cli_mode` is for an agent that works where its user does, not in a sandbox: it judges risks accordingly, and has no
-    browser. With `enable_sub_agents` it can have sub-agents do tasks.
+    With `cli_mode` it works where its user does, not in a sandbox: it judges risks accordingly, and has no browser.
+    With `enable_sub_agents` it can have sub-agents do tasks.
     """
     return Agent(
         llm=llm,

@@ -1,14 +1,14 @@
-"""What goes into one step of an agent, and what comes out."""
+"""One step of an agent: its input, its outcome, and classes with a blocking `step` in place of `astep`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from agent_core.errors import DrydockError
 from agent_core.events.event import Event
@@ -22,25 +22,12 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import called
 
 
-class SteppingConversation(Protocol):
-    """A conversation that takes single steps, as `agent_core.Conversation` does."""
-
-    @property
-    def agent(self) -> Any:
-        """Who works."""
-        ...
-
-    def step(self, on_event: Callable[[Any], object] | None, on_token: Callable[[Any], object] | None) -> None:
-        """Let its agent take one step."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StepInput:
     """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on.
 
-    `predicts_risk` says whether what the model says of the risk of its calls counts for anything. `view` is what the
-    prompt was made from; it is only to be read.
+    `predicts_risk`: whether what the model says of the risk of its calls counts. `view` is what the prompt was made
+    from, only to be read.
     """
 
     prompt: Sequence[dict[str, Any]]
@@ -58,10 +45,9 @@ class StepOutcome:
     """What a step came to.
 
     Attributes:
-        events: to be appended together, in this order. Calls and messages need no response id, and calls no form of the
-            model's (`tool_call`): they are given some.
-        errors: for events by their position in `events`, the error that answers each (calls that were no good).
+        events: appended together, in this order. Response ids and the model's form of calls are completed.
         response: the model's answer, where a model was asked.
+        errors: by position in `events`, the error that answers a call that was no good.
     """
 
     events: list[AnyEvent]
@@ -69,7 +55,7 @@ class StepOutcome:
     errors: Mapping[int, str] = field(default_factory=dict)
 
 
-AsyncStep = Callable[[Any, StepInput], Awaitable[StepOutcome]]
+AsyncStep = Callable[[Any, StepInput], Coroutine[Any, Any, StepOutcome]]
 
 FINISHED = "finished"
 
@@ -77,7 +63,7 @@ _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="agent-step")
 
 
 def bridged(agent: type[Any]) -> AsyncStep | None:
-    """The `astep` of a class that defines `step` and leaves `astep` to those it comes from; None for any other class.
+    """The `astep` of a class that defines `step` and inherits `astep`; None for any other class.
 
     Raises:
         TypeError: its `step` is asynchronous.
@@ -100,11 +86,7 @@ def _place_of(name: str, agent: type[Any]) -> int:
 
 
 class SteppedState:
-    """The state of a conversation as a blocking `step` sees it.
-
-    Attributes:
-        view: what a model is shown of the log.
-    """
+    """The state of a conversation as a blocking `step` sees it."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -117,7 +99,7 @@ class SteppedState:
 
     @property
     def execution_status(self) -> str:
-        """What the conversation is doing. A step may set it to ``finished``: the agent rests after the step then."""
+        """A step may set it to ``finished``: the agent rests after the step then."""
         return FINISHED if self.is_finished else "running"
 
     @execution_status.setter
@@ -162,12 +144,12 @@ class SteppedConversation:
             if self._asked is not None:
                 self._asked.cancel()
         errors = {place: self._errors[id(one)] for place, one in enumerate(self._events) if id(one) in self._errors}
-        return StepOutcome(_last_words(self._events) if self.state.is_finished else self._events, errors=errors)
+        return StepOutcome(_resting(self._events) if self.state.is_finished else self._events, errors=errors)
 
     def step(
         self, on_event: Callable[[Any], object] | None = None, on_token: Callable[[Any], object] | None = None
     ) -> None:
-        """Take the step that the class this agent comes from would take, and wait for it: ``super().step(…)``.
+        """Take the inherited step, and wait for it: ``super().step(…)``.
 
         Raises:
             NotImplementedError: there is no such step.
@@ -177,38 +159,29 @@ class SteppedConversation:
         self._check()
         if getattr(self._inherited, "__isabstractmethod__", False):
             raise NotImplementedError(f"{type(self.agent).__name__} comes from no class that has a step of its own")
-        self._asked = asyncio.run_coroutine_threadsafe(self._inherited_step(), self._loop)
+        self._asked = asyncio.run_coroutine_threadsafe(self._inherited(self.agent, self._step), self._loop)
         outcome = self._asked.result()
         self._errors.update({id(outcome.events[place]): text for place, text in outcome.errors.items()})
         for event in outcome.events:
             (on_event or self._take)(event)
-
-    async def _inherited_step(self) -> StepOutcome:
-        return await self._inherited(self.agent, self._step)
 
     def _check(self) -> None:
         if self._is_over:
             raise DrydockError("the step is over: what it does now counts for nothing")
 
     def _take(self, event: AnyEvent) -> None:
-        """Have the event stored when the step has ended, with the others.
-
-        Raises:
-            TypeError: it is no event.
-        """
         self._check()
         if not isinstance(event, Event):
             raise TypeError(f"on_event takes events, not a {type(event).__name__}")
         self._events.append(event)
 
     def _hear_token(self, delta: TextDelta | str) -> None:
-        """Show more of the model's text."""
         if (told := self._step.on_delta) is not None and not self._is_over:
             shown = delta if isinstance(delta, TextDelta) else TextDelta(self.id, str(delta))
             self._loop.call_soon_threadsafe(told, shown)
 
 
-def _last_words(events: Sequence[AnyEvent]) -> list[AnyEvent]:
+def _resting(events: Sequence[AnyEvent]) -> list[AnyEvent]:
     """The events of an agent that rests after them: its message says so, a blank one where it has said nothing."""
     if any(isinstance(event, ActionEvent) for event in events):
         return list(events)  # it rests when it has seen what they came to, and says so

@@ -1,4 +1,4 @@
-"""From a kind of sub-agent to its agent."""
+"""Factory of sub-agents: from a kind or a class to its agent."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ from agent_core.tools.subagents import SubAgentError, has_usable_tools, usable_t
 logger = logging.getLogger(__name__)
 
 DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent"})
-"""The tools that make sub-agents; whoever is to have them besides the main agent has to be given them by name."""
+"""The tools that make sub-agents; only by name they are given to any but the main agent."""
 
 
 def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
-    """A fresh agent of this kind for one sub-conversation of the `asking` agent's.
-
-    Its model is counted apart, under `label`.
+    """A fresh agent of this kind for one sub-conversation of the `asking` agent's; its model is counted under `label`.
 
     Raises:
         SubAgentError: it cannot be made: its profile, its condenser or a tool is not there.
@@ -52,10 +50,7 @@ def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
 
 
 def make_agent_of_class(name: str, asking: AgentBase, label: str) -> AgentBase | None:
-    """A fresh agent of a registered class with its own configuration; None when there is no such class here.
-
-    A class whose tools this process does not have counts as none.
-    """
+    """A fresh agent of a registered class as that is configured; None for no such class, or one without its tools."""
     if name not in AgentBase.list_agents():
         return None
     llm = asking.llm.model_copy(update={"usage_id": label})
@@ -111,7 +106,7 @@ def _condenser(definition: AgentDefinition, llm: LLM) -> Condenser | None:
 
 
 def _servers(definition: AgentDefinition) -> dict[str, Any]:
-    """The servers of its tools; not those that a project's file names: they would be started outside of the sandbox."""
+    """Its MCP servers; not those that a project's file names: they would be started outside of the sandbox."""
     if not definition.mcp_config or "mcp_config" not in Agent.model_fields:
         return {}
     if definition.level == "project":

@@ -29,7 +29,7 @@ _VARIANTS: Final = (
 
 
 class ModelFamily(NamedTuple):
-    """The family and, within it, the variant; empty where they are not known."""
+    """The family and the variant within it; empty where they are not known."""
 
     family: str = ""
     variant: str = ""
@@ -88,7 +88,7 @@ def static_message(
 
 
 def user_identity(home: Path | None = None) -> str:
-    """What the user's own file says that the agent is; empty where there is none."""
+    """What the user's own file says that the agent is, if there is one."""
     try:
         path = (home or Path.home()) / IDENTITY_FILE
         with path.open(encoding="utf-8") as file:
@@ -101,7 +101,7 @@ def user_identity(home: Path | None = None) -> str:
 
 
 def _notes(folder: Path, family: str, variant: str) -> str:
-    """What is said to models of this kind: notes of the variant, or else of the family."""
+    """Notes for the variant, or else for the family."""
     if not family:
         return ""
     names = [f"model_specific/{family}/{variant}.j2"] if variant else []
@@ -118,23 +118,20 @@ SECURITY_POLICY: Final = "security_policy.j2"
 
 
 class PromptManager:
-    """Renders what agents are told from the templates of a folder.
-
-    Args:
-        prompt_dir: the folder; ours if None.
-        system_prompt_filename: the template of the system message in it.
+    """Renders what agents are told from the templates of a folder, ours by default.
 
     Raises:
-        FileNotFoundError: the folder has no such file.
+        FileNotFoundError: the folder has no such template of the system message.
     """
 
     def __init__(self, prompt_dir: str | Path | None = None, system_prompt_filename: str = SYSTEM_PROMPT) -> None:
         self.prompt_dir = Path(prompt_dir) if prompt_dir is not None else PROMPT_DIR
         self.system_prompt_filename = system_prompt_filename
-        self._existing(system_prompt_filename)
+        if not (self.prompt_dir / system_prompt_filename).is_file():
+            raise FileNotFoundError(f"there is no prompt template {system_prompt_filename!r} in {self.prompt_dir}")
 
     def get_system_message(self, **context: Any) -> str:
-        """The system message; `context` are variables of its template, which count before those that are known."""
+        """The system message; variables in `context` count before those that are known."""
         policy = SECURITY_POLICY if (self.prompt_dir / SECURITY_POLICY).is_file() else ""
         return static_message(
             self.prompt_dir,
@@ -147,22 +144,17 @@ class PromptManager:
         )
 
     def get_example_user_message(self) -> str:
-        """A first message of a user as an example; empty where the folder has none."""
+        """A first message of a user as an example, if the folder has one."""
         if not (self.prompt_dir / USER_PROMPT).is_file():
             return ""
         return rendered(self.prompt_dir, USER_PROMPT, {"agent_name": NAME})
 
     def build_workspace_context(self, recalled: RecallObservation) -> str:
-        """What the memory knows of the workspace, as the agent is told it; empty when there is nothing."""
+        """What the memory knows of the workspace, as the agent is told it."""
         message = facts_message(recalled)
         return message.text if message is not None else ""
 
     def build_microagent_info(self, triggered: Sequence[RecalledKnowledge]) -> str:
-        """Knowledge that a message brought up, as the agent is told it; empty when there is none."""
+        """Knowledge that a message brought up, as the agent is told it."""
         known = RecallObservation(cause=-1, recall_type="knowledge", microagent_knowledge=list(triggered))
-        message = facts_message(known)
-        return message.text if message is not None else ""
-
-    def _existing(self, name: str) -> None:
-        if not (self.prompt_dir / name).is_file():
-            raise FileNotFoundError(f"there is no prompt template {name!r} in {self.prompt_dir}")
+        return self.build_workspace_context(known)

@@ -1,4 +1,4 @@
-"""From a model's tool calls to actions: repair, checks, and errors that the model can act on."""
+"""Tool calls of a model made into actions: repair, checks, and errors that the model can act on."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git
 EDITOR_ALIASES = frozenset({"str_replace", "str_replace_editor"})
 BARE_COMMANDS = frozenset({"find", "git", "ls", "pwd"})
 EXTRAS = ("security_risk", "summary")
-"""What a model may say of any call, whatever the tool's own arguments are."""
+"""What a model may say of any call, besides the tool's own arguments."""
 MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
 RISKS: Mapping[str, SecurityRisk] = {risk.value: risk for risk in SecurityRisk}
 MAX_ERROR_CHARS = 2_000
 MAX_DEPTH = 100
-"""How deeply the values of arguments may be nested: what comes after (the log, tools, clients) reads no further."""
+"""How deeply arguments may be nested: what comes after (the log, tools, clients) reads no further."""
 MALFORMED = "_openhands_malformed_tool_call"
-"""Stands among the arguments that are kept in place of such as are no JSON; other programs know it by this name."""
+"""Stands in place of arguments that are no JSON; other programs know it by this name."""
 _TOO_DEEP = "they are nested too deeply"
 
 
@@ -38,7 +38,7 @@ _TOO_DEEP = "they are nested too deeply"
 class ParsedCall:
     """One call of the model, checked. Exactly one of `action` and `error` is set.
 
-    `call` is what goes into the log: its arguments are always valid JSON, so the history stays acceptable to providers.
+    `call` goes into the log: its arguments are always valid JSON, so providers accept the history.
     """
 
     call: MessageToolCall
@@ -52,7 +52,7 @@ class ParsedCall:
 def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, predicts_risk: bool = True) -> ParsedCall:
     """Check one call against the tools at hand; never raises for anything that a model may send.
 
-    Where nobody analyzes risks (`predicts_risk` False) what the model says of them counts for nothing.
+    With `predicts_risk` False what the model says of risks counts for nothing.
     """
     try:
         arguments = _arguments_of(call.arguments)
@@ -98,11 +98,7 @@ def _arguments_of(text: str) -> dict[str, Any]:
 
 
 def _first_value(text: str) -> Any:
-    """The JSON value that the text begins with; garbage behind it is cut.
-
-    Raises:
-        ValueError: it begins with none, or with one that is nested too deeply.
-    """
+    """The JSON value that the text begins with; garbage behind it is cut. Raises `ValueError`."""
     try:
         value, _ = _DECODER.raw_decode(text.strip())
     except RecursionError:
@@ -111,11 +107,7 @@ def _first_value(text: str) -> Any:
 
 
 def _storable(value: Any, depth: int) -> Any:
-    """Half characters, which JSON escapes can express and UTF-8 cannot, become the replacement character.
-
-    Raises:
-        ValueError: it is nested more deeply than that.
-    """
+    """Half characters, which UTF-8 cannot express, replaced. Raises `ValueError` for what is nested more deeply."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if not isinstance(value, list | dict):
@@ -127,17 +119,14 @@ def _storable(value: Any, depth: int) -> Any:
     return {_storable(key, 1): _storable(item, depth - 1) for key, item in value.items()}
 
 
-def _no_number(name: str) -> None:
-    """NaN and Infinity are no JSON, though Python reads them; as null the field counts as not given."""
-
-
 def _finite(digits: str) -> float | None:
     """A number that is too large for Python becomes infinite, which could not be written as JSON again."""
     return number if math.isfinite(number := float(digits)) else None
 
 
-# strict=False takes raw control characters inside strings, which many models send.
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
+# strict=False takes raw control characters inside strings, which many models send. NaN and Infinity are no JSON, though
+# Python reads them; as null the field counts as not given.
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: None, parse_float=_finite)
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -158,19 +147,15 @@ def _normalised(
         return "terminal", arguments
     extras = {key: arguments[key] for key in EXTRAS if key in arguments}
     if "terminal" in tools and short == "grep" and isinstance(arguments.get("pattern"), str):
-        return "terminal", {"command": _grep_command(arguments), **extras}
+        only = [f"--include={arguments['include']}"] if arguments.get("include") else []
+        path = str(arguments.get("path") or ".")
+        command = shlex.join(["grep", "-rnE", *only, "--", str(arguments["pattern"]), path])
+        return "terminal", {"command": command, **extras}
     if "terminal" in tools and short in BARE_COMMANDS and arguments == extras:
         return "terminal", {"command": short, **extras}
     if "file_editor" in tools and short in EDITOR_ALIASES:
         return "file_editor", _with_editor_command(short, arguments)
     return name, arguments
-
-
-def _grep_command(arguments: Mapping[str, Any]) -> str:
-    """The shell's grep for a call of a tool that is not there."""
-    only = [f"--include={arguments['include']}"] if arguments.get("include") else []
-    path = str(arguments.get("path") or ".")
-    return shlex.join(["grep", "-rnE", *only, "--", str(arguments["pattern"]), path])
 
 
 def _with_editor_command(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +189,7 @@ def _without_extras(
 
 
 def _action_of(arguments: dict[str, Any], definition: ToolDefinition) -> tuple[Action, dict[str, Any]]:
-    """The action for the arguments, and these as they were understood: what fits as it is is left as it is."""
+    """The action for the arguments, and these as they were understood: what fits is left as it is."""
     try:
         return definition.action_from_arguments(arguments), arguments
     except ValueError:

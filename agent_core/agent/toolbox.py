@@ -21,6 +21,80 @@ from agent_core.tools.invoke_skill import InvokeSkillTool
 from agent_core.tools.registry import registered_tools, resolve_tools
 from agent_core.tools.spec import DeclaredResources, Tool
 
+logger = logging.getLogger(__name__)
+
+
+DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
+"""Class names of the tools that every agent has unless it says otherwise."""
+MAX_SHORT_CHARS: Final = 1023
+"""The longest description that the models of `takes_short_descriptions` take."""
+STATED_RISKS: Final = ("LOW", "MEDIUM", "HIGH")
+_SHORT = re.compile(r"gpt-4|o1|o3|o4")
+
+
+def builtin_tool_classes() -> dict[str, type[ToolDefinition]]:
+    """The registered tools that are classes, by the names of these."""
+    return {tool.__name__: tool for tool in registered_tools().values() if isinstance(tool, type)}
+
+
+def toolset(
+    specs: Sequence[Tool],
+    default_names: Sequence[str],
+    names_regex: str | None,
+    conv_state: Any = None,
+    context: AgentContext | None = None,
+) -> dict[str, ToolDefinition]:
+    """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
+
+    The tool for skills is added where the `context` has some that the agent may ask for. A spec with a form for the
+    answers of a default tool stands for that tool.
+
+    Raises:
+        ToolNotFoundError: a spec names no registered tool.
+        ValueError: two tools have the same name, or a default tool is not known.
+    """
+    found = resolve_tools(specs, conv_state, shaped=structured)
+    own = _filtered(found, names_regex)
+    named = resolve_tools([Tool(name=name) for name in default_names], conv_state)
+    defaults = {name: tool for name, tool in named.items() if not isinstance(found.get(name), StructuredTool)}
+    if doubled := own.keys() & defaults.keys():
+        raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
+    return {**own, **defaults, **skill_tools(context, taken=own.keys() | defaults.keys())}
+
+
+def checked_toolset(
+    present: Mapping[str, ToolDefinition], added: Sequence[ToolDefinition], names_regex: str | None
+) -> dict[str, ToolDefinition]:
+    """The present tools with those of `added` whose names match; raises `ValueError` for a name that is taken."""
+    result = dict(present)
+    for definition in added:
+        if not _filtered({definition.name: definition}, names_regex):
+            continue
+        if definition.name in result:
+            raise ValueError(f"two tools are named {definition.name!r}; names must differ")
+        result[definition.name] = definition
+    return result
+
+
+def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) -> dict[str, ToolDefinition]:
+    """The tool to read the skills of this context, where there are any that an agent may ask for."""
+    if context is None or not context.invocable_skills or InvokeSkillTool.tool_name in taken:
+        return {}
+    listed = [skill for skill in context.active_skills if skill.is_listed]
+    return {tool.name: tool for tool in InvokeSkillTool.create(skills=listed)}
+
+
+def end_tools(tools: Iterable[ToolDefinition]) -> None:
+    """Close the executors of these tools that can be closed, each once; one that fails is logged."""
+    for executor in {id(tool.executor): tool.executor for tool in tools}.values():
+        close = getattr(executor, "close", None)
+        if close is None:
+            continue
+        try:
+            close()
+        except Exception:
+            logger.exception("an executor could not be closed")
+
 
 class StructuredTool(ToolDefinition):
     """A tool that takes one text, with an object of a certain form in its place; the text is that object as JSON."""
@@ -43,11 +117,7 @@ class StructuredTool(ToolDefinition):
 
 
 def structured(tool: ToolDefinition, schema: Mapping[str, Any]) -> StructuredTool:
-    """The tool with arguments of this form; for tools that take one text and nothing else, such as finish.
-
-    Raises:
-        ValueError: the tool is none of those, or the schema is none of an object.
-    """
+    """A tool that takes one text, such as finish, with arguments of this form instead. Raises `ValueError`."""
     own = tool.parameters
     required = own.get("required", [])
     if len(required) != 1 or len(own["properties"]) != 1 or own["properties"][required[0]].get("type") != "string":
@@ -68,80 +138,6 @@ def structured(tool: ToolDefinition, schema: Mapping[str, Any]) -> StructuredToo
     )
 
 
-logger = logging.getLogger(__name__)
-
-DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
-"""Class names of the tools that every agent has unless it says otherwise."""
-
-
-def builtin_tool_classes() -> dict[str, type[ToolDefinition]]:
-    """The registered tools that are classes, by the names of these."""
-    return {tool.__name__: tool for tool in registered_tools().values() if isinstance(tool, type)}
-
-
-def toolset(
-    specs: Sequence[Tool],
-    default_names: Sequence[str],
-    names_regex: str | None,
-    conv_state: Any = None,
-    context: AgentContext | None = None,
-) -> dict[str, ToolDefinition]:
-    """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
-
-    Where the `context` has skills that the agent may ask for, the tool to do so is among them. A spec with a form for
-    the answers of a default tool stands for that tool.
-
-    Raises:
-        ToolNotFoundError: a spec names no registered tool.
-        ValueError: two tools have the same name, or a default tool is not known.
-    """
-    found = resolve_tools(specs, conv_state, shaped=structured)
-    own = _filtered(found, names_regex)
-    named = resolve_tools([Tool(name=name) for name in default_names], conv_state)
-    defaults = {name: tool for name, tool in named.items() if not isinstance(found.get(name), StructuredTool)}
-    if doubled := own.keys() & defaults.keys():
-        raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
-    return {**own, **defaults, **skill_tools(context, taken=own.keys() | defaults.keys())}
-
-
-def checked_toolset(
-    present: Mapping[str, ToolDefinition], added: Sequence[ToolDefinition], names_regex: str | None
-) -> dict[str, ToolDefinition]:
-    """The tools that are there with those of `added` whose names match.
-
-    Raises:
-        ValueError: a name is taken, or given twice.
-    """
-    result = dict(present)
-    for definition in added:
-        if not _filtered({definition.name: definition}, names_regex):
-            continue
-        if definition.name in result:
-            raise ValueError(f"two tools are named {definition.name!r}; names must differ")
-        result[definition.name] = definition
-    return result
-
-
-def end_tools(tools: Iterable[ToolDefinition]) -> None:
-    """Close the executors of these tools that can be closed, each once; one that fails is logged."""
-    for executor in {id(tool.executor): tool.executor for tool in tools}.values():
-        close = getattr(executor, "close", None)
-        if close is None:
-            continue
-        try:
-            close()
-        except Exception:
-            logger.exception("an executor could not be closed")
-
-
-def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) -> dict[str, ToolDefinition]:
-    """The tool to read the skills of this context, where there are any that an agent may ask for."""
-    if context is None or not context.invocable_skills or InvokeSkillTool.tool_name in taken:
-        return {}
-    listed = [skill for skill in context.active_skills if skill.is_listed]
-    return {tool.name: tool for tool in InvokeSkillTool.create(skills=listed)}
-
-
 def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict[str, ToolDefinition]:
     if names_regex is None:
         return tools
@@ -149,20 +145,20 @@ def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict
 
 
 def specs_of(value: Any) -> Any:
-    """The list with a spec in place of each definition; what a ``create()`` returned, a sequence, may stand in it too.
+    """The list with a spec in place of each definition, or sequence of these.
 
-    An agent is configuration, which is stored and sent: it names its tools, and each conversation makes its own. So a
-    definition will do if it is like the one that its name stands for.
+    An agent names its tools, and each conversation makes its own: so a definition must be like the one that its name
+    stands for.
 
     Raises:
-        ValueError: a definition is not; the message says what to do.
+        ValueError: it is not; the message says what to do.
     """
     if not isinstance(value, Sequence) or isinstance(value, str):
         return value
     specs: list[Any] = []
     for item in value:
-        given = item if isinstance(item, list | tuple) else [item]
-        specs += [_spec_of(one) if isinstance(one, ToolDefinition) else one for one in given]
+        items = item if isinstance(item, list | tuple) else [item]
+        specs += [_spec_of(one) if isinstance(one, ToolDefinition) else one for one in items]
     return specs
 
 
@@ -192,13 +188,6 @@ def _is_plain(definition: ToolDefinition) -> bool:
     return mine is its or (type(mine) is type(its) and getattr(mine, "__dict__", None) == getattr(its, "__dict__", 0))
 
 
-MAX_SHORT_CHARS: Final = 1023
-"""The longest description of a function that the models of `takes_short_descriptions` take."""
-STATED_RISKS: Final = ("LOW", "MEDIUM", "HIGH")
-
-_SHORT = re.compile(r"gpt-4|o1|o3|o4")
-
-
 def takes_short_descriptions(model: str) -> bool:
     """Whether a model of this name takes short descriptions of tools only."""
     return _SHORT.search(model.lower()) is not None
@@ -207,22 +196,16 @@ def takes_short_descriptions(model: str) -> bool:
 def shown_to_model(tool: ToolDefinition, *, short: bool = False, states_risk: bool = False) -> dict[str, Any]:
     """The schema of a tool as the model of an agent is given it.
 
-    With `short` a description that is too long for some models is cut. With `states_risk` the model has to say how
-    risky a call is, and cannot say that it does not know.
+    With `short` a long description is cut; with `states_risk` the model has to say how risky a call is.
     """
     schema = tool.to_openai_tool(add_security_risk_prediction=True)
     function = dict(schema["function"])
     if short and len(function["description"]) > MAX_SHORT_CHARS:
         function["description"] = f"{function['description'][: MAX_SHORT_CHARS - 1].rstrip()}…"
-    if states_risk and "security_risk" not in tool.parameters["properties"]:
-        function["parameters"] = _stating_risk(function["parameters"])
+    parameters = function["parameters"]
+    risk = parameters["properties"].get("security_risk")
+    if states_risk and risk is not None and "security_risk" not in tool.parameters["properties"]:
+        properties = {**parameters["properties"], "security_risk": {**risk, "enum": list(STATED_RISKS)}}
+        required = [*parameters.get("required", []), "security_risk"]
+        function["parameters"] = {**parameters, "properties": properties, "required": required}
     return {**schema, "function": function}
-
-
-def _stating_risk(parameters: dict[str, Any]) -> dict[str, Any]:
-    properties = dict(parameters["properties"])
-    if "security_risk" not in properties:
-        return parameters
-    properties["security_risk"] = {**properties["security_risk"], "enum": list(STATED_RISKS)}
-    required: Collection[str] = parameters.get("required", [])
-    return {**parameters, "properties": properties, "required": [*required, "security_risk"]}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, Protocol
+from itertools import chain
+from typing import Final
 
 from agent_core.errors import LLMError, ToolError
 from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent
-from agent_core.events.messages import Content, ImageContent, Message, TextContent
-from agent_core.events.serialization import AnyEvent
+from agent_core.events.messages import Content, ImageContent, Message, MessageToolCall, TextContent
+from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.registry import ProfileStore
 from agent_core.llm.render import WireMessage
@@ -22,23 +23,13 @@ ORDER: Final = "Answer the question about the image, in plain words. Say so wher
 PAGE: Final = 100
 
 
-class Log(Protocol):
-    """A conversation's log, as `agent_core.events.stream.EventStream` is one."""
-
-    last_id: int
-
-    async def page(self, *, after: int = -1, limit: int = PAGE) -> list[AnyEvent]: ...
-
-    async def page_before(self, *, before: int, limit: int = PAGE) -> list[AnyEvent]: ...
-
-
 def is_blind(llm: LLM) -> bool:
-    """Whether no image reaches this model. A router is asked with images: it chooses a model that sees them."""
+    """Whether no image reaches this model. A router chooses one that sees them."""
     return type(llm) is LLM and not llm.features.vision
 
 
 def vision_profiles() -> list[str]:
-    """The names of the stored models that see images, sorted. Reads their files."""
+    """The sorted names of the stored models that see images. Reads their files."""
     store = ProfileStore()
     found = []
     for name in store.list():
@@ -67,7 +58,7 @@ def renderer(llm: LLM, tools: Collection[str]) -> Callable[[Message], WireMessag
 
 
 def with_references(message: Message) -> Message:
-    """A message of the user with a text in place of each image, by whose number the model can ask about it."""
+    """A user's message with a text in place of each image, by whose number the model can ask about it."""
     if message.role != "user" or not any(isinstance(part, ImageContent) for part in message.content):
         return message
     content: list[Content] = []
@@ -83,7 +74,7 @@ def with_references(message: Message) -> Message:
     return message.model_copy(update={"content": content})
 
 
-async def newest_images(log: Log, before: int) -> list[str]:
+async def newest_images(log: EventStream, before: int) -> list[str]:
     """The images of the user's newest messages that have any, of those before this event, in their order.
 
     Messages that the model is shown as one, because it said nothing in between, count as one.
@@ -95,21 +86,13 @@ async def newest_images(log: Log, before: int) -> list[str]:
             if isinstance(event, Rewind):
                 before = min(event.to + 1, event.id)  # what comes before it on this branch
                 break
-            if isinstance(event, MessageEvent) and event.source == "user":
-                images = [*_images_in(event), *images]
-            elif _is_of_agent(event) and images:
-                return images
+            match event:
+                case MessageEvent(source="user"):
+                    parts = [part for part in event.llm_message.content if isinstance(part, ImageContent)]
+                    images = [*chain.from_iterable(part.image_urls for part in parts), *images]
+                case MessageEvent(source="agent", is_blank=False) | ActionEvent(tool_call=MessageToolCall()) if images:
+                    return images
     return images
-
-
-def _images_in(event: MessageEvent) -> list[str]:
-    return [url for part in event.llm_message.content if isinstance(part, ImageContent) for url in part.image_urls]
-
-
-def _is_of_agent(event: AnyEvent) -> bool:
-    if isinstance(event, ActionEvent):
-        return event.tool_call is not None
-    return isinstance(event, MessageEvent) and event.source == "agent" and not event.is_blank
 
 
 class ImageQuestions:
@@ -118,7 +101,7 @@ class ImageQuestions:
     `context` counts what that costs, `hide` is told the keys of the models.
     """
 
-    def __init__(self, log: Log, context: CallContext, hide: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, log: EventStream, context: CallContext, hide: Callable[[Iterable[str]], None]) -> None:
         self._log = log
         self._context = context
         self._hide = hide

@@ -1,8 +1,7 @@
-"""The controller: one of the four subscribers of a stream; it decides when the agent steps.
+"""The controller: the subscriber of a stream that decides when the agent steps.
 
-It reads the log, folds it, and acts only when it has read to the end: so its own writes are always part of what it
-decides from, and the same decision is never taken twice. The step runs in a task of its own, so that a stop or a new
-message takes effect while the model is still thinking.
+It folds the log, and acts only when it has read to the end: so its own writes are always part of what it decides from.
+The step runs in a task of its own, so that a stop or a new message takes effect while the model is still thinking.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.guards import answers_to_invalid_calls, check_limits, error_events, failure_of, refinement
@@ -35,159 +34,17 @@ from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.hooks import HookEvent
 
+logger = logging.getLogger(__name__)
+
+
+SUBSCRIBER = "agent_controller"
+STORE_RETRY_SECONDS: Final = 2.0
 Decision = Callable[[], Awaitable[None]]
+
+
 Guard = Callable[[Decision], Awaitable[None]]
 """Takes a decision; when it could not be stored, sees to it that it is taken again."""
 
-
-class HookRounds:
-    """Remembers what the hooks were asked by now; without hooks there is nothing to ask."""
-
-    def __init__(self, conversation_id: str, hooks: ConversationHooks | None) -> None:
-        self._conversation_id = conversation_id
-        self._hooks = hooks
-        self._reviewing: asyncio.Task[None] | None = None
-        self._reviewed: set[int] = set()
-        self._free_to_rest: tuple[int, ...] = ()
-
-    def unreviewed(self, state: ConversationState) -> dict[int, str]:
-        """Messages of the user, by their ids, that the hooks have to see before the agent does."""
-        if self._hooks is None or not self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
-            return {}
-        return {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
-
-    def begin_review(self, messages: dict[int, str], *, guarded: Guard, then: Decision) -> None:
-        """Ask the hooks about these messages, in a task; the log says what they think. One round at a time."""
-
-        async def review() -> None:
-            for message_id, text in sorted(messages.items()):
-                if self._hooks is not None:
-                    await self._hooks.submitted(message_id, text)
-                self._reviewed.add(message_id)
-            self._reviewing = None
-            await then()
-
-        async def run() -> None:
-            try:
-                await guarded(review)
-            finally:
-                self._reviewing = None
-
-        if self._reviewing is None:
-            self._reviewing = asyncio.create_task(run(), name=f"review:{self._conversation_id}")
-
-    def close(self) -> None:
-        """Ask no more."""
-        if self._reviewing is not None:
-            self._reviewing.cancel()
-
-    def may_rest(self, state: ConversationState) -> bool:
-        """Whether the agent may come to rest here without a question to the hooks."""
-        asks = self._hooks is not None and self._hooks.has(HookEvent.STOP)
-        return not asks or state.is_blocked or self._free_to_rest == _place(state)
-
-    async def ask_to_rest(self, state: ConversationState) -> None:
-        """Ask the hooks whether it may; when they refuse, the log has a word to the agent that lets it go on.
-
-        Raises:
-            EventStoreError, StreamClosedError: it could not be stored.
-        """
-        place = _place(state)
-        if self._hooks is None or not (await self._hooks.stopping(state.last_words)).blocked:
-            self._free_to_rest = place
-
-
-def _place(state: ConversationState) -> tuple[int, ...]:
-    """Where the agent has come to; another answer or another message is another place."""
-    return (state.iterations, state.user_messages)
-
-
-STORE_RETRY_SECONDS: Final = 2.0
-"""Until a state that could not be stored is tried again."""
-
-
-class Enter(Protocol):
-    """Enters a state, `because` of these events, which stand in the log before it."""
-
-    async def __call__(
-        self, state: AgentState, *, reason: str = "", detail: str = "", because: Sequence[AnyEvent] = ()
-    ) -> None: ...
-
-
-class Failing:
-    """Takes a conversation into the state `error`.
-
-    Attributes:
-        error: what its agent failed with the last time; None where it never did.
-    """
-
-    def __init__(self, stream: EventStream, usage: UsageTracker, enter: Enter) -> None:
-        self._stream = stream
-        self._usage = usage
-        self._enter = enter
-        self.error: Exception | None = None
-
-    async def fail(self, error: Exception) -> None:
-        """Say that the step failed with this error; returns once the log says so, or cannot say anything any more."""
-        self.error = error
-        reason, detail = failure_of(error)
-        if not isinstance(error, DrydockError):
-            logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
-        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
-        while not self._stream.closed:
-            try:
-                await self._usage.settle()
-                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
-                return
-            except (StaleOwnerError, StreamClosedError):
-                return
-            except EventStoreError as unwritten:
-                logger.error(
-                    "conversation %s: its error is not stored yet: %s", self._stream.conversation_id, unwritten
-                )
-                await asyncio.sleep(STORE_RETRY_SECONDS)
-
-
-def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
-    """How a conversation goes on that has been loaded: as it was, or with what its user has said since.
-
-    Where actions await the user's word it waits still: a message that came meanwhile refuses them then.
-    """
-    before = state.resumable if state.resumable in RESUMABLE else None
-    if state.undecided and state.resumable not in INTERRUPTING:
-        return [AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION)]
-    if has_initial or state.wants_attention:
-        return [ChangeAgentState(agent_state=AgentState.RUNNING)]
-    if before is None or before is AgentState.AWAITING_USER_INPUT:
-        wanted = AgentState.AWAITING_USER_INPUT
-        return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
-    if before is AgentState.AWAITING_USER_CONFIRMATION:
-        before = AgentState.AWAITING_USER_INPUT
-    return [AgentStateChanged(agent_state=before)]
-
-
-def recalls(state: ConversationState) -> list[AnyEvent]:
-    """A question to the memory for each message of the user that it was not asked about; the first is a wider one."""
-    first = state.user_messages == len(state.unrecalled)
-    asked: list[AnyEvent] = []
-    for message_id, text in sorted(state.unrecalled.items()):
-        kind = "workspace_context" if first and not asked else "knowledge"
-        asked.append(RecallAction(recall_type=kind, query=text, cause=message_id))
-    return asked
-
-
-def decisions(state: ConversationState, *, is_confirmed: bool, reason: str) -> list[AnyEvent]:
-    """The user's word on each action that awaits it."""
-    decision: Literal["confirmed", "rejected"] = "confirmed" if is_confirmed else "rejected"
-    return [
-        ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
-        for action in state.undecided.values()
-    ]
-
-
-logger = logging.getLogger(__name__)
-
-SUBSCRIBER = "agent_controller"
 
 _ANSWERABLE = frozenset(
     {
@@ -206,8 +63,7 @@ _ANSWERABLE = frozenset(
 class AgentController:
     """Drives one conversation's agent.
 
-    `observe` takes the stored history, `begin` brings the conversation from loading to where it was (or to its first
-    state), `run` follows the live log until the stream is closed.
+    `observe` takes the stored history, `begin` enters the first state, `run` follows the live log until it is closed.
 
     Attributes:
         state: what it decides from.
@@ -245,7 +101,7 @@ class AgentController:
 
     @property
     def failure(self) -> Exception | None:
-        """What its agent failed with the last time; None where it never did since the conversation was opened."""
+        """What its agent failed with the last time since the conversation was opened."""
         return self._failing.error
 
     def observe(self, event: AnyEvent) -> None:
@@ -272,11 +128,7 @@ class AgentController:
             yield
 
     async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
-        """Enter the first state, with the `initial` events (a user's message) before it; `observe` has seen the log.
-
-        Raises:
-            EventStoreError: it could not be written.
-        """
+        """Enter the first state, with the `initial` events (a user's message) before it; raises `EventStoreError`."""
         await self._stream.add_events([*initial, *first_state(self.state, has_initial=bool(initial))])
         self._begun.set()
 
@@ -318,13 +170,14 @@ class AgentController:
             logger.error("conversation %s: %s", self._stream.conversation_id, error)
             self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
             if not isinstance(error, StaleOwnerError) and (self._again is None or self._again.done()):
-                name = f"decide-again:{self._stream.conversation_id}"
-                self._again = asyncio.create_task(self._decide_again(), name=name)
 
-    async def _decide_again(self) -> None:
-        await asyncio.sleep(STORE_RETRY_SECONDS)
-        self._again = None
-        await self._guarded(self._advance)
+                async def decide_again() -> None:
+                    await asyncio.sleep(STORE_RETRY_SECONDS)
+                    self._again = None
+                    await self._guarded(self._advance)
+
+                name = f"decide-again:{self._stream.conversation_id}"
+                self._again = asyncio.create_task(decide_again(), name=name)
 
     async def _on_request(self, event: ChangeAgentState) -> None:
         wanted, present = event.agent_state, self._present()
@@ -380,7 +233,10 @@ class AgentController:
             case Move.STEP:
                 self.steps_left = None if self.steps_left is None else self.steps_left - 1
                 self._start(self._run_step())
-            case Move.FINISH | Move.AWAIT_INPUT if self._wants_rest() and not self._rounds.may_rest(state):
+            # Not when its user has just refused an action of it.
+            case Move.FINISH | Move.AWAIT_INPUT if (
+                state.agent_state is AgentState.RUNNING and not self._rounds.may_rest(state)
+            ):
                 self._start(self._ask_to_rest())
             case Move.FINISH:
                 if (word := refinement(self._agent.critic, state)) is not None:
@@ -393,10 +249,7 @@ class AgentController:
                 await self._enter(AgentState.RUNNING)
 
     async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
-        """Confirm or reject everything that awaits it, in the order of their calls; the runtime does the rest.
-
-        With `remember` nothing that comes later waits any more.
-        """
+        """Confirm or reject all that awaits it, in the order of the calls; with `remember` nothing waits any more."""
         decided = decisions(self.state, is_confirmed=wanted is AgentState.USER_CONFIRMED, reason=reason)
         if remember and wanted is AgentState.USER_CONFIRMED:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
@@ -416,12 +269,8 @@ class AgentController:
             return entered.agent_state
         return self.state.agent_state
 
-    def _wants_rest(self) -> bool:
-        """Whether the agent has done its work; not when its user has just refused an action of it."""
-        return self.state.agent_state is AgentState.RUNNING
-
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what the agent does now in a task of its own; one at a time."""
+        """Do it in a task of its own; one at a time."""
         self._step_task = asyncio.create_task(work, name=f"step:{self._stream.conversation_id}")
 
     async def _ask_to_rest(self) -> None:
@@ -447,3 +296,131 @@ class AgentController:
             task.cancel()
             await asyncio.wait([task])
         self._step_task = None
+
+
+class HookRounds:
+    """Remembers what the hooks were asked by now; without hooks there is nothing to ask."""
+
+    def __init__(self, conversation_id: str, hooks: ConversationHooks | None) -> None:
+        self._conversation_id = conversation_id
+        self._hooks = hooks
+        self._reviewing: asyncio.Task[None] | None = None
+        self._reviewed: set[int] = set()
+        self._free_to_rest: tuple[int, ...] = ()
+
+    def unreviewed(self, state: ConversationState) -> dict[int, str]:
+        """Messages of the user, by their ids, that the hooks have to see before the agent does."""
+        if self._hooks is None or not self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
+            return {}
+        return {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
+
+    def begin_review(self, messages: dict[int, str], *, guarded: Guard, then: Decision) -> None:
+        """Ask the hooks about these messages, in a task, one round at a time; the log says what they think."""
+
+        async def review() -> None:
+            for message_id, text in sorted(messages.items()):
+                if self._hooks is not None:
+                    await self._hooks.submitted(message_id, text)
+                self._reviewed.add(message_id)
+            self._reviewing = None
+            await then()
+
+        async def run() -> None:
+            try:
+                await guarded(review)
+            finally:
+                self._reviewing = None
+
+        if self._reviewing is None:
+            self._reviewing = asyncio.create_task(run(), name=f"review:{self._conversation_id}")
+
+    def close(self) -> None:
+        if self._reviewing is not None:
+            self._reviewing.cancel()
+
+    def may_rest(self, state: ConversationState) -> bool:
+        """Whether the agent may come to rest here without a question to the hooks."""
+        asks = self._hooks is not None and self._hooks.has(HookEvent.STOP)
+        return not asks or state.is_blocked or self._free_to_rest == _place(state)
+
+    async def ask_to_rest(self, state: ConversationState) -> None:
+        """Ask the hooks whether it may; when they refuse, the log has a word to the agent that lets it go on."""
+        place = _place(state)
+        if self._hooks is None or not (await self._hooks.stopping(state.last_words)).blocked:
+            self._free_to_rest = place
+
+
+def _place(state: ConversationState) -> tuple[int, ...]:
+    """Where the agent has come to; another answer or another message is another place."""
+    return (state.iterations, state.user_messages)
+
+
+class Failing:
+    """Takes a conversation into the state `error`.
+
+    Attributes:
+        error: what its agent failed with the last time.
+    """
+
+    def __init__(self, stream: EventStream, usage: UsageTracker, enter: Callable[..., Awaitable[None]]) -> None:
+        self._stream = stream
+        self._usage = usage
+        self._enter = enter
+        self.error: Exception | None = None
+
+    async def fail(self, error: Exception) -> None:
+        """Say that the step failed with this error; returns once the log says so, or cannot say anything any more."""
+        self.error = error
+        reason, detail = failure_of(error)
+        if not isinstance(error, DrydockError):
+            logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
+        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
+        while not self._stream.closed:
+            try:
+                await self._usage.settle()
+                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
+                return
+            except (StaleOwnerError, StreamClosedError):
+                return
+            except EventStoreError as unwritten:
+                logger.error(
+                    "conversation %s: its error is not stored yet: %s", self._stream.conversation_id, unwritten
+                )
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+
+
+def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
+    """How a loaded conversation goes on: as it was, or with what its user has said since.
+
+    Where actions await the user's word it waits still: a message that came meanwhile refuses them then.
+    """
+    before = state.resumable if state.resumable in RESUMABLE else None
+    if state.undecided and state.resumable not in INTERRUPTING:
+        return [AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION)]
+    if has_initial or state.wants_attention:
+        return [ChangeAgentState(agent_state=AgentState.RUNNING)]
+    if before is None or before is AgentState.AWAITING_USER_INPUT:
+        wanted = AgentState.AWAITING_USER_INPUT
+        return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
+    if before is AgentState.AWAITING_USER_CONFIRMATION:
+        before = AgentState.AWAITING_USER_INPUT
+    return [AgentStateChanged(agent_state=before)]
+
+
+def recalls(state: ConversationState) -> list[AnyEvent]:
+    """A question to the memory for each message of the user that needs one; the first is a wider one."""
+    first = state.user_messages == len(state.unrecalled)
+    asked: list[AnyEvent] = []
+    for message_id, text in sorted(state.unrecalled.items()):
+        kind = "workspace_context" if first and not asked else "knowledge"
+        asked.append(RecallAction(recall_type=kind, query=text, cause=message_id))
+    return asked
+
+
+def decisions(state: ConversationState, *, is_confirmed: bool, reason: str) -> list[AnyEvent]:
+    """The user's word on each action that awaits it."""
+    decision: Literal["confirmed", "rejected"] = "confirmed" if is_confirmed else "rejected"
+    return [
+        ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
+        for action in state.undecided.values()
+    ]

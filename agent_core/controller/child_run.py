@@ -28,143 +28,28 @@ from agent_core.events.stream import EventStream
 from agent_core.tools.builtin import FinishObservation
 from agent_core.tools.subagents import TaskReport
 
-_DONE: Final = frozenset({AgentState.FINISHED, AgentState.AWAITING_USER_INPUT})
-_ENDED: Final = _DONE | {AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED, AgentState.ERROR}
-STOPPED: Final = "It was stopped before it was done."
-
-
-class TaskRound:
-    """One task, which is the message whose sender is `key`; takes the events in the order of their ids.
-
-    Attributes:
-        asked: id of that message; -1 while it is not in the log.
-        metrics: what the sub-agent has cost so far, with all its tasks.
-        undecided: the actions that wait for a user's word.
-        rejections: how often such actions were refused during this task.
-    """
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.asked = -1
-        self.metrics = MetricsSnapshot()
-        self.undecided: dict[int, ActionEvent] = {}
-        self.rejections = 0
-        self._result = ""
-        self._thought = ""
-        self._failure = ""
-        self._state = AgentState.LOADING
-        self._since = -1
-        self._unread: set[int] = set()
-        self._unanswered: set[int] = set()
-
-    def fold(self, event: AnyEvent) -> None:
-        """Take the next event into account."""
-        match event:
-            case MessageEvent(source="user"):
-                self._unread.add(event.id)
-                if event.sender == self.key and self.asked < 0:
-                    self.asked, self._result, self._thought = event.id, "", ""
-            case MessageEvent(source="agent"):
-                self._result = event.llm_message.text.strip() or self._result
-            case ActionEvent():
-                self._thought = event.thought_text.strip() or self._thought
-                self._unanswered.add(event.id)
-                if event.awaits_confirmation:
-                    self.undecided[event.id] = event
-            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
-                self._answer(event)
-            case RecallAction() if event.cause in self._unread:
-                self._unread.discard(event.cause)
-                self._state, self._since = AgentState.RUNNING, event.id  # it is about to be
-            case ActionDecision():
-                self.undecided.pop(event.cause, None)
-                self.rejections += event.decision == "rejected"
-            case AgentStateChanged() if event.agent_state is not AgentState.LOADING:
-                self._state, self._since = event.agent_state, event.id
-                self._failure = event.detail or event.reason
-        self.metrics = metrics_of(event) or self.metrics
-
-    def _answer(self, event: AnswerEvent) -> None:
-        if event.cause is not None:
-            self._unanswered.discard(event.cause)
-            self.undecided.pop(event.cause, None)
-        if isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation):
-            self._result = event.observation.text.strip() or self._result
-
-    @property
-    def waits_for_word(self) -> bool:
-        """Whether its actions wait for a user's word."""
-        return self._state is AgentState.AWAITING_USER_CONFIRMATION and bool(self.undecided) and not self._unread
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the sub-agent does nothing more for this task by itself."""
-        is_read = self._state is AgentState.ERROR or not self._unread
-        has_rest = is_read and not self._unanswered  # what it was doing is to be in its log before it is let go of
-        return 0 <= self.asked < self._since and self._state in _ENDED and has_rest
-
-    @property
-    def report(self) -> TaskReport:
-        """What came of it, once it has ended."""
-        if self._state in _DONE:
-            return TaskReport(self._result)
-        problem = (self._failure or "It failed.") if self._state is AgentState.ERROR else STOPPED
-        return TaskReport(self._result or self._thought, problem)
-
-
 logger = logging.getLogger(__name__)
 
+
+_DONE: Final = frozenset({AgentState.FINISHED, AgentState.AWAITING_USER_INPUT})
+_ENDED: Final = _DONE | {AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED, AgentState.ERROR}
 MAX_REJECTIONS: Final = 3
 SHOWN_CHARS: Final = 300
+STOPPED: Final = "It was stopped before it was done."
 REFUSED: Final = (
     "Nobody is there who could approve this, so it was refused. Do the task without it; or finish, and say exactly what"
     " is to be done, so that whoever asked you can do it."
 )
 UNAPPROVED: Final = "It was stopped, because it insists on what only a user may approve."
-
 Confirm = Callable[[Sequence[ActionEvent]], Awaitable[bool]]
 """Whether a sub-agent may carry out these actions."""
 
 
-class ChildSession(Protocol):
-    """A sub-agent's session; `agent_core.session.agent_session.AgentSession` says what each member does."""
-
-    stream: EventStream
-    agent: AgentBase
-
-    async def start(self, initial_message: MessageEvent | None = None) -> None: ...
-
-    async def send(self, event: AnyEvent) -> AnyEvent: ...
-
-    async def close(self, *, stopped: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DelegatedTask:
-    """One task for one sub-agent.
-
-    Attributes:
-        name: of its conversation.
-        label: under which it is counted and shown, for example ``delegate:tests``.
-        agent_type: its kind.
-        task: what it is asked.
-        key: of the asking action; an order that is given again under its key is the same one.
-        is_class: whether `agent_type` may be the class of an agent, whose answers count as the asking one's.
-    """
-
-    name: str
-    label: str
-    agent_type: str
-    task: str
-    key: str
-    is_class: bool = False
-
-
 class ChildRun:
-    """Has one order carried out. An order that was begun before goes on where it was; one that has ended is only read.
+    """Has one order carried out. One that was begun before goes on where it was; one that has ended is only read.
 
-    `on_spending` is told what the sub-agent has cost in all, and how many answers of its model are new; `show` gets a
-    line for people now and then.
+    `on_spending` is told what the sub-agent has cost in all, and how many answers are new; `show` gets lines for
+    people.
 
     Attributes:
         session: the sub-agent's, once it is opened.
@@ -206,11 +91,7 @@ class ChildRun:
         return TaskReport(report.result, UNAPPROVED) if self._is_unapproved else report
 
     async def stop(self) -> None:
-        """Stop what it does: its model's answer and its commands; its `run` ends soon after.
-
-        Raises:
-            EventStoreError, StreamClosedError: its log cannot be written.
-        """
+        """Stop its model's answer and its commands; its `run` ends soon. Raises where its log cannot be written."""
         self._is_stopping = True
         if self._has_started and self.session is not None:
             waits = self._round.waits_for_word  # and would not be paused
@@ -281,8 +162,119 @@ class ChildRun:
         await session.send(answer)
 
 
+class TaskRound:
+    """One task, which is the message whose sender is `key`; takes the events in the order of their ids.
+
+    Attributes:
+        asked: id of that message; -1 while it is not in the log.
+        metrics: what the sub-agent has cost so far, with all its tasks.
+        undecided: the actions that wait for a user's word.
+        rejections: how often such actions were refused during this task.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.asked = -1
+        self.metrics = MetricsSnapshot()
+        self.undecided: dict[int, ActionEvent] = {}
+        self.rejections = 0
+        self._result = ""
+        self._thought = ""
+        self._failure = ""
+        self._state = AgentState.LOADING
+        self._since = -1
+        self._unread: set[int] = set()
+        self._unanswered: set[int] = set()
+
+    def fold(self, event: AnyEvent) -> None:
+        match event:
+            case MessageEvent(source="user"):
+                self._unread.add(event.id)
+                if event.sender == self.key and self.asked < 0:
+                    self.asked, self._result, self._thought = event.id, "", ""
+            case MessageEvent(source="agent"):
+                self._result = event.llm_message.text.strip() or self._result
+            case ActionEvent():
+                self._thought = event.thought_text.strip() or self._thought
+                self._unanswered.add(event.id)
+                if event.awaits_confirmation:
+                    self.undecided[event.id] = event
+            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
+                self._answer(event)
+            case RecallAction() if event.cause in self._unread:
+                self._unread.discard(event.cause)
+                self._state, self._since = AgentState.RUNNING, event.id  # it is about to be
+            case ActionDecision():
+                self.undecided.pop(event.cause, None)
+                self.rejections += event.decision == "rejected"
+            case AgentStateChanged() if event.agent_state is not AgentState.LOADING:
+                self._state, self._since = event.agent_state, event.id
+                self._failure = event.detail or event.reason
+        self.metrics = metrics_of(event) or self.metrics
+
+    def _answer(self, event: AnswerEvent) -> None:
+        if event.cause is not None:
+            self._unanswered.discard(event.cause)
+            self.undecided.pop(event.cause, None)
+        if isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation):
+            self._result = event.observation.text.strip() or self._result
+
+    @property
+    def waits_for_word(self) -> bool:
+        return self._state is AgentState.AWAITING_USER_CONFIRMATION and bool(self.undecided) and not self._unread
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the sub-agent does nothing more for this task by itself."""
+        is_read = self._state is AgentState.ERROR or not self._unread
+        has_rest = is_read and not self._unanswered  # what it was doing is to be in its log before it is let go of
+        return 0 <= self.asked < self._since and self._state in _ENDED and has_rest
+
+    @property
+    def report(self) -> TaskReport:
+        """What came of it, once it has ended."""
+        if self._state in _DONE:
+            return TaskReport(self._result)
+        problem = (self._failure or "It failed.") if self._state is AgentState.ERROR else STOPPED
+        return TaskReport(self._result or self._thought, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatedTask:
+    """One task for one sub-agent.
+
+    Attributes:
+        name: of its conversation.
+        label: under which it is counted and shown, for example ``delegate:tests``.
+        agent_type: its kind.
+        task: what it is asked.
+        key: of the asking action; an order with the same key is the same one.
+        is_class: whether `agent_type` may be the class of an agent, whose answers count as the asking one's.
+    """
+
+    name: str
+    label: str
+    agent_type: str
+    task: str
+    key: str
+    is_class: bool = False
+
+
+class ChildSession(Protocol):
+    """A sub-agent's session; `agent_core.session.agent_session.AgentSession` says what each member does."""
+
+    stream: EventStream
+    agent: AgentBase
+
+    async def start(self, initial_message: MessageEvent | None = None) -> None: ...
+
+    async def send(self, event: AnyEvent) -> AnyEvent: ...
+
+    async def close(self, *, stopped: bool) -> None: ...
+
+
 def _line_for(event: AnyEvent) -> str:
-    """What people are shown of a sub-agent's event while it works; the end of it is in the report."""
+    """What people are shown of a sub-agent's event while it works."""
     if isinstance(event, ActionEvent) and event.action is not None:
         return " ".join((event.summary or event.tool_name).split())
     if isinstance(event, MessageEvent) and event.source == "agent":

@@ -1,15 +1,14 @@
-"""The sub-agents of one conversation, each in a conversation of its own.
+"""Delegation: the sub-agents of one conversation, each in a conversation of its own.
 
 Nothing is kept here that the logs do not tell: which sub-agents there are is folded from the log of the asking
-conversation, how far each is with its task from its own. So a call that a crash cut short is simply made again: a
-sub-agent that has ended is read, one that was at work goes on.
+conversation, how far each is from its own. So a call that a crash cut short is simply made again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -41,205 +40,12 @@ from agent_core.tools.subagents import (
     TaskRun,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class SubAgentBudget:
-    """What one sub-agent may spend: its calls are counted under its `label`, all the way up.
-
-    `usage` and `state` (at the moment) are those of the asking conversation; `above` is what that one spends from.
-    """
-
-    usage: UsageTracker
-    state: Callable[[], ConversationState]
-    label: str
-    above: SubAgentBudget | None = None
-
-    def count(self, response: LLMResponse) -> None:
-        """Count a call of the sub-agent."""
-        self.usage.stats.add(response, self.label)
-        if self.above is not None:
-            self.above.count(response)
-
-    def add(self, metrics: Metrics) -> None:
-        """Count what the sub-agent's own log has, and nobody here has counted yet."""
-        self.usage.stats.of(self.label).merge(metrics)
-        if self.above is not None:
-            self.above.add(metrics)
-
-    def check(self, spending: ConversationState) -> None:
-        """Whether the sub-agent, whose state is `spending`, may ask its model once more: by its limits, and by these.
-
-        Raises:
-            LimitReachedError: it may not, or the asking conversation, or one above it, has no money left.
-        """
-        check_limits(spending)
-        self.check_money()
-
-    def check_money(self) -> None:
-        """Whether the asking conversation, and those above it, have money left.
-
-        Raises:
-            LimitReachedError: one has not.
-        """
-        if self.above is not None:
-            self.above.check_money()
-        check_budget(self.state().limits, self.usage.stats.accumulated_cost)
+logger = logging.getLogger(__name__)
 
 
 MAX_ID_CHARS: Final = 64
 MAX_SHOWN: Final = 100
 """Characters of a model's own words in an error."""
-
-
-def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
-    """Whether sub-agents with these ids may be spawned beside those that are present.
-
-    Raises:
-        SubAgentError: they may not.
-    """
-    if any(not name.strip() for name in ids):
-        raise SubAgentError("an id is empty; give each sub-agent a name")
-    if strange := [name for name in ids if len(name) > MAX_ID_CHARS or not name.isprintable()]:
-        raise SubAgentError(
-            f"the id {strange[0][:MAX_SHOWN]!r} is no name: give one line of at most {MAX_ID_CHARS} characters"
-        )
-    if len(types) > len(ids):
-        raise SubAgentError(f"there are {len(types)} agent_types for {len(ids)} ids; give one for each id, or fewer")
-    if len(present.keys() | set(ids)) > MAX_CHILDREN:
-        raise SubAgentError(
-            f"cannot spawn {len(ids)} sub-agents: there are {len(present)} already ({', '.join(present) or 'none'}),"
-            f" and at most {MAX_CHILDREN} are allowed. Use one that is there, or replace it by using its id"
-        )
-    if len(set(ids)) < len(ids):
-        raise SubAgentError(f"the ids {', '.join(ids[: MAX_CHILDREN + 1])} are not different from one another")
-
-
-def told_of_stop(orders: Sequence[DelegatedTask]) -> str:
-    """How an agent can have those go on whose work was stopped."""
-    first = orders[0]
-    if first.label.startswith("task:"):
-        return f"The sub-agent of {first.name} was stopped, too; it goes on when you `resume` it."
-    if first.is_class:
-        return ""
-    names = ", ".join(order.label.partition(":")[2] for order in orders)
-    return f"The sub-agents were stopped, too ({names}); they know how far they are when you delegate to them again."
-
-
-class Roster:
-    """The sub-agents by id, the tasks by number, and what each has cost; takes the events in the order of their ids.
-
-    A fork has none of those of the conversation that it comes from.
-
-    Attributes:
-        position: id of the last event that was taken into account.
-        task_ids: the task's id of each action that began one, by the action's id; no id is ever given again.
-        spent: what each sub-agent has cost, by the name of its conversation, as far as the log counts it.
-    """
-
-    def __init__(self) -> None:
-        self.position = -1
-        self.task_ids: dict[int, str] = {}
-        self.spent: dict[str, UsageTotals] = {}
-        self._branches = Branches()
-        self._spawns: list[tuple[int, dict[str, SpawnedAgent]]] = []
-        self._kinds: dict[int, str] = {}
-        self._response_id = ""
-        self._places: dict[int, int] = {}
-
-    def fold(self, event: AnyEvent) -> None:
-        """Take the next event into account; one that came before is passed over."""
-        if event.id <= self.position:
-            return
-        self.position = event.id
-        self._branches.fold(event)
-        match event:
-            case ActionEvent():
-                self._action(event)
-            case ObservationEvent(observation=DelegateObservation() as made) if made.command == "spawn":
-                self._spawns.append((event.cause, made.spawned))
-            case Rewind() if event.forked_from:  # the sub-agents, and what they know, stay where they are
-                self._spawns, self._kinds, self.spent = [], {}, {}
-            case MetricsUpdated() if event.sub_agent is not None:
-                self.spent[event.sub_agent.name] = event.sub_agent.spent
-
-    @property
-    def spawned(self) -> dict[str, SpawnedAgent]:
-        """The sub-agents that wait for tasks, by their ids; those that a rewind has undone are not among them."""
-        found: dict[str, SpawnedAgent] = {}
-        for action_id, made in self._spawns:
-            if self._branches.has(action_id):
-                found.update(made)
-        return found
-
-    @property
-    def tasks(self) -> dict[str, str]:
-        """The kind of sub-agent of each task, by the task's id; those that a rewind has undone are not among them."""
-        return {
-            self.task_ids[action_id]: kind for action_id, kind in self._kinds.items() if self._branches.has(action_id)
-        }
-
-    def place_in_answer(self, action_id: int) -> int:
-        """Which of the calls of its answer that put sub-agents to work this action is, from 1; 1 for a user's own."""
-        return self._places.get(action_id, 1)
-
-    def _action(self, event: ActionEvent) -> None:
-        if event.llm_response_id != self._response_id or not event.llm_response_id:
-            self._response_id, self._places = event.llm_response_id, {}
-        action = event.action
-        if isinstance(action, TaskAction) and not action.resume:
-            self.task_ids[event.id] = f"task_{len(self.task_ids) + 1:08x}"
-            self._kinds[event.id] = action.subagent_type
-        if isinstance(action, TaskAction | AgentDelegateAction) or (
-            isinstance(action, DelegateAction) and action.command == "delegate"
-        ):
-            self._places[event.id] = len(self._places) + 1
-
-
-class SubagentProvider(Protocol):
-    """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
-
-    @property
-    def confirm(self) -> Confirm:
-        """Decides about actions of sub-agents that a user would be asked for."""
-        ...
-
-    async def kind(self, name: str) -> AgentKind:
-        """The kind of sub-agent of this name.
-
-        Raises:
-            SubAgentError: there is none; the message lists those there are.
-        """
-        ...
-
-    async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
-        """A fresh agent for an order, and its kind, if it is of one.
-
-        Raises:
-            SubAgentError: there is no such agent, or it cannot be made.
-        """
-        ...
-
-    async def session(
-        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
-    ) -> ChildSession:
-        """Open a session for this agent in a conversation of its own.
-
-        Raises:
-            DrydockError: it cannot be opened.
-        """
-        ...
-
-    async def let_go(self, session: ChildSession) -> None:
-        """End what the tools of a sub-agent hold, whose session is closed."""
-        ...
-
-    async def end_shells(self, name: str) -> None:
-        """End the shells of the sub-agent in this conversation, as far as that can be done."""
-        ...
-
-
-logger = logging.getLogger(__name__)
-
 STOP_SECONDS: Final = 5.0
 """Until sub-agents that were told to stop are left alone."""
 
@@ -279,7 +85,6 @@ class Delegation:
         self._turn = asyncio.Lock()
 
     def observe(self, event: AnyEvent) -> None:
-        """Take a stored event into account."""
         self._roster.fold(event)
 
     # --- what tools ask for ---
@@ -358,7 +163,7 @@ class Delegation:
             raise SubAgentError(
                 f"sub-agents may be nested {MAX_DEPTH} deep, and this is one of the deepest: do it yourself"
             )
-        place = self._roster.place_in_answer(call.action_id) if call is not None else 1
+        place = self._roster.places.get(call.action_id, 1) if call is not None else 1
         if place > MAX_RUNS_IN_ANSWER:
             raise SubAgentError(
                 f"at most {MAX_RUNS_IN_ANSWER} calls in one answer may put sub-agents to work, and this is number"
@@ -442,14 +247,176 @@ class Delegation:
             return
         spending = SubAgentSpending(name=order.name, spent=spent, iterations=answers if order.is_class else 0)
         updated: AnyEvent = MetricsUpdated(cause=call.action_id, metrics=self._usage.note(), sub_agent=spending)
-        await _stored(self._stream.add_event(updated), order.name)
+        try:
+            await self._stream.add_event(updated)
+        except StreamClosedError:
+            return
+        except EventStoreError as error:  # what cannot be stored now is contained in what is written next
+            logger.warning("what the sub-agent %s has cost is not stored yet: %s", order.name, error)
 
 
-async def _stored(writing: Awaitable[object], name: str) -> None:
-    """Wait until it is stored; what cannot be stored now is contained in what is written next."""
-    try:
-        await writing
-    except StreamClosedError:
-        return
-    except EventStoreError as error:
-        logger.warning("what the sub-agent %s has cost is not stored yet: %s", name, error)
+class SubagentProvider(Protocol):
+    """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
+
+    @property
+    def confirm(self) -> Confirm:
+        """Decides about actions of sub-agents that a user would be asked for."""
+        ...
+
+    async def kind(self, name: str) -> AgentKind:
+        """The kind of sub-agent of this name; raises `SubAgentError`, which lists those there are."""
+        ...
+
+    async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
+        """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
+        ...
+
+    async def session(
+        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
+    ) -> ChildSession:
+        """Open a session for this agent in a conversation of its own; raises `DrydockError`."""
+        ...
+
+    async def let_go(self, session: ChildSession) -> None:
+        """End what the tools of a sub-agent hold, whose session is closed."""
+        ...
+
+    async def end_shells(self, name: str) -> None:
+        """End the shells of the sub-agent in this conversation, as far as that can be done."""
+        ...
+
+
+class Roster:
+    """The sub-agents by id, the tasks by number, and what each has cost; takes the events in the order of their ids.
+
+    A fork has none of those of the conversation that it comes from.
+
+    Attributes:
+        position: id of the last event that was taken into account.
+        task_ids: the task's id of each action that began one, by the action's id; no id is ever given again.
+        spent: what each sub-agent has cost, by the name of its conversation, as far as the log counts it.
+        places: which of the calls of the newest answer that put sub-agents to work an action is, from 1.
+    """
+
+    def __init__(self) -> None:
+        self.position = -1
+        self.task_ids: dict[int, str] = {}
+        self.spent: dict[str, UsageTotals] = {}
+        self._branches = Branches()
+        self._spawns: list[tuple[int, dict[str, SpawnedAgent]]] = []
+        self._kinds: dict[int, str] = {}
+        self._response_id = ""
+        self.places: dict[int, int] = {}
+
+    def fold(self, event: AnyEvent) -> None:
+        """Take the next event into account; one that came before is passed over."""
+        if event.id <= self.position:
+            return
+        self.position = event.id
+        self._branches.fold(event)
+        match event:
+            case ActionEvent():
+                self._action(event)
+            case ObservationEvent(observation=DelegateObservation() as made) if made.command == "spawn":
+                self._spawns.append((event.cause, made.spawned))
+            case Rewind() if event.forked_from:  # the sub-agents, and what they know, stay where they are
+                self._spawns, self._kinds, self.spent = [], {}, {}
+            case MetricsUpdated() if event.sub_agent is not None:
+                self.spent[event.sub_agent.name] = event.sub_agent.spent
+
+    @property
+    def spawned(self) -> dict[str, SpawnedAgent]:
+        """The sub-agents that wait for tasks, by their ids, without those that a rewind has undone."""
+        found: dict[str, SpawnedAgent] = {}
+        for action_id, made in self._spawns:
+            if self._branches.has(action_id):
+                found.update(made)
+        return found
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """The kind of sub-agent of each task, by the task's id, without those that a rewind has undone."""
+        return {
+            self.task_ids[action_id]: kind for action_id, kind in self._kinds.items() if self._branches.has(action_id)
+        }
+
+    def _action(self, event: ActionEvent) -> None:
+        if event.llm_response_id != self._response_id or not event.llm_response_id:
+            self._response_id, self.places = event.llm_response_id, {}
+        action = event.action
+        if isinstance(action, TaskAction) and not action.resume:
+            self.task_ids[event.id] = f"task_{len(self.task_ids) + 1:08x}"
+            self._kinds[event.id] = action.subagent_type
+        if isinstance(action, TaskAction | AgentDelegateAction) or (
+            isinstance(action, DelegateAction) and action.command == "delegate"
+        ):
+            self.places[event.id] = len(self.places) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentBudget:
+    """What one sub-agent may spend: it is the money of the conversation that asks, all the way up.
+
+    `usage` and `state` (at the moment) are those of the asking conversation; `above` is what that one spends from.
+    """
+
+    usage: UsageTracker
+    state: Callable[[], ConversationState]
+    label: str
+    above: SubAgentBudget | None = None
+
+    def count(self, response: LLMResponse) -> None:
+        self.usage.stats.add(response, self.label)
+        if self.above is not None:
+            self.above.count(response)
+
+    def add(self, metrics: Metrics) -> None:
+        """Count what the sub-agent's own log has, and nobody here has counted yet."""
+        self.usage.stats.of(self.label).merge(metrics)
+        if self.above is not None:
+            self.above.add(metrics)
+
+    def check(self, spending: ConversationState) -> None:
+        """Whether the sub-agent, whose state is `spending`, may ask its model once more, by all limits that count.
+
+        Raises:
+            LimitReachedError: it may not.
+        """
+        check_limits(spending)
+        self.check_money()
+
+    def check_money(self) -> None:
+        """Raises `LimitReachedError` where the asking conversation, or one above it, has no money left."""
+        if self.above is not None:
+            self.above.check_money()
+        check_budget(self.state().limits, self.usage.stats.accumulated_cost)
+
+
+def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
+    """Whether sub-agents with these ids may be spawned beside the present ones; raises `SubAgentError`."""
+    if any(not name.strip() for name in ids):
+        raise SubAgentError("an id is empty; give each sub-agent a name")
+    if strange := [name for name in ids if len(name) > MAX_ID_CHARS or not name.isprintable()]:
+        raise SubAgentError(
+            f"the id {strange[0][:MAX_SHOWN]!r} is no name: give one line of at most {MAX_ID_CHARS} characters"
+        )
+    if len(types) > len(ids):
+        raise SubAgentError(f"there are {len(types)} agent_types for {len(ids)} ids; give one for each id, or fewer")
+    if len(present.keys() | set(ids)) > MAX_CHILDREN:
+        raise SubAgentError(
+            f"cannot spawn {len(ids)} sub-agents: there are {len(present)} already ({', '.join(present) or 'none'}),"
+            f" and at most {MAX_CHILDREN} are allowed. Use one that is there, or replace it by using its id"
+        )
+    if len(set(ids)) < len(ids):
+        raise SubAgentError(f"the ids {', '.join(ids[: MAX_CHILDREN + 1])} are not different from one another")
+
+
+def told_of_stop(orders: Sequence[DelegatedTask]) -> str:
+    """How an agent can have those go on whose work was stopped."""
+    first = orders[0]
+    if first.label.startswith("task:"):
+        return f"The sub-agent of {first.name} was stopped, too; it goes on when you `resume` it."
+    if first.is_class:
+        return ""
+    names = ", ".join(order.label.partition(":")[2] for order in orders)
+    return f"The sub-agents were stopped, too ({names}); they know how far they are when you delegate to them again."

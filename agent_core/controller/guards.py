@@ -1,4 +1,4 @@
-"""Guards: limits and stuck detection stop an agent; failures are put into words."""
+"""Guards and notices: limits that stop an agent, failures in words, and what the controller itself says."""
 
 from __future__ import annotations
 
@@ -56,27 +56,13 @@ def check_limits(state: ConversationState) -> None:
 
 
 def check_budget(limits: Limits, cost: float) -> None:
-    """Whether there is money left.
-
-    Raises:
-        LimitReachedError: there is none; the user can send a message to let the agent go on.
-    """
+    """Whether there is money left; raises `LimitReachedError`."""
     if limits.budget_limit is not None and cost >= limits.budget_limit:
         raise LimitReachedError(
             f"Agent reached maximum budget for conversation.Current budget: {cost:.4f},"
             f" max budget: {limits.budget_limit:.4f}",
             code="MaxBudgetReached",
         )
-
-
-def check_progress(detector: StuckDetector) -> None:
-    """Whether the agent still gets anywhere.
-
-    Raises:
-        AgentStuckInLoopError: it repeats itself.
-    """
-    if (pattern := detector.pattern()) is not None:
-        raise AgentStuckInLoopError(str(pattern), start=detector.start_of(pattern))
 
 
 def nudge(detector: StuckDetector) -> MessageEvent | None:
@@ -92,10 +78,7 @@ def nudge(detector: StuckDetector) -> MessageEvent | None:
 
 
 def error_events(error: Exception, detail: str) -> list[AnyEvent]:
-    """What the log is to say of a failed step, for programs.
-
-    An agent that is stuck has not failed: of it the log tells the loop.
-    """
+    """What the log is to say of a failed step, for programs; one that is stuck has not failed, but looped."""
     if isinstance(error, AgentStuckInLoopError):
         return [LoopDetected(start=error.start, pattern=str(error))]
     code = error.code if isinstance(error, LimitReachedError) else type(error).__name__
@@ -128,10 +111,7 @@ def failure_of(error: Exception) -> tuple[str, str]:
 
 
 def blind(llm: LLM, state: ConversationState, tools: Collection[str]) -> MessageEvent | None:
-    """The answer to images when the model cannot see them; None when it can, or there are none.
-
-    With a tool to have them looked at, among these, it can go on.
-    """
+    """The answer to images that the model cannot see; None when it can, or a tool among these looks at them."""
     if not state.shows_images or VisionInspectTool.tool_name in tools or not is_blind(llm):
         return None
     text = (
@@ -158,11 +138,7 @@ def refinement(critic: CriticBase | None, state: ConversationState) -> MessageEv
 
 
 def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageEvent:
-    """What an agent is told whose request was refused. It counts as an empty reply, so it is said a few times only.
-
-    Raises:
-        LLMContentPolicyError: it was said often enough.
-    """
+    """What an agent is told whose request was refused; as an empty reply, so it is raised when said often enough."""
     if state.empty_replies + 1 >= MAX_EMPTY_REPLIES:
         raise error
     text = (
@@ -178,7 +154,7 @@ def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageE
 
 
 def answers_to_invalid_calls(state: ConversationState) -> list[AnyEvent]:
-    """For calls that could not be validated, and whose errors a crash or a full disk has kept out of the log."""
+    """Errors for calls that could not be validated, which a crash or a full disk has kept out of the log."""
     return [
         AgentErrorEvent(
             cause=event.id,

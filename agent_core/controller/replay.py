@@ -1,4 +1,4 @@
-"""Doing again what is recorded: recorded answers stand for the model's, their results are new."""
+"""Replay: recorded answers stand for the model's, their results are new."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class ReplayManager:
 
     @staticmethod
     def get_replay_events(trajectory: Any) -> list[AnyEvent]:
-        """The events of a recorded conversation that are repeated, without ids: those of the user and of the agent.
-
-        `trajectory` is a list of events, or of their data.
+        """The events of a recorded conversation (or of their data) that are repeated: the user's and the agent's.
 
         Raises:
             ValueError: it is no list, or holds what is no event.
@@ -62,7 +60,6 @@ class ReplayManager:
                 self._done = max(self._done, int(found[2]) + 1)
 
     def should_replay(self) -> bool:
-        """Whether there is anything left to repeat."""
         return self._done < len(self._rounds)
 
     def step(self, step: StepInput) -> StepOutcome:
@@ -95,7 +92,6 @@ class ReplayedTurns:
         self._latest = ""
 
     def say(self, message: Message) -> None:
-        """Somebody said something."""
         self.messages.append(message)
         self._latest = ""
 
@@ -110,7 +106,7 @@ class ReplayedTurns:
 
 
 def turns_of(events: Iterable[AnyEvent]) -> list[Message]:
-    """The turns of a conversation: what its user said, and what its agent answered.
+    """What the user of a conversation said, and what its agent answered.
 
     A command that the user gave directly counts as the agent's, so that its effects are there as well.
     """
@@ -134,8 +130,8 @@ def call_of(call_id: str, tool_name: str, action: Action) -> MessageToolCall:
 def rounds_of(turns: Sequence[Message]) -> list[list[Message]]:
     """The turns that are written together, because nothing would lead from one to the next by itself.
 
-    Results lead on from calls, and the user's words from what the agent said; a finish ends the agent's work, so what
-    the user said afterwards comes with it.
+    Results lead on from calls, and the user's words from what the agent said; what the user said after a finish comes
+    with it.
     """
     rounds: list[list[Message]] = []
     is_open = False
@@ -154,7 +150,7 @@ def _response(message: Message, name: str) -> LLMResponse:
 
 
 def beginning_of(turns: Sequence[Message]) -> list[AnyEvent]:
-    """What begins a conversation that repeats these turns: the first message of the user, and the rest to be repeated.
+    """What begins a conversation that repeats these turns: the user's first message, and the rest to be repeated.
 
     Raises:
         ValueError: the first turn is none of the user's.

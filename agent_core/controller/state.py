@@ -57,11 +57,6 @@ class Limits:
         self.iteration_limit = self.max_iterations
         self.budget_limit = self.max_budget
 
-    def begin_run(self, iterations: int) -> None:
-        """A run begins: where responses are counted per run, they are counted anew."""
-        if self.per_run:
-            self.iteration_limit = iterations + self.max_iterations
-
     def extend(self, iterations: int, cost: float) -> None:
         """The agent begins to work: a limit that was hit is raised by its initial amount."""
         if self.per_run or iterations >= self.iteration_limit:
@@ -79,7 +74,7 @@ RESUMABLE = frozenset(
         AgentState.AWAITING_USER_CONFIRMATION,
     }
 )
-"""The states in which a conversation that is loaded again goes on; from any other it waits for the user."""
+"""States in which a conversation that is loaded again goes on; from any other it waits for the user."""
 
 INTERRUPTING = frozenset(
     {AgentState.STOPPED, AgentState.PAUSED, AgentState.FINISHED, AgentState.REJECTED, AgentState.AWAITING_USER_INPUT}
@@ -87,7 +82,7 @@ INTERRUPTING = frozenset(
 """States that a user may ask for and that end what is going on: the model's answer and running commands."""
 
 _AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.USER_CONFIRMED})
-"""The states of an agent that goes on by itself: going on from them is no word of the user."""
+"""Going on from these is no word of the user."""
 
 MOST_UNSEEN = 100
 """So many of the newest messages of the user are known by their ids."""
@@ -114,11 +109,15 @@ class Move(Enum):
 class ConversationState:
     """Everything that the controller decides from. `fold` takes the events in the order of their ids.
 
-    `wants_exit`, `shows_images`: the user's newest message is ``/exit``, or has images. `refinements`: how often the
-    critic has sent the agent on since then; `finish_result`: what it said of the present result. `policy` is the
-    confirmation policy that replaces the configured one, as data; None: nobody has replaced it. `is_blocked`: hooks
-    have refused the user's newest message. `last_words`: what the agent said last to its user. `loop`: what the agent
-    was stopped for, until it runs again.
+    Attributes:
+        policy: the confirmation policy that replaces the configured one, as data.
+        wants_exit: whether the user's newest message is ``/exit``.
+        shows_images: whether it has images.
+        refinements: how often the critic has sent the agent on since then.
+        finish_result: what the critic said of the present result.
+        is_blocked: whether hooks have refused the user's newest message.
+        last_words: what the agent said last to its user.
+        loop: what the agent was stopped for, until it runs again.
     """
 
     limits: Limits
@@ -154,7 +153,6 @@ class ConversationState:
     _finishing_response: str = ""
 
     def fold(self, event: AnyEvent) -> None:
-        """Take the next event into account."""
         self.last_event_id = event.id
         match event:
             case MessageEvent(source="user"):
@@ -230,10 +228,7 @@ class ConversationState:
         return self._said[-1] if self._said else -1
 
     def keep(self, whole: ConversationState) -> None:
-        """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone.
-
-        That is what was spent, how far the agent may go, what it is doing, and what the user decided for good.
-        """
+        """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone."""
         self.limits, self.iterations, self.metrics = whole.limits, whole.iterations, whole.metrics
         self.agent_state, self.resumable, self.policy = whole.agent_state, whole.resumable, whole.policy
         self.last_event_id, self.last_interruption_id = whole.last_event_id, whole.last_interruption_id
@@ -289,9 +284,9 @@ class ConversationState:
         if action is None or action.source != "agent":
             return
         finished = isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation)
-        # A message that the model had not seen when it called finish is still to be answered.
         if finished and isinstance(event, ObservationEvent):
             self.last_words = event.observation.text
+        # A message that the model had not seen when it called finish is still to be answered.
         if finished and self._last_user_message <= (action.seen if action.seen is not None else action.id):
             self._finished = True
             self.finish_result = action.critic_result
@@ -323,8 +318,8 @@ class ConversationState:
         before, self.agent_state = self.agent_state, event.agent_state
         asked, self._asked = self._asked, None  # one that was not heeded before a crash is heeded after it
         if event.agent_state is AgentState.LOADING and before is not AgentState.LOADING:
-            if before is AgentState.AWAITING_USER_CONFIRMATION:
-                self.limits.begin_run(self.iterations)  # the one that came to wait has ended
+            if before is AgentState.AWAITING_USER_CONFIRMATION and self.limits.per_run:  # the run has ended
+                self.limits.iteration_limit = self.iterations + self.limits.max_iterations
             self.resumable = (asked or AgentState.RUNNING) if before in _AT_WORK else before
         elif event.agent_state is AgentState.RUNNING:
             self.loop = None
@@ -339,11 +334,7 @@ UNDONE = "The conversation was taken back to this point, before the call had a r
 
 
 async def state_of_branch(log: Pages[AnyEvent], branches: Branches, leaf: int | None = None) -> ConversationState:
-    """The state that the events of the branch alone make up; its limits mean nothing.
-
-    Raises:
-        EventStoreError: the log cannot be read.
-    """
+    """The state that the events of the branch alone make up; its limits mean nothing. Raises `EventStoreError`."""
     state = ConversationState(Limits(max_iterations=1))
     async for event in read_branch(log, branches, leaf):
         state.fold(event)
@@ -353,8 +344,8 @@ async def state_of_branch(log: Pages[AnyEvent], branches: Branches, leaf: int | 
 def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEvent | None = None) -> list[AnyEvent]:
     """What is written together to go on behind the event that `rewind` names, whose branch has come to `state`.
 
-    Calls that are open there are answered: their results are undone, or were not yet there. `prompt` is what the agent
-    is told where the branch does not say it. The agent waits for its user.
+    Calls that are open there are answered: their results are undone. `prompt` is what the agent is told where the
+    branch does not say it. The agent waits for its user.
     """
     answers = [
         AgentErrorEvent(

@@ -16,12 +16,13 @@ from agent_core.agent.critic import criticised
 from agent_core.agent.step import StepInput, StepOutcome
 from agent_core.agent.switch_llm import SwitchedModel
 from agent_core.agent.vision import renderer
-from agent_core.controller.guards import blind, check_progress, error_events, failure_of, nudge, rephrase
+from agent_core.controller.guards import blind, error_events, failure_of, nudge, rephrase
 from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds, StuckDetector
 from agent_core.controller.usage import UsageTracker
 from agent_core.errors import (
+    AgentStuckInLoopError,
     DrydockError,
     LLMContentPolicyError,
     LLMContextWindowError,
@@ -50,213 +51,13 @@ from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import present_tools
 
-NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
-
-
-def completed(outcome: StepOutcome) -> StepOutcome:
-    """The outcome with all that the log needs to count steps, and to tell the calls of one answer.
-
-    Where nothing came of the step, that is what the agent is told next; it counts as an empty reply.
-
-    Raises:
-        DrydockError: a call that is not the first of its response has a thought.
-    """
-    events = outcome.events or [MessageEvent(llm_message=Message.user(NOTHING_DONE))]
-    if not outcome.events or not all(map(_is_complete, events)):
-        response_id = f"step-{uuid4().hex}"
-        named = [_named(event, response_id) for event in events]
-        sizes = Counter(event.llm_response_id for event in named if isinstance(event, ActionEvent))
-        events = [_counted(event, sizes) for event in named]
-    _check_thoughts(events)
-    return outcome if events is outcome.events else replace(outcome, events=events)
-
-
-def _is_complete(event: AnyEvent) -> bool:
-    if isinstance(event, ActionEvent):
-        return bool(event.llm_response_id and event.calls_in_response and event.tool_call and event.tool_call_id)
-    return not isinstance(event, MessageEvent) or bool(event.llm_response_id)
-
-
-def _named(event: AnyEvent, response_id: str) -> AnyEvent:
-    if isinstance(event, MessageEvent):
-        return event.model_copy(update={"llm_response_id": event.llm_response_id or response_id})
-    if not isinstance(event, ActionEvent):
-        return event
-    call_id = event.tool_call_id or (event.tool_call.id if event.tool_call else "") or f"call-{uuid4().hex}"
-    call = event.tool_call or MessageToolCall(id=call_id, name=event.tool_name, arguments=_arguments_of(event))
-    said: dict[str, Any] = {"tool_call": call, "tool_call_id": call_id}
-    return event.model_copy(update={**said, "llm_response_id": event.llm_response_id or response_id})
-
-
-def _arguments_of(event: ActionEvent) -> str:
-    return "{}" if event.action is None else event.action.model_dump_json(exclude={"kind"}, exclude_none=True)
-
-
-def _counted(event: AnyEvent, sizes: Counter[str]) -> AnyEvent:
-    if not isinstance(event, ActionEvent) or event.calls_in_response:
-        return event
-    return event.model_copy(update={"calls_in_response": sizes[event.llm_response_id]})
-
-
-def _check_thoughts(events: list[AnyEvent]) -> None:
-    begun: set[str] = set()
-    for event in events:
-        if not isinstance(event, ActionEvent):
-            continue
-        if event.llm_response_id in begun and (event.thought or event.reasoning_content or event.thinking_blocks):
-            raise DrydockError(
-                f"the call of {event.tool_name!r} is not the first of its response and has a thought; only the first"
-                " may have one"
-            )
-        begun.add(event.llm_response_id)
+logger = logging.getLogger(__name__)
 
 
 T = TypeVar("T")
-
-
-class Deltas:
-    """Passes streamed text on, with secrets masked across the borders of its pieces."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-        self._response_id = ""
-        self._masks: dict[str, StreamingMask] = {}
-
-    def offer(self, delta: TextDelta | TextDiscarded) -> None:
-        if isinstance(delta, TextDiscarded):
-            self._masks.clear()
-            self._response_id = ""
-            self._stream.publish(delta)
-            return
-        self._response_id = delta.response_id
-        mask = self._masks.setdefault(delta.channel, StreamingMask(self._stream.secrets))
-        if text := mask.feed(delta.text):
-            self._stream.publish(TextDelta(delta.response_id, text, delta.channel))
-
-    def discard(self) -> None:
-        """What was shown of the answer is void."""
-        if self._response_id:
-            self._stream.publish(TextDiscarded(self._response_id))
-            self._response_id = ""
-
-
-class Retries:
-    """Tells the user about retries; a limited rate is a state of its own."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-        self._writing: asyncio.Task[object] | None = None
-        self.was_limited = False
-
-    def note(self, notice: RetryNotice) -> None:
-        text = (
-            f"Retrying LLM request, {notice.attempt} / {notice.max_attempts}"
-            f" in {notice.wait_seconds:.0f} s: {notice.error}"
-        )
-        self._stream.publish(StatusNotice("STATUS$LLM_RETRY", text))
-        if isinstance(notice.error, LLMRateLimitError) and not self.was_limited:
-            self.was_limited = True
-            limited = AgentStateChanged(agent_state=AgentState.RATE_LIMITED, detail=str(notice.error))
-            self._writing = asyncio.create_task(self._stream.add_event(limited), name="rate-limited")
-
-    async def settle(self) -> None:
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-            if error := self._writing.exception():
-                raise error
-
-
-async def whole(writing: asyncio.Task[T]) -> T:
-    """Wait for the end of `writing`, also when cancelled meanwhile, and return its result."""
-    try:
-        return await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait([writing])
-        if not writing.cancelled():
-            writing.exception()  # seen; whoever cancelled has other things to do
-        raise
-
-
+NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
 _UNSAID: Final[dict[str, Any]] = {"thought": [], "reasoning_content": None, "thinking_blocks": []}
 """What only the first call of an answer carries, in all others."""
-
-
-def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:
-    """The answer to a call that could not be understood.
-
-    Raises:
-        TypeError: it is no call.
-    """
-    if not isinstance(call, ActionEvent):
-        raise TypeError(f"only calls are answered by errors, not {call.kind}")
-    return AgentErrorEvent(
-        cause=call.id,
-        error=text,
-        tool_name=call.tool_name,
-        tool_call_id=call.tool_call_id,
-        classification=ErrorClassification.AGENT_ACTION,
-    )
-
-
-def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[list[AnyEvent], list[AnyEvent]]:
-    """The calls of an answer at these places, and all others; the first of them all carries what was said with them.
-
-    The calls of one answer are made at the same time: their order says nothing to the model.
-    """
-    failed = [events[place] for place in places]
-    others = [event for place, event in enumerate(events) if place not in places]
-    if failed and others and places[0] != 0:
-        failed[0], others[0] = _said_with(failed[0], others[0])
-    return failed, others
-
-
-def _said_with(call: AnyEvent, first: AnyEvent) -> tuple[AnyEvent, AnyEvent]:
-    said = {name: getattr(first, name) for name in _UNSAID}
-    return call.model_copy(update=said), first.model_copy(update=_UNSAID)
-
-
-class BranchReader:
-    """Shows each event of the active branch once, in order, to `see`; before it begins again it calls `forget`."""
-
-    def __init__(self, stream: EventStream, see: Callable[[AnyEvent], None], forget: Callable[[], None]) -> None:
-        self._stream = stream
-        self._see = see
-        self._forget = forget
-        self._unread = stream.subscribe(after=-1)
-        self._branches = Branches()
-        self._shown_of = 0
-
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """Within this, the stream keeps what is still to be read."""
-        self._stream.attach(self._unread)
-        try:
-            yield
-        finally:
-            self._stream.detach(self._unread)
-
-    async def read(self, *, until: int) -> None:
-        """Go on to the event of the id `until`.
-
-        Raises:
-            StreamClosedError: there is no log any more.
-            EventStoreError: it cannot be read.
-        """
-        while self._unread.position < until:
-            event = await anext(self._unread, None)
-            if event is None:
-                raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
-            counts = self._branches.fold(event)  # type: ignore[arg-type] # no notices were asked for
-            if counts and self._branches.rewinds == self._shown_of:
-                self._see(event)  # type: ignore[arg-type] # likewise
-        if self._branches.rewinds != self._shown_of:
-            self._forget()
-            async for event in read_branch(self._stream, self._branches):
-                self._see(event)
-            self._shown_of = self._branches.rewinds  # only now: who is cancelled before begins anew
-
-
-logger = logging.getLogger(__name__)
 
 
 class Step:
@@ -297,7 +98,6 @@ class Step:
         self._prompts = PromptCache(renderer(agent.llm, tools))
 
     def _offer(self, tools: dict[str, ToolDefinition]) -> None:
-        """Have the model choose from these."""
         self._offered = tools
         self._schemas = shared_tools([self._agent.shown_tool(tool) for tool in tools.values()])
 
@@ -314,10 +114,7 @@ class Step:
         return replace(self._gate, policy=policy_in_force(stored, self._gate.policy))
 
     def init_state(self, first_events: Sequence[AnyEvent], secrets: Mapping[str, str]) -> SystemPromptEvent | None:
-        """What the log, which begins with these events, still has to tell the agent before anything else.
-
-        `secrets` are descriptions by name.
-        """
+        """What a log that begins with these events lacks before anything else; `secrets` are descriptions by name."""
         return self._agent.missing_prompt(first_events, self._schemas, version=self._version, secrets=secrets)
 
     def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
@@ -427,11 +224,12 @@ class Step:
         """Stop an agent that is stuck; warn one that is about to be, which is all that this step does."""
         if self._stuck is None:
             return False
-        check_progress(self._stuck)
-        warning = nudge(self._stuck)
-        if warning is not None:
-            await self._stream.add_event(warning)
-        return warning is not None
+        if (pattern := self._stuck.pattern()) is not None:
+            raise AgentStuckInLoopError(str(pattern), start=self._stuck.start_of(pattern))
+        if (warning := nudge(self._stuck)) is None:
+            return False
+        await self._stream.add_event(warning)
+        return True
 
     async def _fitting_view(self) -> View | None:
         """The view as the model is to see it; None when its condensation is all that this step does."""
@@ -471,10 +269,7 @@ class Step:
         return replace(outcome, events=events), must_confirm
 
     async def _store_whole(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> int:
-        """An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that.
-
-        Returns the id of the last event of the answer.
-        """
+        """Store an answer and its errors, even when cancelled meanwhile; returns the id of the answer's last event."""
         storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=was_limited)
         return await whole(asyncio.create_task(storing, name=f"store-answer:{self._stream.conversation_id}"))
 
@@ -498,6 +293,187 @@ class Step:
         stored = (await self._stream.add_events([*before, *events]))[len(before) :]
         await self._stream.add_events([error_for(stored[position], text) for position, text in errors])
         return stored[-1].id if stored else seen
+
+
+class BranchReader:
+    """Shows each event of the active branch once, in order, to `see`; before it begins again it calls `forget`."""
+
+    def __init__(self, stream: EventStream, see: Callable[[AnyEvent], None], forget: Callable[[], None]) -> None:
+        self._stream = stream
+        self._see = see
+        self._forget = forget
+        self._unread = stream.subscribe(after=-1)
+        self._branches = Branches()
+        self._shown_of = 0
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Within this, the stream keeps what is still to be read."""
+        self._stream.attach(self._unread)
+        try:
+            yield
+        finally:
+            self._stream.detach(self._unread)
+
+    async def read(self, *, until: int) -> None:
+        """Go on to the event of the id `until`.
+
+        Raises:
+            StreamClosedError: there is no log any more.
+            EventStoreError: it cannot be read.
+        """
+        while self._unread.position < until:
+            event = await anext(self._unread, None)
+            if event is None:
+                raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
+            counts = self._branches.fold(event)  # type: ignore[arg-type] # no notices were asked for
+            if counts and self._branches.rewinds == self._shown_of:
+                self._see(event)  # type: ignore[arg-type] # likewise
+        if self._branches.rewinds != self._shown_of:
+            self._forget()
+            async for event in read_branch(self._stream, self._branches):
+                self._see(event)
+            self._shown_of = self._branches.rewinds  # only now: who is cancelled before begins anew
+
+
+class Deltas:
+    """Passes streamed text on, with secrets masked across the borders of its pieces."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._response_id = ""
+        self._masks: dict[str, StreamingMask] = {}
+
+    def offer(self, delta: TextDelta | TextDiscarded) -> None:
+        if isinstance(delta, TextDiscarded):
+            self._masks.clear()
+            self._response_id = ""
+            self._stream.publish(delta)
+            return
+        self._response_id = delta.response_id
+        mask = self._masks.setdefault(delta.channel, StreamingMask(self._stream.secrets))
+        if text := mask.feed(delta.text):
+            self._stream.publish(TextDelta(delta.response_id, text, delta.channel))
+
+    def discard(self) -> None:
+        """What was shown of the answer is void."""
+        if self._response_id:
+            self._stream.publish(TextDiscarded(self._response_id))
+            self._response_id = ""
+
+
+class Retries:
+    """Tells the user about retries; a limited rate is a state of its own."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._writing: asyncio.Task[object] | None = None
+        self.was_limited = False
+
+    def note(self, notice: RetryNotice) -> None:
+        text = (
+            f"Retrying LLM request, {notice.attempt} / {notice.max_attempts}"
+            f" in {notice.wait_seconds:.0f} s: {notice.error}"
+        )
+        self._stream.publish(StatusNotice("STATUS$LLM_RETRY", text))
+        if isinstance(notice.error, LLMRateLimitError) and not self.was_limited:
+            self.was_limited = True
+            limited = AgentStateChanged(agent_state=AgentState.RATE_LIMITED, detail=str(notice.error))
+            self._writing = asyncio.create_task(self._stream.add_event(limited), name="rate-limited")
+
+    async def settle(self) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            if error := self._writing.exception():
+                raise error
+
+
+def completed(outcome: StepOutcome) -> StepOutcome:
+    """The outcome with all that the log needs to count steps, and to tell the calls of one answer.
+
+    Where nothing came of the step, that is what the agent is told next; it counts as an empty reply.
+
+    Raises:
+        DrydockError: a call that is not the first of its response has a thought.
+    """
+    events = outcome.events or [MessageEvent(llm_message=Message.user(NOTHING_DONE))]
+    if not outcome.events or not all(map(_is_complete, events)):
+        response_id = f"step-{uuid4().hex}"
+        named = [_named(event, response_id) for event in events]
+        sizes = Counter(event.llm_response_id for event in named if isinstance(event, ActionEvent))
+        events = [
+            event.model_copy(update={"calls_in_response": sizes[event.llm_response_id]})
+            if isinstance(event, ActionEvent) and not event.calls_in_response
+            else event
+            for event in named
+        ]
+    begun: set[str] = set()
+    for event in events:
+        if not isinstance(event, ActionEvent):
+            continue
+        if event.llm_response_id in begun and (event.thought or event.reasoning_content or event.thinking_blocks):
+            raise DrydockError(
+                f"the call of {event.tool_name!r} is not the first of its response and has a thought; only the first"
+                " may have one"
+            )
+        begun.add(event.llm_response_id)
+    return outcome if events is outcome.events else replace(outcome, events=events)
+
+
+def _is_complete(event: AnyEvent) -> bool:
+    if isinstance(event, ActionEvent):
+        return bool(event.llm_response_id and event.calls_in_response and event.tool_call and event.tool_call_id)
+    return not isinstance(event, MessageEvent) or bool(event.llm_response_id)
+
+
+def _named(event: AnyEvent, response_id: str) -> AnyEvent:
+    if isinstance(event, MessageEvent):
+        return event.model_copy(update={"llm_response_id": event.llm_response_id or response_id})
+    if not isinstance(event, ActionEvent):
+        return event
+    call_id = event.tool_call_id or (event.tool_call.id if event.tool_call else "") or f"call-{uuid4().hex}"
+    action = event.action
+    arguments = "{}" if action is None else action.model_dump_json(exclude={"kind"}, exclude_none=True)
+    call = event.tool_call or MessageToolCall(id=call_id, name=event.tool_name, arguments=arguments)
+    said: dict[str, Any] = {"tool_call": call, "tool_call_id": call_id}
+    return event.model_copy(update={**said, "llm_response_id": event.llm_response_id or response_id})
+
+
+async def whole(writing: asyncio.Task[T]) -> T:
+    """Wait for the end of `writing`, also when cancelled meanwhile, and return its result."""
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        if not writing.cancelled():
+            writing.exception()  # seen; whoever cancelled has other things to do
+        raise
+
+
+def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:
+    """The answer to a call that could not be understood; raises `TypeError` for what is no call."""
+    if not isinstance(call, ActionEvent):
+        raise TypeError(f"only calls are answered by errors, not {call.kind}")
+    return AgentErrorEvent(
+        cause=call.id,
+        error=text,
+        tool_name=call.tool_name,
+        tool_call_id=call.tool_call_id,
+        classification=ErrorClassification.AGENT_ACTION,
+    )
+
+
+def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[list[AnyEvent], list[AnyEvent]]:
+    """The calls of an answer at these places, and all others; the first of them all carries what was said with them.
+
+    The calls of one answer are made at the same time: their order says nothing to the model.
+    """
+    failed = [events[place] for place in places]
+    others = [event for place, event in enumerate(events) if place not in places]
+    if failed and others and places[0] != 0:
+        said = {name: getattr(others[0], name) for name in _UNSAID}
+        failed[0], others[0] = failed[0].model_copy(update=said), others[0].model_copy(update=_UNSAID)
+    return failed, others
 
 
 def _is_shown(event: AnyEvent) -> bool:

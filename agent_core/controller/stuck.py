@@ -1,8 +1,4 @@
-"""Stuck agents: patterns of repetition that no model comes out of by itself.
-
-A fold like the state: it takes the events in the order of their ids, keeps digests of the newest ones only, and says
-when asked whether the agent goes round in circles.
-"""
+"""Stuck agents: patterns of repetition that no model comes out of by itself."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
 from pydantic import Field
 
@@ -80,12 +77,14 @@ class _Round:
     syntax_error: str = ""
 
     def is_like(self, other: _Round) -> bool:
-        """Whether the same was done, with the same outcome."""
         return (self.action, self.answer) == (other.action, other.answer)
 
 
 class StuckDetector:
-    """Looks at the last twenty events since the user's last message; at more where a threshold needs them."""
+    """Looks at the last twenty events since the user's last message; at more where a threshold needs them.
+
+    A fold like the state: it takes the events in the order of their ids, and keeps digests of the newest ones.
+    """
 
     def __init__(self, thresholds: StuckDetectionThresholds = USUAL_THRESHOLDS) -> None:
         self._thresholds = thresholds
@@ -95,7 +94,6 @@ class StuckDetector:
         self._nudged: set[int] = set()
 
     def fold(self, event: AnyEvent) -> None:
-        """Take the next event into account."""
         match event:
             case MessageEvent(source="user"):
                 self._rounds.clear()
@@ -108,14 +106,14 @@ class StuckDetector:
                 self._nudged.add(event.cause)
             case ActionEvent(source="agent"):
                 self._messages, self._condensations = [], []
-                self._rounds.append(_Round(event.id, _digest_of_action(event)))
+                action = event.action.model_dump(mode="json") if event.action is not None else None
+                self._rounds.append(_Round(event.id, _digest([event.tool_name, action, event.thought_text])))
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
                 self._answer(event)
             case Condensation():
                 self._condensations.append(event.id)
 
     def pattern(self) -> Pattern | None:
-        """How the agent is stuck, if it is."""
         rounds, limits = [one for one in self._rounds if one.answer], self._thresholds
         if len(self._condensations) >= CONDENSATIONS:
             return Pattern.CONDENSATIONS
@@ -123,7 +121,7 @@ class StuckDetector:
             return Pattern.MONOLOGUE
         if _is_periodic(rounds[-limits.action_observation :], limits.action_observation, period=1):
             return Pattern.SAME_RESULT
-        if self._failing(rounds) > limits.action_error or _mistyped(rounds) >= limits.action_error:
+        if _failing(rounds) > limits.action_error or _mistyped(rounds) >= limits.action_error:
             return Pattern.SAME_ERROR
         if _is_periodic(rounds[-limits.alternating_pattern :], limits.alternating_pattern, period=2):
             return Pattern.ALTERNATING
@@ -137,7 +135,7 @@ class StuckDetector:
             return self._messages[0]
         rounds = [one for one in self._rounds if one.answer]
         if pattern is Pattern.SAME_ERROR:
-            return rounds[-max(self._failing(rounds), _mistyped(rounds))].action_id
+            return rounds[-max(_failing(rounds), _mistyped(rounds))].action_id
         period = 2 if pattern is Pattern.ALTERNATING else 1
         first = len(rounds) - period
         while first > 0 and rounds[first - 1].is_like(rounds[first - 1 + period]):
@@ -145,9 +143,9 @@ class StuckDetector:
         return rounds[first].action_id
 
     def to_nudge(self) -> int | None:
-        """Id of the error after which the agent deserves a word of warning, once; None when there is no reason."""
+        """Id of the error after which the agent deserves a word of warning, once."""
         rounds = [one for one in self._rounds if one.answer]
-        if self._failing(rounds) != self._thresholds.action_error:
+        if _failing(rounds) != self._thresholds.action_error:
             return None
         last = rounds[-1].error_id
         return last if last not in self._nudged else None
@@ -157,17 +155,17 @@ class StuckDetector:
             if one.action_id == event.cause and not one.answer:
                 one.answer = _digest_of_answer(event)
                 one.error_id = event.id if isinstance(event, AgentErrorEvent) else None
-                one.syntax_error = _syntax_error(event)
+                seen = event.observation if isinstance(event, ObservationEvent) else None
+                if isinstance(seen, IPythonObservation):
+                    lines = seen.text.strip().split("\n")[-_LAST_LINES:]
+                    one.syntax_error = next(filter(_SYNTAX_ERROR.match, lines), "")
                 return
 
-    def _failing(self, rounds: Sequence[_Round]) -> int:
-        """How often the last action was tried in a row, with an error each time."""
-        count = 0
-        for one in reversed(rounds):
-            if one.error_id is None or one.action != rounds[-1].action:
-                break
-            count += 1
-        return count
+
+def _failing(rounds: Sequence[_Round]) -> int:
+    """How often the last action was tried in a row, with an error each time."""
+    tries = takewhile(lambda one: one.error_id is not None and one.action == rounds[-1].action, reversed(rounds))
+    return sum(1 for _ in tries)
 
 
 def _mistyped(rounds: Sequence[_Round]) -> int:
@@ -175,21 +173,12 @@ def _mistyped(rounds: Sequence[_Round]) -> int:
 
     The numbers of cells differ from one result to the next, so these are never the same result.
     """
-    count = 0
-    for one in reversed(rounds):
-        last = rounds[-1]
-        if not one.syntax_error or (one.action, one.syntax_error) != (last.action, last.syntax_error):
-            break
-        count += 1
-    return count
-
-
-def _syntax_error(event: AnswerEvent) -> str:
-    """The line that names what is wrong with the syntax of a cell; empty where nothing is."""
-    if not isinstance(event, ObservationEvent) or not isinstance(event.observation, IPythonObservation):
-        return ""
-    lines = event.observation.text.strip().split("\n")[-_LAST_LINES:]
-    return next((line for line in lines if _SYNTAX_ERROR.match(line)), "")
+    last = rounds[-1] if rounds else None
+    tries = takewhile(
+        lambda one: one.syntax_error and last and (one.action, one.syntax_error) == (last.action, last.syntax_error),
+        reversed(rounds),
+    )
+    return sum(1 for _ in tries)
 
 
 def _is_periodic(rounds: Sequence[_Round], wanted: int, *, period: int) -> bool:
@@ -197,11 +186,6 @@ def _is_periodic(rounds: Sequence[_Round], wanted: int, *, period: int) -> bool:
     return len(rounds) == wanted and all(
         one.is_like(earlier) for earlier, one in zip(rounds, rounds[period:], strict=False)
     )
-
-
-def _digest_of_action(event: ActionEvent) -> bytes:
-    action = event.action.model_dump(mode="json") if event.action is not None else None
-    return _digest([event.tool_name, action, event.thought_text])
 
 
 def _digest_of_answer(event: AnswerEvent) -> bytes:

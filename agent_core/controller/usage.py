@@ -15,7 +15,7 @@ from agent_core.llm.response import LLMResponse
 
 
 def metrics_of(event: AnyEvent) -> MetricsSnapshot | None:
-    """What the conversation had cost by this event; None where it does not say."""
+    """What the conversation had cost by this event, if it says so."""
     return event.metrics if isinstance(event, ActionEvent | MessageEvent | Condensation | MetricsUpdated) else None
 
 
@@ -40,7 +40,7 @@ class UsageTracker:
     ) -> None:
         """`payer` is told of each call, too: a sub-agent's calls are paid by whoever asked it.
 
-        `cache_key` is the id under which providers cache the prompts, that of this conversation unless given.
+        `cache_key` is the id under which providers cache the prompts, by default that of this conversation.
         """
         self._stream = stream
         self._models = tuple(models)
@@ -79,11 +79,7 @@ class UsageTracker:
         return self.stats.snapshot()
 
     async def settle(self) -> None:
-        """Store what was counted and noted nowhere.
-
-        Raises:
-            EventStoreError, StreamClosedError: it could not be stored.
-        """
+        """Store what was counted and noted nowhere; raises `EventStoreError` or `StreamClosedError`."""
         if self._noted < self.stats.calls:
             updates: list[AnyEvent] = [MetricsUpdated(metrics=self.note())]
             await self._stream.add_events(updates)

