@@ -61,9 +61,8 @@ class Polymorphic(Frozen):
     def recreate(cls, data: Any) -> Any:
         """The object that `data` (as from ``model_dump``) describes; anything else is returned as it is.
 
-        Raises:
-            ValueError: its `kind` is missing, or no class of this family has that name.
-            pydantic.ValidationError: its fields are not those of its kind.
+        Raises ValueError: its `kind` is missing, or no class of this family has that name;
+        pydantic.ValidationError: its fields are not those of its kind.
         """
         if not isinstance(data, dict):
             return data

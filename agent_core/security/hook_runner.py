@@ -57,8 +57,7 @@ def read_result(exit_code: int, stdout: str, stderr: str) -> HookResult:
 def judgement_in(text: str) -> HookResult:
     """What a model says that was asked to judge: a JSON object as for `read_result`, words around it left aside.
 
-    Raises:
-        ValueError: there is no such object in it, or it decides nothing.
+    Raises ValueError: there is no such object in it, or it decides nothing.
     """
     said = _object_in(text[text.find("{") : text.rfind("}") + 1])
     decision = str(said.get("decision", "")).lower()
@@ -144,9 +143,7 @@ class CommandRunner(Protocol):
 
         When it is cancelled the command is ended. It need not watch the limit itself; the caller does.
 
-        Raises:
-            DrydockError: the command could not be run.
-            OSError: likewise.
+        Raises DrydockError: the command could not be run; OSError: likewise.
         """
         ...
 
@@ -157,9 +154,7 @@ class HookJudge(Protocol):
     async def judge(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
         """What the model says. It need not watch the hook's time limit; the caller does.
 
-        Raises:
-            DrydockError: the model could not be asked.
-            ValueError: its answer cannot be read.
+        Raises DrydockError: the model could not be asked; ValueError: its answer cannot be read.
         """
         ...
 

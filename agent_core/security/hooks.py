@@ -34,10 +34,7 @@ class HookEvent(StrEnum):
 
 
 class _Hook(Frozen):
-    """What all hooks have; keys that are meant for other programs are left aside, so that its rule holds all the same.
-
-    `name` is for people. `timeout` is in seconds.
-    """
+    """What all hooks have: a name for people, a timeout in seconds; other keys are left aside."""
 
     name: str | None = None
     timeout: float = Field(default=60.0, gt=0)
@@ -173,9 +170,8 @@ class HookConfig(Frozen):
 
         It has no hooks where there is no such file. A conversation finds those of its project and home by itself.
 
-        Raises:
-            ValueError: the file holds no configuration; the message says where and why.
-            OSError: it cannot be read.
+        Raises ValueError: the file holds no configuration; the message says where and why; OSError: it cannot
+        be read.
         """
         places = [Path(path)] if path else [Path(working_dir or Path.cwd()) / HOOK_FILE, Path.home() / HOOK_FILE]
         found = next((place for place in places if place.is_file()), None)
@@ -185,8 +181,7 @@ class HookConfig(Frozen):
     def from_json(cls, text: str) -> Self:
         """The configuration in a file: ``{"hooks": {event: [...]}}``, or the inner object alone.
 
-        Raises:
-            ValueError: it is no such thing; the message says where and why.
+        Raises ValueError: it is no such thing; the message says where and why.
         """
         try:
             data = json.loads(text)
@@ -198,8 +193,7 @@ class HookConfig(Frozen):
     def from_dict(cls, data: Any) -> Self:
         """The configuration in such data; see `from_json`.
 
-        Raises:
-            ValueError: it is no such thing; the message says where and why.
+        Raises ValueError: it is no such thing; the message says where and why.
         """
         if not isinstance(data, dict):
             raise ValueError(f"hooks must be an object, not {type(data).__name__}")
@@ -228,8 +222,7 @@ class HookConfig(Frozen):
 def event_named(name: str) -> HookEvent:
     """The event of this name, in ``PascalCase`` or ``snake_case``.
 
-    Raises:
-        ValueError: there is none; the message lists those there are.
+    Raises ValueError: there is none; the message lists those there are.
     """
     plain = name.replace("_", "").lower()
     for event in HookEvent:

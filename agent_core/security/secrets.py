@@ -31,11 +31,7 @@ _lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="secret")
 
 
 def http_address(value: str) -> str:
-    """`value`, if it is the address of an HTTP server.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """`value`, if it is the address of an HTTP server. Raises ValueError: it is not."""
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("url must be a complete http or https address, for example https://host/path")
@@ -45,9 +41,8 @@ def http_address(value: str) -> str:
 def fetch(request: Request, *, limit_seconds: float, limit_bytes: int) -> bytes:
     """The body of the answer; blocks.
 
-    Raises:
-        OSError, HTTPException: there is no answer within the limit, or it is a redirect or an error.
-        ValueError: it is longer than `limit_bytes`.
+    Raises OSError, HTTPException: there is no answer within the limit, or it is a redirect or an error; ValueError:
+    it is longer than `limit_bytes`.
     """
     with build_opener(_NoRedirects).open(request, timeout=limit_seconds) as answer:
         data: bytes = answer.read(limit_bytes + 1)

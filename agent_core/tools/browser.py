@@ -294,8 +294,7 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         working_dir: folder of this host for a sandbox of its own; the present one if empty.
         headless: for programs that name it; a sandbox has no screen, so it can only be true.
 
-    Raises:
-        ValueError: a time is not above zero, a domain is empty, or a window is asked for.
+    Raises ValueError: a time is not above zero, a domain is empty, or a window is asked for.
     """
 
     def __init__(

@@ -47,8 +47,7 @@ def _function(function: Callable[..., BrowserCall]) -> Callable[..., BrowserCall
 def parse(code: str) -> list[BrowserCall]:
     """The calls that the lines stand for.
 
-    Raises:
-        ValueError: a line is no call of a known function with constants; the message names the line and the fix.
+    Raises ValueError: a line is no call of a known function with constants; the message names the line and the fix.
     """
     if len(code) > MOST_CHARACTERS:
         raise ValueError(f"code has {len(code)} characters, the limit is {MOST_CHARACTERS}")
@@ -219,13 +218,11 @@ class BrowserCodeAction(BrowserAction):
 
 
 class BrowserCodeExecutor(BrowserToolExecutor):
-    """Carries out lines of code, and shows the page after each.
+    """Carries out lines of code, and shows the page after each; `options` are those of `BrowserToolExecutor`.
 
     Args:
-        set_of_marks: whether a model that sees is shown a picture, with the numbers of the elements in it; people see
-            the page in any case.
+        set_of_marks: whether a model that sees is shown a picture with the elements' numbers; people always are.
         visible_only: whether of the page's tree only what the window shows is told.
-        options: those of `BrowserToolExecutor`.
     """
 
     def __init__(self, *, set_of_marks: bool = True, visible_only: bool = False, **options: Any) -> None:

@@ -42,10 +42,7 @@ def tool_name_of(class_name: str) -> str:
 
 
 class _ToolClass(ModelMetaclass):
-    """Gives a tool's class its `name`, which is a field of its instances as well.
-
-    A subclass may say ``name = "grep"``, with or without an annotation; otherwise its own name says it.
-    """
+    """Gives a tool's class its `name`: what it says itself (``name = "grep"``), or else what its class is called."""
 
     def __new__(mcs, name: str, bases: tuple[type[Any], ...], namespace: dict[str, Any], **kwargs: Any) -> type:
         if bases and isinstance(namespace.get("name"), str):
@@ -115,8 +112,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         Here it is the one tool that the class describes, with the `executor` among the parameters or one that
         `make_executor` makes of them.
 
-        Raises:
-            TypeError: a parameter is unknown, or the executor is none.
+        Raises TypeError: a parameter is unknown, or the executor is none.
         """
         return [cls._made(**params)]
 
@@ -167,11 +163,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return self.model_copy(update={"executor": executor})
 
     def as_executable(self) -> Self:
-        """This definition, known to have an executor.
-
-        Raises:
-            NotImplementedError: it has none.
-        """
+        """This definition, known to have an executor. Raises NotImplementedError: it has none."""
         if self.executor is None:
             raise NotImplementedError(f"tool {self.name!r} has no executor")
         return self
@@ -186,11 +178,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return parameters_of(self.action_type)
 
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
-        """The typed action for the model's arguments.
-
-        Raises:
-            ValueError: naming the field and the problem.
-        """
+        """The typed action for the model's arguments. Raises ValueError: naming the field and the problem."""
         given = dict(arguments)
         if given.pop("kind", self.action_type.__name__) != self.action_type.__name__:
             raise ToolError("kind: Extra inputs are not permitted")  # or else the action could be read as another one
@@ -199,18 +187,16 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
         """Execute one call, and wait for its result: `acall` for programs that are not asynchronous.
 
-        Raises:
-            NotImplementedError: the tool has no executor.
-            TypeError: the executor returned something that is no observation.
+        Raises NotImplementedError: the tool has no executor; TypeError: the executor returned something that is
+        no observation.
         """
         return self._checked(execute_now(self._executor, action, conversation))
 
     async def acall(self, action: Action, conversation: ToolContext | None = None) -> Observation:
         """Execute one call; a synchronous executor runs in a thread, so it never blocks the loop.
 
-        Raises:
-            NotImplementedError: the tool has no executor.
-            TypeError: the executor returned something that is no observation.
+        Raises NotImplementedError: the tool has no executor; TypeError: the executor returned something that is
+        no observation.
         """
         return self._checked(await execute(self._executor, action, conversation))
 

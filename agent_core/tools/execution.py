@@ -1,4 +1,4 @@
-"""Executors: what carries out the calls of a tool, and how a call reaches one without blocking the loop."""
+"""Executors: what carries out the calls of a tool, in a thread, in the loop, or in a sandbox."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ class ThreadCall:
     def do(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> T:
         """Have the loop do `work`, and wait for it; to be called in the thread of the call.
 
-        Raises:
-            concurrent.futures.CancelledError: the call was interrupted.
+        Raises concurrent.futures.CancelledError: the call was interrupted.
         """
         future = asyncio.run_coroutine_threadsafe(work(self.context), self.loop)
         self.asked.add(future)
@@ -91,9 +90,8 @@ def present_call() -> ThreadCall | None:
 async def execute(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
     """Carry out a call, and return what the executor gave; when cancelled, the executor is told to interrupt it.
 
-    Raises:
-        RuntimeError: the executor raised what is no `Exception` (`SystemExit`, say), which would end the loop of all
-            conversations.
+    Raises RuntimeError: the executor raised what is no `Exception` (`SystemExit`, say), which would end the loop of
+    all conversations.
     """
     asynchronous = getattr(executor, "acall", None)
     try:
@@ -204,12 +202,7 @@ class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
         """Do it, with requests to the sandbox of the context; those that must not be repeated under the key."""
 
     def __call__(self, action: ActionT, conversation: ToolContext | None = None) -> ObservationT:
-        """Do it and wait.
-
-        Raises:
-            ToolError: the sandbox refused the arguments.
-            SandboxError: the sandbox cannot be had; the message says why and what to do.
-        """
+        """Do it and wait. Raises as `SandboxAccess.request` does."""
         call = present_call()
         if call is not None:
             return call.do(lambda context: self.carry_out(action, context, None))

@@ -239,9 +239,7 @@ class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEdit
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
         """The tool; `plan_path` is the absolute path of the plan, ``PLAN.md`` in the workspace if None.
 
-        Raises:
-            TypeError: a parameter is unknown.
-            ValueError: the path is not absolute.
+        Raises TypeError: a parameter is unknown; ValueError: the path is not absolute.
         """
         made = cls._made(**params)
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)

@@ -24,9 +24,7 @@ async def _search(
 
     `matching` and `filtered` say in the report what was looked for; relative paths are below the workspace.
 
-    Raises:
-        ToolError: the arguments are no good.
-        SandboxError: the sandbox cannot be had.
+    Raises ToolError: the arguments are no good; SandboxError: the sandbox cannot be had.
     """
     asked: dict[str, Any] = {name: value for name, value in args.items() if value is not None}
     asked |= {"limit": MAX_FILES, "timeout": SEARCH_SECONDS}

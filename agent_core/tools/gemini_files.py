@@ -86,8 +86,6 @@ class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
 
 
 class _GeminiFileTool(FileTool[Action, FileEditorObservation]):
-    """What the four have in common."""
-
     executor_class = GeminiFileExecutor
 
     def touched(self, action: Action) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The IPython tool: cells in a kernel that is kept, in the conversation's sandbox."""
+"""The IPython tool: cells in a kernel that is kept in the sandbox; and the tools that search code by such cells."""
 
 from __future__ import annotations
 
@@ -90,8 +90,7 @@ class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
         timeout_seconds: after which a cell is interrupted, unless its action has a limit of its own.
         working_dir: folder for a sandbox of its own; the present one if empty. A conversation's sandbox has its own.
 
-    Raises:
-        ValueError: the time is not above zero.
+    Raises ValueError: the time is not above zero.
     """
 
     def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS, working_dir: str = "") -> None:
@@ -167,11 +166,7 @@ class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
         timeout_seconds: float = TIMEOUT_SECONDS,
         **params: Any,
     ) -> Sequence[ToolDefinition]:
-        """The one tool.
-
-        Raises:
-            TypeError: a parameter is unknown.
-        """
+        """The one tool. Raises TypeError: a parameter is unknown."""
         if params:
             raise TypeError(
                 f"{cls.tool_name} takes no parameter {sorted(params)}; it takes timeout_seconds and executor"
@@ -247,7 +242,7 @@ class ExploreTreeStructureAction(Action):
 
 
 class _CodeSearchTool(ToolDefinition[Action, IPythonObservation]):
-    """What the three have in common: a call is a cell that calls the function of the tool's name in the sandbox."""
+    """A tool whose call is a cell that calls the function of the tool's name in the sandbox."""
 
     executor_class = IPythonExecutor
     journaled = True

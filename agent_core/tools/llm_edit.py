@@ -39,8 +39,7 @@ _CORRECT: Final = (
 async def written_out(model: DraftModel, path: str, part: str, draft: str) -> str | None:
     """The part of the file as the draft means it; None when the model gives no usable answer.
 
-    Raises:
-        ToolError: the model cannot be asked.
+    Raises ToolError: the model cannot be asked.
     """
     task = f"File: {path}\n\nThe part as it is:\n<part>\n{part}</part>\n\nThe draft:\n<draft>\n{draft}\n</draft>"
     return await _answered(model, _asking(_WRITE_OUT, task))
@@ -49,8 +48,7 @@ async def written_out(model: DraftModel, path: str, part: str, draft: str) -> st
 async def corrected(model: DraftModel, path: str, part: str, problems: str) -> str | None:
     """The part of the file without these problems; None when the model gives no usable answer.
 
-    Raises:
-        ToolError: the model cannot be asked.
+    Raises ToolError: the model cannot be asked.
     """
     task = f"File: {path}\n\nThe part:\n<part>\n{part}</part>\n\nWhat is wrong:\n{problems}"
     return await _answered(model, _asking(_CORRECT, task))
@@ -258,11 +256,7 @@ class LLMBasedFileEditTool(FileTool[LLMEditAction, LLMEditObservation]):
 
     @classmethod
     def make_executor(cls, *, enable_auto_lint: bool = True, correct_num: int = ROUNDS) -> Callable[..., Any]:
-        """What carries out the calls.
-
-        Raises:
-            ValueError: `correct_num` is none that makes sense.
-        """
+        """What carries out the calls. Raises ValueError: `correct_num` is none that makes sense."""
         if isinstance(correct_num, bool) or not isinstance(correct_num, int) or not 0 <= correct_num <= MAX_ROUNDS:
             raise ValueError(f"correct_num is {correct_num!r}: give a whole number from 0 to {MAX_ROUNDS}")
         if not isinstance(enable_auto_lint, bool):

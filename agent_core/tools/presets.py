@@ -88,11 +88,7 @@ TOOL_PRESETS: Final[Mapping[str, Callable[[], list[Tool]]]] = {
 
 
 def preset_tools(name: str) -> list[Tool]:
-    """The tools of the preset of this name.
-
-    Raises:
-        ValueError: there is none; the message lists those there are.
-    """
+    """The tools of the preset of this name. Raises ValueError: there is none; the message lists those there are."""
     if name not in TOOL_PRESETS:
         raise ValueError(f"there is no preset {name!r}; give one of {', '.join(TOOL_PRESETS)}")
     return TOOL_PRESETS[name]()

@@ -1,4 +1,4 @@
-"""Tools by name: what an agent's `Tool` specs resolve to."""
+"""Tools by name: what an agent's `Tool` specs resolve to, and the tools that a running conversation has."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def register_tool(name: str, tool: Registrable) -> None:
 
     Registering a name again replaces it, with a warning.
 
-    Raises:
-        TypeError: `tool` is none of these.
-        ValueError: `name` is empty, or the instance has no executor.
+    Raises TypeError: `tool` is none of these; ValueError: `name` is empty, or the instance has no executor.
     """
     if not name:
         raise ValueError("a tool needs a name")
@@ -75,10 +73,8 @@ def built_in(tool: type[ToolT]) -> type[ToolT]:
 def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
     """The definitions that `spec` stands for; class-style names (``TerminalTool``) are found as well.
 
-    Raises:
-        ToolNotFoundError: no such tool.
-        TypeError: the factory did not give a sequence of definitions.
-        ValueError: parameters were given for a fixed instance, or a form of answers for several tools.
+    Raises ToolNotFoundError: no such tool; TypeError: the factory did not give a sequence of definitions;
+    ValueError: parameters were given for a fixed instance, or a form of answers for several tools.
     """
     found = _resolved(spec, conv_state)
     if spec.response_schema is not None and len(found) != 1:
@@ -131,8 +127,7 @@ def resolve_tools(
 
     `shaped` gives the one of a spec that has a form of answers that form; None leaves it as it is.
 
-    Raises:
-        ValueError: two of them have the same name.
+    Raises ValueError: two of them have the same name.
     """
     found: dict[str, ToolDefinition] = {}
     for spec in specs:

@@ -141,10 +141,9 @@ class SandboxAccess(Protocol):
         With a `key` the operation runs at most once, however often it is asked for. When the caller is cancelled the
         operation is cancelled in the sandbox. `limit_seconds` is the outer limit, longer than any inside.
 
-        Raises:
-            ToolError: the runner refused the arguments.
-            SandboxLostError: the sandbox went away; whether the operation took effect is unknown.
-            SandboxError: the sandbox cannot be had; the message says why and what to do.
+        Raises ToolError: the runner refused the arguments; SandboxLostError: the sandbox went away; whether the
+        operation took effect is unknown; SandboxError: the sandbox cannot be had; the message says why and what
+        to do.
         """
         ...
 
@@ -155,8 +154,7 @@ class DraftModel(Protocol):
     async def answer(self, messages: Sequence[Message]) -> str:
         """What it says; the conversation pays for it. Cancelling ends the request.
 
-        Raises:
-            ToolError: it cannot be asked; the message says why.
+        Raises ToolError: it cannot be asked; the message says why.
         """
         ...
 
@@ -231,7 +229,6 @@ class Clients(Protocol):
 
         A call that a crash has cut short and that is asked for again finds the answer that was given meanwhile.
 
-        Raises:
-            ToolError: none has answered in time; the message says so.
+        Raises ToolError: none has answered in time; the message says so.
         """
         ...

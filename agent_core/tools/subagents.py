@@ -78,24 +78,21 @@ class SubAgents(Protocol):
 
         They exist for later calls once the call's result is in the log.
 
-        Raises:
-            SubAgentError: they cannot be had.
+        Raises SubAgentError: they cannot be had.
         """
         ...
 
     async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
         """Give each of these sub-agents its task, at the same time, and wait for all; reports in the order of `tasks`.
 
-        Raises:
-            SubAgentError: an id is not known, or nothing may be delegated.
+        Raises SubAgentError: an id is not known, or nothing may be delegated.
         """
         ...
 
     async def task(self, call: ToolContext, prompt: str, agent_type: str, *, resume: str | None) -> TaskRun:
         """Have one new sub-agent do something; or, with `resume`, the one of an earlier task, which remembers it.
 
-        Raises:
-            SubAgentError: there is no such kind or task, or nothing may be delegated.
+        Raises SubAgentError: there is no such kind or task, or nothing may be delegated.
         """
         ...
 
@@ -106,8 +103,7 @@ class SubAgents(Protocol):
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         """Have a new agent of this class, or a sub-agent of this kind, do something; its steps count as the caller's.
 
-        Raises:
-            SubAgentError: there is no such agent, or nothing may be delegated.
+        Raises SubAgentError: there is no such agent, or nothing may be delegated.
         """
         ...
 
@@ -115,8 +111,7 @@ class SubAgents(Protocol):
 def subagents_of(conversation: ToolContext | None) -> tuple[SubAgents, ToolContext]:
     """The sub-agents of the conversation in which a call is made, and the call.
 
-    Raises:
-        SubAgentError: there are none: the tool is used outside of a conversation.
+    Raises SubAgentError: there are none: the tool is used outside of a conversation.
     """
     found = conversation.subagents if conversation is not None else None
     if conversation is None or found is None:

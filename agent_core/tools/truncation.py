@@ -41,7 +41,6 @@ def maybe_truncate(
 
 
 def _filled(notice: str, length: int, limit: int) -> str:
-    """The notice with the number of characters that are missing because of it: its own length counts."""
     shown = notice
     for _ in range(3):  # a longer number makes the notice longer, which is known at the latest the second time
         shown = notice.replace("{omitted}", str(length - max(0, limit - len(shown))))

@@ -76,11 +76,7 @@ class GitAccounts:
         return provider in self._providers
 
     def account(self, provider: Provider) -> GitProvider:
-        """The account at one provider.
-
-        Raises:
-            TokenMissingError: there is none.
-        """
+        """The account at one provider. Raises TokenMissingError: there is none."""
         found = self._providers.get(provider)
         if found is None:
             raise TokenMissingError(provider if self._providers else None)
@@ -146,8 +142,7 @@ class GitAccounts:
     ) -> T:
         """What `ask` gives for the first account that has the repository; `provider` is asked first.
 
-        Raises:
-            AccessRefusedError: no account has it.
+        Raises AccessRefusedError: no account has it.
         """
         failures: list[GitProviderError] = []
         for account in sorted(self._chosen(None), key=lambda one: one.name != provider):
@@ -165,8 +160,7 @@ class GitAccounts:
         None: that cannot be said, since there is no account at `provider` (or, without one, at all), or since one does
         not answer.
 
-        Raises:
-            AccessRefusedError: all accounts that could have it say that they have not.
+        Raises AccessRefusedError: all accounts that could have it say that they have not.
         """
         is_address = repository.startswith(("http://", "https://"))
         was_asked = False
@@ -203,8 +197,7 @@ class GitAccounts:
     async def create_request(self, provider: Provider, repository: str, wish: RequestWish) -> MadeRequest:
         """Make a pull or merge request in the repository, which is named in full or by its address.
 
-        Raises:
-            AccessRefusedError: the account has no such repository.
+        Raises AccessRefusedError: the account has no such repository.
         """
         account = self.account(provider)
         is_address = repository.startswith(("http://", "https://"))

@@ -114,8 +114,7 @@ class Api:
     async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> ProviderReply[T]:
         """What is at `path`, as a `kind`; parameters that are None are left out.
 
-        Raises:
-            GitProviderError: it cannot be had, see `GitProvider`.
+        Raises GitProviderError: it cannot be had, see `GitProvider`.
         """
         answer = await self._answer("GET", self.base + path, params=_given(params))
         return ProviderReply(read(kind, answer.body, self.provider), answer.headers)
@@ -125,9 +124,7 @@ class Api:
     ) -> T:
         """Make something; the answer as a `kind`. It is sent again only if it has certainly not arrived.
 
-        Raises:
-            UnknownOutcomeError: no answer came, and it may have been made.
-            GitProviderError: as `get`.
+        Raises UnknownOutcomeError: no answer came, and it may have been made; GitProviderError: as `get`.
         """
         answer = await self._answer("POST", self.base + path, makes=True, params=_given(params), json=dict(body))
         try:
@@ -136,18 +133,13 @@ class Api:
             raise UnknownOutcomeError(_unknown(str(error))) from error
 
     async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
-        """The text that is at `path`.
-
-        Raises:
-            GitProviderError: as `get`.
-        """
+        """The text that is at `path`. Raises GitProviderError: as `get`."""
         return (await self._answer("GET", self.base + path, params=_given(params))).body.decode("utf-8", "replace")
 
     async def graphql(self, address: str, query: str, kind: type[T], variables: Mapping[str, Any]) -> T:
         """The ``data`` of a GraphQL query that changes nothing; parts that the provider refuses are null.
 
-        Raises:
-            GitProviderError: as `get`; also when it answers with errors and no data.
+        Raises GitProviderError: as `get`; also when it answers with errors and no data.
         """
         answer = await self._answer("POST", address, json={"query": query, "variables": dict(variables)})
         reply = read(GraphQl, answer.body, self.provider)
@@ -251,11 +243,7 @@ class Api:
 
 
 def segments(path: str) -> str:
-    """A path of a repository, folder or file for an address.
-
-    Raises:
-        MissingError: there can be none of this name.
-    """
+    """A path of a repository, folder or file for an address. Raises MissingError: there can be none of this name."""
     parts = path.strip("/").split("/")
     if any(part in {"", ".", ".."} or not part.isprintable() for part in parts):
         raise MissingError(f"not found: {path[:200]!r}")
@@ -347,11 +335,7 @@ class EncodedFile(Shape):
     content: str
 
     def text(self, provider: str) -> str:
-        """The file's text.
-
-        Raises:
-            GitProviderError: it cannot be read.
-        """
+        """The file's text. Raises GitProviderError: it cannot be read."""
         try:
             return base64.b64decode(self.content).decode("utf-8", "replace")
         except (binascii.Error, ValueError) as error:
@@ -389,8 +373,7 @@ class GraphQlError(Shape):
 def read(kind: type[T], body: bytes, provider: str) -> T:
     """The JSON in `body` as a `kind`.
 
-    Raises:
-        GitProviderError: it is no JSON, holds more than `MAX_VALUES` values, or is of another form.
+    Raises GitProviderError: it is no JSON, holds more than `MAX_VALUES` values, or is of another form.
     """
     try:
         check_values(body, most=MAX_VALUES)
@@ -403,11 +386,7 @@ def read(kind: type[T], body: bytes, provider: str) -> T:
 
 
 def validated(kind: type[T], value: Any, provider: str) -> T:
-    """`value` as a `kind`.
-
-    Raises:
-        GitProviderError: it has another form.
-    """
+    """`value` as a `kind`. Raises GitProviderError: it has another form."""
     try:
         adapter: TypeAdapter[T] = _adapter(cast(Any, kind))
         is_no_list = value is None and get_origin(kind) is list  # an empty one, as Gitea writes it

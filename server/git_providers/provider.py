@@ -134,8 +134,7 @@ class GitProvider(ABC):
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         """Make a pull or merge request. It is asked for once.
 
-        Raises:
-            UnknownOutcomeError: whether it was made cannot be said.
+        Raises UnknownOutcomeError: whether it was made cannot be said.
         """
 
     @abstractmethod
@@ -181,8 +180,7 @@ _log = logging.getLogger(__name__)
 async def what_works(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The answers of those that are answered; the log says what the others failed for.
 
-    Raises:
-        GitProviderError: of the first one, when all failed.
+    Raises GitProviderError: of the first one, when all failed.
     """
     answers = await asyncio.gather(*questions, return_exceptions=True)
     for answer in answers:

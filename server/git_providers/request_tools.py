@@ -210,9 +210,8 @@ class RequestMaker:
 
         Once it is being made it is made and noted also where this is cancelled: a provider does not take it back.
 
-        Raises:
-            ConversationNotFoundError: there is no such conversation of this user; nothing was made.
-            GitProviderError: it could not be made, or whether it was cannot be said; the message says which.
+        Raises ConversationNotFoundError: there is no such conversation of this user; nothing was made;
+        GitProviderError: it could not be made, or whether it was cannot be said; the message says which.
         """
         record = await self._database.conversations.get(conversation_id) if conversation_id is not None else None
         if conversation_id is not None and (record is None or record.user_id != user_id):

@@ -52,28 +52,28 @@ class Judgement:
 
 
 def judge(command: str) -> Judgement:
-    """Judge a command without running any of it.
+    """Judge a command without running any of it, in bounded time and memory.
 
-    HIGH wins over everything: what is dangerous stays so whatever else there is. Then UNKNOWN: something could not
-    be told. Then the greatest of the other risks; a command that only looks at things is LOW, and so is an empty one.
-    Time and memory are bounded however long or nested the command is; what goes beyond is UNKNOWN.
+    HIGH wins over everything, then UNKNOWN (something could not be told, or was too much), then the greatest of the
+    other risks; a command that only looks at things is LOW, and so is an empty one.
     """
     return _judged_before(command) if len(command) <= MAX_REMEMBERED else _judge(command)
 
 
 def _judge(command: str) -> Judgement:
-    if len(command) > MAX_COMMAND:
-        finding = Finding(SecurityRisk.UNKNOWN, "too-complex", f"is longer than {MAX_COMMAND:,} characters")
-        return Judgement(SecurityRisk.UNKNOWN, (finding,))
-    if _INVISIBLE.search(command):
-        finding = Finding(SecurityRisk.UNKNOWN, "characters", "holds control or invisible characters")
-        return Judgement(SecurityRisk.UNKNOWN, (finding,))
     walker = Walker()
-    try:
-        walker.walk(command)
-    except (TooComplexError, RecursionError) as error:
-        reason = str(error) if isinstance(error, TooComplexError) else "the command is nested too deeply to be judged"
-        walker.sinks.unknown("too-complex", reason)
+    if len(command) > MAX_COMMAND:
+        walker.sinks.unknown("too-complex", f"is longer than {MAX_COMMAND:,} characters")
+    elif _INVISIBLE.search(command):
+        walker.sinks.unknown("characters", "holds control or invisible characters")
+    else:
+        try:
+            walker.walk(command)
+        except (TooComplexError, RecursionError) as error:
+            reason = (
+                str(error) if isinstance(error, TooComplexError) else "the command is nested too deeply to be judged"
+            )
+            walker.sinks.unknown("too-complex", reason)
     ordered = tuple(sorted(walker.sinks.findings, key=lambda finding: _ORDER.index(finding.risk)))
     return Judgement(ordered[0].risk if ordered else SecurityRisk.LOW, ordered)
 
@@ -85,8 +85,8 @@ class Walker:
     """Goes through a script, every branch of it, and has sinks and rules notice what it would do.
 
     Nothing is computed: a variable is unknown, but for ``HOME``, ``PWD``, and one that a ``for`` gives literal words.
-    What a command writes to files, sets, and where it goes may matter to what stands before it (in loops, functions and
-    the background), so a script is gone through until nothing new is learned.
+    What a command writes, sets, and where it goes may matter to what stands before it (in loops, functions, the
+    background), so a script is gone through until nothing new is learned.
     """
 
     def __init__(self) -> None:
@@ -107,11 +107,7 @@ class Walker:
         """The folders where the shell still is if what changes its folder has failed."""
 
     def walk(self, text: str) -> None:
-        """Go through a whole command.
-
-        Raises:
-            TooComplexError: it takes too long; what was found until then is kept.
-        """
+        """Go through a whole command. Raises TooComplexError: it takes too long; what was found until then is kept."""
         learned: object = None
         for _ in range(5):
             self._budget, self._bound = Budget(), {}
@@ -136,7 +132,6 @@ class Walker:
             return self._elsewhere(lambda: self._run_text(text, stdin, self._budget), later=later)
 
     def _elsewhere(self, run: Callable[[], str], *, later: bool) -> str:
-        """Run what does not know the variables of loops; when it runs later, the shell may be in any folder."""
         folders, left, bound, self._bound = self.sinks.folders, self._left, self._bound, {}
         self.sinks.folders |= {Mark.UNKNOWN} if later and self._moves else set()
         printed = run()
@@ -282,7 +277,6 @@ class Walker:
         return "".join(printed)
 
     def _for(self, command: parser.ShellCommand, stdin: str) -> str:
-        """A loop over words; where they are literal its body is looked at with each."""
         name, words = command.name, [field for word in command.words for field in self._fields(word)]
         is_literal = 0 < len(words) <= 20 and not {name, ANY_VARIABLE} & self._assigned and all(map(is_known, words))
         printed = ""

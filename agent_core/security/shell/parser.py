@@ -58,11 +58,7 @@ class Budget:
         self.depth = depth
 
     def spend(self, steps: int = 1) -> None:
-        """Use up some steps.
-
-        Raises:
-            TooComplexError: there are none left.
-        """
+        """Use up some steps. Raises TooComplexError: there are none left."""
         self.steps -= steps
         if self.steps < 0:
             raise TooComplexError("the command is too long to be judged")
@@ -155,8 +151,7 @@ Script = tuple[Pipeline, ...]
 def parse(text: str, budget: Budget) -> tuple[Script, str]:
     """The script, and what was wrong with it ("" for nothing).
 
-    bash runs the lines before a syntax error, so what could be read before it is returned too; a text that is too
-    much for the budget is wrong in this sense.
+    What could be read before an error is returned too: bash runs the lines before it.
     """
     pipelines: list[Pipeline] = []
     try:
@@ -179,11 +174,7 @@ def decode_ansi_c(text: str) -> str:
 
 
 def plain(word: Word) -> str:
-    """The text of a word without expansions.
-
-    Raises:
-        ShellSyntaxError: it is empty, or has some.
-    """
+    """The text of a word without expansions. Raises ShellSyntaxError: it is empty, or has some."""
     if not word or not all(isinstance(part, Text) for part in word):
         raise ShellSyntaxError("a name is missing")
     return "".join(part.text for part in word if isinstance(part, Text))
@@ -213,7 +204,6 @@ class Parser:
         return found
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What of `pattern` comes next; it is taken."""
         if found := pattern.match(self._text, self._position):
             self._position = found.end()
         return found
@@ -225,7 +215,6 @@ class Parser:
     # Words
 
     def _word(self) -> Word:
-        """The word that starts here; empty when none does."""
         parts: list[Part] = []
         while self._position < len(self._text):
             self._budget.spend()
@@ -249,10 +238,9 @@ class Parser:
         quoted: bool = True,
         literal: bool = True,
     ) -> Word:
-        """Text and expansions up to the `closing` character that was not opened here, which is taken.
+        """Text and expansions up to the `closing` character that was not opened here (without one, all of the text).
 
-        Without one it is all of the text, as in a here-document. With
-        `literal` quotes and escapes are those between double quotes.
+        With `literal` quotes and escapes are those between double quotes.
         """
         parts: list[Part] = []
         depth = 0
@@ -406,8 +394,7 @@ class Parser:
     def pipelines_until(self, ends: set[str], into: list[Pipeline]) -> None:
         """Append pipelines up to one of `ends`, which is not taken: a reserved word, ``)``, ``;;``, or the end.
 
-        Raises:
-            ShellSyntaxError: what comes is no list of commands; `into` has what came before.
+        Raises ShellSyntaxError: what comes is no list of commands; `into` has what came before.
         """
         joined = ""
         while True:
@@ -570,7 +557,6 @@ class Parser:
                 return ShellCommand(word, scripts=self._block(word))
 
     def _block(self, word: str) -> tuple[Script, ...]:
-        """The scripts behind a reserved word and those that follow it, up to the one that ends them."""
         scripts: list[Script] = []
         while ends := _FOLLOWING.get(word):
             scripts.append(self._script(ends))

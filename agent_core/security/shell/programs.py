@@ -1,7 +1,6 @@
 """The table of programs: what each is, and which of its options and words do more than that.
 
-What runs in a shell is one of these, or a program of which nothing is known: that is ordinary work (MEDIUM), as a
-project's own scripts are.
+A program of which nothing is known is ordinary work (MEDIUM), as a project's own scripts are.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from agent_core.events.risk import SecurityRisk
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is known of a program.
+    """What is known of a program: the rule for its arguments (`kind`), and the risk of running it at all.
 
-    `kind` is the rule that looks at its arguments (see `agent_core.security.shell.rules`), `risk` that of running it at
-    all. Words that `ask` make it UNKNOWN: options that run or load something, or write where nobody looks. Words that
-    `stop` make it HIGH, by the rule that `stops` names.
+    Words that `ask` make it UNKNOWN: options that run or load something, or write where nobody looks. Words that `stop`
+    make it HIGH, by the rule that `stops` names.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""What programs do with their arguments and their input: a rule for each kind of program in the table."""
+"""Rules: what programs do with their arguments and their input, a method for each kind of program in the table."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ProgramCall:
 
 
 class Rules:
-    """The rules, each a method with the name of its kind, that returns what the program prints."""
+    """The rules, each a method with the name of its kind that returns what the program prints."""
 
     def __init__(self, shell: Walker) -> None:
         self._shell = shell

@@ -1,7 +1,7 @@
-"""Where data goes: files, devices, interpreters, the network; and which of that a person should be asked about.
+"""Sinks: where a command's data goes, and which of that a person should be asked about.
 
-Text that is not literal stands in a text as one of the marks below, each a character that no command may hold itself.
-So what is known about a text goes wherever the text goes, through pipes, files and quotes.
+Text that is not literal stands in a text as one of the marks below, which no command may hold itself; so what is known
+about a text goes wherever the text goes, through pipes, files and quotes.
 """
 
 from __future__ import annotations
@@ -132,12 +132,6 @@ def scope_of(path: str, folder: str = ".") -> Scope:
     return Scope.WHOLE if rest == ".git" or _ONLY_PATTERN.match(rest) else Scope.INSIDE
 
 
-def is_secret(path: str, folder: str = ".") -> bool:
-    """Whether a file of this name usually holds keys, passwords or tokens."""
-    resolved = resolve(path, folder)
-    return bool(_SECRET_FOLDER.search(resolved) or _SECRET_NAME.fullmatch(posixpath.basename(resolved)))
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that was noticed: its risk, the rule (a short name) and the reason for a person to read."""
@@ -172,18 +166,15 @@ class Sinks:
         self.note(SecurityRisk.UNKNOWN, rule, reason)
 
     def scopes(self, path: str) -> set[Scope]:
-        """Where a path may lead.
-
-        Raises:
-            TooComplexError: the command has named more paths than are worth looking at.
-        """
+        """Where a path may lead. Raises TooComplexError: the command has named more paths than are worth looking at."""
         self._paths.spend(len(self.folders))
         return {scope_of(path, folder) for folder in self.folders}
 
     def is_secret(self, path: str) -> bool:
         """Whether a file usually holds a secret; raises as `scopes` does."""
         self._paths.spend(len(self.folders))
-        return any(is_secret(path, folder) for folder in self.folders)
+        resolved = {resolve(path, folder) for folder in self.folders}
+        return any(_SECRET_FOLDER.search(one) or _SECRET_NAME.fullmatch(posixpath.basename(one)) for one in resolved)
 
     def write(self, path: str, text: str, *, append: bool = False) -> None:
         """A text goes to a file."""
@@ -222,13 +213,11 @@ class Sinks:
 
     def read_all(self, paths: Iterable[str]) -> str:
         """What these files hold together; of more than is worth looking at, its taints."""
-        texts, length = [""], 0
+        together = ""
         for path in paths:
-            texts.append(self.read(path))
-            length += len(texts[-1])
-            if length > MAX_TEXT:
-                texts, length = [derived("".join(texts))], 0
-        return "".join(texts)
+            together += self.read(path)
+            together = together if len(together) <= MAX_TEXT else derived(together)
+        return together
 
     def written(self, path: str) -> list[str]:
         """All that the command may have put into a file."""
