@@ -19,7 +19,7 @@ from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.llm.transport.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
-from server.auth.guesses import Doorkeeper
+from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
 from server.auth.preview_addresses import PreviewAddresses

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.auth.guesses import Doorkeeper, NotLetIn, address_of
+from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import PageSessions
 
 SIGN_IN: Final = "/sign-in"

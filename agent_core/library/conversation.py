@@ -8,7 +8,6 @@ import socket
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
@@ -71,8 +70,7 @@ class Conversation:
         conversation_id: a new one if None; one that `persistence_dir` has goes on.
         persistence_dir: folder for the log; None keeps it in memory.
         secrets: values by name, for the commands that name them; hidden wherever they appear in the log.
-        max_budget_per_run: US dollars until a run ends with the status error, over all runs; the next has as much
-            again.
+        max_budget_per_run: US dollars until a run ends with the status error, over all runs; then as much again.
         stuck_detection: whether an agent that only repeats itself is stopped.
         stuck_detection_thresholds: after how many repetitions that is, where it is not after the usual number.
         hook_config: hooks that are run before those of the project and of the user's home.
@@ -143,7 +141,7 @@ class Conversation:
             workspace=self.workspace,
             callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
         )
-        self.state = ConversationView(self._work, self.workspace, kept, tags=tags or {})
+        self.state = ConversationView(self._work, self.workspace, kept, tags or {})
         self._direct = DirectCalls(self._work)
         self._questions = SideQuestions(self._work)
         self._access = WorkspaceAccess(self._work)
@@ -436,8 +434,7 @@ class Conversation:
         """
         extension = Extension(folder)
         self._make_tools()
-        skills = extension.new_skills(self.agent)
-        self._do(add_extension(self._work, extension, skills, self.agent.with_additions(skills, extension.servers)))
+        self._do(add_extension(self._work, extension))
         extension.register_agents()
         return extension.plugin
 
@@ -461,8 +458,7 @@ class Conversation:
     def recover_from_loop(self, option: Literal[1, 2, 3]) -> None:
         """Say what becomes of an agent that is stuck in a loop.
 
-        1: go back to before the loop; 2: go back, and say the last message again, which the next `run` answers; 3:
-            stop.
+        1: go back to before the loop; 2: say the last message again, too, which the next `run` answers; 3: stop.
 
         Raises:
             NotStuckError: it is not stuck.
@@ -575,17 +571,13 @@ class Conversation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.aclose()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:

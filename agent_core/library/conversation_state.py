@@ -6,7 +6,6 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self, overload
 
 from agent_core.agent.base import AgentBase
@@ -33,9 +32,7 @@ class ConversationView:
 
     Everything is as the log tells it at the moment of asking; nothing can be set here, the conversation's methods do.
     In a ``with`` block a thread of the program has it for itself: others that want it so wait, in the order of coming.
-    The
-        agent
-    waits for nobody, so its log may grow meanwhile.
+    The agent waits for nobody, so its log may grow meanwhile.
 
     Attributes:
         id: the conversation's id.
@@ -48,12 +45,7 @@ class ConversationView:
     """
 
     def __init__(
-        self,
-        work: RunLoop,
-        workspace: Workspace,
-        persistence_dir: str | None,
-        *,
-        tags: Mapping[str, str],
+        self, work: RunLoop, workspace: Workspace, persistence_dir: str | None, tags: Mapping[str, str]
     ) -> None:
         self.id = work.conversation_id
         self.workspace = workspace
@@ -73,9 +65,7 @@ class ConversationView:
         self._lock.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._lock.release()
 
     @property
@@ -269,7 +259,7 @@ class FairLock:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._waiting: deque[_Turn] = deque()
+        self._waiting: deque[tuple[int, threading.Event]] = deque()  # thread, and when its turn has come
         self._holder = 0
         self._depth = 0
 
@@ -280,10 +270,10 @@ class FairLock:
                 self._holder = me
                 self._depth += 1
                 return
-            turn = _Turn(me)
+            turn = (me, threading.Event())
             self._waiting.append(turn)
         try:
-            turn.has_come.wait()
+            turn[1].wait()
         except BaseException:  # Ctrl-C: it is not waited for any more, or was handed over a moment ago
             with self._guard:
                 if turn in self._waiting:
@@ -307,16 +297,10 @@ class FairLock:
         return len(self._waiting)
 
     def _hand_over(self) -> None:
-        turn = self._waiting.popleft() if self._waiting else None
-        self._holder, self._depth = (turn.thread, 1) if turn is not None else (0, 0)
-        if turn is not None:
-            turn.has_come.set()
-
-
-class _Turn:
-    def __init__(self, thread: int) -> None:
-        self.thread = thread
-        self.has_come = threading.Event()
+        self._holder, self._depth = 0, 0
+        if self._waiting:
+            (self._holder, has_come), self._depth = self._waiting.popleft(), 1
+            has_come.set()
 
 
 def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -31,7 +31,7 @@ class DirectCalls:
         if not definition.remembers:
             return await self._unrecorded(definition, action)
         work = self._work
-        async with work.session() as session:
+        async with work.sessions.used() as session:
             is_running = work.is_running
             asked = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
         assert isinstance(asked, ActionEvent)  # noqa: S101 - it is what was stored
@@ -54,7 +54,7 @@ class DirectCalls:
                 results.append(await self._unrecorded(definition, event.action))
             except (ToolError, ValueError) as error:
                 results.append(Observation.from_text(str(error), is_error=True))
-            if _has_failed(results[-1]):
+            if results[-1].is_error or getattr(results[-1], "exit_code", 0) not in (0, -1):
                 break
         return results
 
@@ -106,7 +106,3 @@ def _without_secrets(masker: SecretMasker, observation: Observation) -> Observat
         return type(observation).model_validate(masked)
     except ValidationError:  # a secret is part of what has to have a certain form
         return Observation.from_text(masker.text(observation.text), is_error=observation.is_error)
-
-
-def _has_failed(observation: Observation) -> bool:
-    return observation.is_error or getattr(observation, "exit_code", 0) not in (0, -1)

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -200,21 +200,20 @@ AGENT_FILE: Final = "agent.json"
 logger = logging.getLogger(__name__)
 
 
-async def check_kept_agent(agent: AgentBase, folder: str, pool: Executor) -> None:
-    """See whether the agent may go on with the conversation in this folder (empty: none), and note there that it does.
+def check_kept_agent(agent: AgentBase, folder: Path) -> None:
+    """See whether the agent may go on with the conversation in this folder, and note there that it does. Blocking.
 
     Raises:
         ValueError: its class or its tools are others; the message says which.
         OSError: the folder cannot be written.
     """
-    if folder:
-        await asyncio.get_running_loop().run_in_executor(pool, _check, agent, Path(folder))
-
-
-def _check(agent: AgentBase, folder: Path) -> None:
-    path = folder / AGENT_FILE
-    now = AgentMark.of(agent)
-    before = _kept(path)
+    path, now, before = folder / AGENT_FILE, AgentMark.of(agent), None
+    try:
+        before = AgentMark.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        pass
+    except ValidationError as error:
+        logger.warning("%s cannot be read, so the agent is not compared with the earlier one: %s", path, error)
     if before == now:
         return
     if before is not None:
@@ -223,16 +222,6 @@ def _check(agent: AgentBase, folder: Path) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text(now.model_dump_json())
     fresh.replace(path)
-
-
-def _kept(path: Path) -> AgentMark | None:
-    try:
-        return AgentMark.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        logger.warning("%s cannot be read, so the agent is not compared with the earlier one: %s", path, error)
-        return None
 
 
 USE_SECONDS = 600.0
@@ -359,7 +348,9 @@ class OpenSession:
     async def _opened(self) -> AgentSession:
         if self._session is None:
             fold = await self._log.present()
-            await check_kept_agent(self.agent, self._data_dir, self._callbacks.thread)
+            if self._data_dir:
+                check = partial(check_kept_agent, self.agent, Path(self._data_dir))
+                await asyncio.get_running_loop().run_in_executor(self._callbacks.thread, check)
             connection = await self._sandbox.connection()
             session = await AgentSession.open(
                 self._log.conversation_id,

@@ -20,7 +20,6 @@ from agent_core.security.hooks import HookConfig
 from agent_core.skills.agent_catalog import is_registered, register_agent_definition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.plugin import Plugin, read_plugin
-from agent_core.skills.skill import Skill
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +34,6 @@ class Extension:
         self.hooks = _hooks(self.plugin)
         self.servers = _servers(self.plugin)
 
-    def new_skills(self, agent: AgentBase) -> list[Skill]:
-        """Its skills that the agent has none of the same name as."""
-        known = {skill.name for skill in agent.agent_context.skills} if agent.agent_context else set()
-        return [skill for skill in self.plugin.skills if skill.name not in known]
-
     def register_agents(self) -> None:
         """Make its kinds of sub-agents known; those whose names are taken are left out."""
         for definition in self.plugin.agents:
@@ -50,9 +44,12 @@ class Extension:
                 register_agent_definition(definition)
 
 
-async def add_extension(work: RunLoop, extension: Extension, skills: list[Skill], agent: AgentBase) -> None:
-    """Have this agent, which has the extension already, go on; one that has begun is told of these skills."""
-    await work.use_agent(agent)
+async def add_extension(work: RunLoop, extension: Extension) -> None:
+    """Have the agent go on with the extension; one that has begun is told of the skills that it had none of."""
+    agent = work.agent
+    known = {skill.name for skill in agent.agent_context.skills} if agent.agent_context else set()
+    skills = [skill for skill in extension.plugin.skills if skill.name not in known]
+    await work.use_agent(agent.with_additions(skills, extension.servers))
     work.sessions.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(extension.hooks))
     has_begun = (await work.log.present()).last_id >= 0
     told = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -90,19 +89,15 @@ class RunLoop:
         return self._is_beginning or self.sessions.at_work is not None
 
     @property
-    def session_at_work(self) -> AgentSession | None:
-        return self.sessions.ready_at_work
-
-    @property
     def call_context(self) -> CallContext:
         """What calls of models beside the agent's are made with at the moment."""
-        session = self.session_at_work
+        session = self.sessions.ready_at_work
         return self.side_calls.context if session is None else session.call_context
 
     @property
     def masker(self) -> SecretMasker:
         """Hides the conversation's secrets, as in the log."""
-        if (session := self.session_at_work) is not None:
+        if (session := self.sessions.ready_at_work) is not None:
             return session.stream.secrets
         masker = SecretMasker(self.settings.secrets)
         SecretRegistry(masker.add).update(self.settings.named_secrets)
@@ -114,12 +109,9 @@ class RunLoop:
         await self.end_session()
         self.sessions.use_agent(agent)
 
-    def session(self) -> AbstractAsyncContextManager[AgentSession]:
-        return self.sessions.used()
-
     async def say(self, *events: AnyEvent) -> None:
         """Store events of the user, one after another; between runs it returns once the callbacks have seen them."""
-        async with self.session() as session:
+        async with self.sessions.used() as session:
             for event in events:
                 await session.send(event)
         await self._settled(session)
@@ -127,7 +119,7 @@ class RunLoop:
     async def write(self, *events: AnyEvent) -> list[AnyEvent]:
         """Store events as they are, all or none."""
         self.callbacks.check_outside("this", unless=self.is_running)
-        async with self.session() as session:
+        async with self.sessions.used() as session:
             stored = await session.stream.add_events(events)
         await self._settled(session)
         if any(isinstance(event, AgentStateChanged) for event in events):
@@ -139,7 +131,7 @@ class RunLoop:
             fold = await self.log.present()
             waiting = [action for action in fold.core.unanswered.values() if action.action is not None]
             pending = [action for action in waiting if only is None or action.id in only]
-            if not pending or self.session_at_work is not None:
+            if not pending or self.sessions.ready_at_work is not None:
                 logger.warning("conversation %s: there are no actions to reject", self.conversation_id)
                 return
             is_idle = fold.state is AgentState.AWAITING_USER_CONFIRMATION and len(pending) == len(waiting)
@@ -194,13 +186,13 @@ class RunLoop:
 
     async def between_runs(self, wish: AnyEvent) -> None:
         """Have the session do a wish of the user's that ends a run and goes back, say: the next run begins then."""
-        async with self.session() as session:
+        async with self.sessions.used() as session:
             if self.is_running:
                 await session.send(wish)
                 return
         self.callbacks.check_outside("this")
         async with self.sandbox.turn:
-            async with self.session() as session:
+            async with self.sessions.used() as session:
                 await session.send(wish)
             await self._settled(session)
             await self.end_session()  # the next one begins in that state
@@ -218,7 +210,7 @@ class RunLoop:
             await self.pause()
 
     async def _stop(self, asked: ChangeAgentState) -> None:
-        async with self.session() as session:
+        async with self.sessions.used() as session:
             if self.is_running and await session.settled_state() not in AT_REST:
                 await session.send(asked)
 
@@ -238,9 +230,8 @@ class RunLoop:
                     callbacks.remove(callback)
 
     async def run(self, *, max_steps: int | None = None) -> None:
-        if self.is_closed or not self._ended.is_set():
-            what = "closed" if self.is_closed else "running already"
-            raise RuntimeError(f"conversation {self.conversation_id} is {what}")
+        if may_not := "closed" if self.is_closed else "" if self._ended.is_set() else "running already":
+            raise RuntimeError(f"conversation {self.conversation_id} is {may_not}")
         self.callbacks.check_outside("a run")
         self._running, self._is_beginning = asyncio.current_task(), True
         self._ended.clear()
@@ -304,7 +295,7 @@ class RunLoop:
             return
         try:
             limit = asyncio.timeout(END_SECONDS)
-            async with limit, self.sandbox.for_one_call() as connection, self.session() as session:
+            async with limit, self.sandbox.for_one_call() as connection, self.sessions.used() as session:
                 await session.tell_hooks_of_end(connection)
         except (DrydockError, TimeoutError) as error:
             logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
@@ -344,7 +335,7 @@ class RunLoop:
         return ConversationRunError(problem, conversation_id=self.conversation_id, persistence_dir=kept)
 
     async def _pause_session(self) -> None:
-        if self.session_at_work is not None:
+        if self.sessions.ready_at_work is not None:
             with contextlib.suppress(DrydockError, TimeoutError):
                 async with asyncio.timeout(5):
                     await self._stop(InterruptEvent())

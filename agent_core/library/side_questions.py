@@ -14,10 +14,9 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.library.conversation_log import ConversationLog
 from agent_core.library.run_loop import RunLoop
-from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import condensed_by
 from agent_core.memory.transcript import join_user_messages
-from agent_core.memory.view import View
 
 logger = logging.getLogger(__name__)
 USAGE_ID: Final = "goal-judge"
@@ -100,8 +99,17 @@ class SideQuestions:
         return _cut(found or said, max_length)
 
     async def judge_goal(self, objective: str, llm: LLM) -> GoalVerdict:
+        """What the model says of the objective by the history; an answer that cannot be read scores nothing."""
         work = self._work
-        return await judged(await work.log.view(), work.masker.text(objective), llm, work.call_context)
+        judge = llm.model_copy(update={"usage_id": USAGE_ID})
+        messages = [message for message in (await work.log.view()).messages() if message.role != "system"]
+        transcript = "\n\n".join(_told(message) for message in messages)
+        if len(transcript) > MAX_TRANSCRIPT_CHARS:
+            half = MAX_TRANSCRIPT_CHARS // 2
+            transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
+        question = f"{_FORM}\n\nOBJECTIVE:\n{work.masker.text(objective)}\n\nTRANSCRIPT:\n{transcript}"
+        answer = await judge.acompletion([judge.render(Message.user(question))], context=work.call_context)
+        return verdict_in(answer.message.text)
 
     async def condense(self) -> None:
         """Ask for a condensation; between runs it is made at once, or it is as if nobody had asked."""
@@ -128,18 +136,6 @@ async def _first_words(log: ConversationLog) -> str:
 
 def _cut(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
-
-
-async def judged(view: View, objective: str, llm: LLM, context: CallContext) -> GoalVerdict:
-    """What the model says of the objective by the history; an answer that cannot be read scores nothing."""
-    judge = llm.model_copy(update={"usage_id": USAGE_ID})
-    transcript = "\n\n".join(_told(message) for message in view.messages() if message.role != "system")
-    if len(transcript) > MAX_TRANSCRIPT_CHARS:
-        half = MAX_TRANSCRIPT_CHARS // 2
-        transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
-    question = f"{_FORM}\n\nOBJECTIVE:\n{objective}\n\nTRANSCRIPT:\n{transcript}"
-    answer = await judge.acompletion([judge.render(Message.user(question))], context=context)
-    return verdict_in(answer.message.text)
 
 
 def verdict_in(text: str) -> GoalVerdict:

@@ -155,7 +155,7 @@ class DockerWorkspace(Workspace):
 
 
 @dataclass(frozen=True)
-class GivenSandbox(Workspace):
+class ExistingSandbox(Workspace):
     """A sandbox that its caller made and will end."""
 
     sandbox: Sandbox
@@ -181,10 +181,10 @@ def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
     if not hasattr(given, "working_dir"):
         kind = type(given).__name__
         raise TypeError(f"workspace is a {kind}: give the path of a folder, a workspace or a sandbox")
-    return GivenSandbox(given)
+    return ExistingSandbox(given)
 
 
 def share_files(one: Workspace, other: Workspace) -> bool:
     """Whether what one of them has is the other one's as well."""
     local = isinstance(one, LocalWorkspace) and isinstance(other, LocalWorkspace)
-    return one.working_dir == other.working_dir if local else isinstance(one, GivenSandbox) and one == other
+    return one.working_dir == other.working_dir if local else isinstance(one, ExistingSandbox) and one == other

@@ -9,7 +9,6 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -80,7 +79,7 @@ class WorkspaceAccess:
 
     async def connect(self, port: int) -> socket.socket:
         """The caller's end of a pair of sockets, between whose other one and the port all bytes are carried."""
-        session = self._work.session_at_work
+        session = self._work.sessions.ready_at_work
         sandbox = session.sandbox if session is not None else await self._work.sandbox.lend()
         connection = await sandbox.connect_port(port)
         own, callers = socket.socketpair()
@@ -160,20 +159,15 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 async def _carry(connection: PortConnection, own: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=own)
-    outward = asyncio.create_task(_out(connection, reader), name="port-connection-out")
-    inward = asyncio.create_task(_in(connection, writer), name="port-connection-in")
     try:
-        await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_EXCEPTION)
+        async with asyncio.TaskGroup() as directions:
+            directions.create_task(_out(connection, reader), name="port-connection-out")
+            directions.create_task(_in(connection, writer), name="port-connection-in")
+    except* (SandboxError, OSError):
+        pass  # either side may be gone: the caller sees the end, which is all that can be said on a socket
     finally:
-        for task in (outward, inward):
-            task.cancel()
-        await asyncio.wait({outward, inward})
         connection.close()
         writer.close()
-        for task in (outward, inward):
-            # Either side may be gone: the caller sees the end, which is all that can be said on a socket.
-            with suppress(SandboxError, OSError, asyncio.CancelledError):
-                task.result()
 
 
 async def _out(connection: PortConnection, reader: asyncio.StreamReader) -> None:

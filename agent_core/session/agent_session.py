@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, Literal, Self
 
 from agent_core.agent.base import FIRST_EVENTS
@@ -187,9 +186,7 @@ class AgentSession:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close(stopped=False)
 
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:

@@ -86,7 +86,12 @@ def completed(context: AgentContext | None) -> AgentContext | None:
     """
     if context is None:
         return None
-    user = _users() if context.load_user_skills else []
+    user: list[Skill] = []
+    if context.load_user_skills:
+        try:
+            user = load_user_skills()
+        except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+            logger.warning("the user's skills are left out: %s", error)
     public = _public(context) if context.load_public_skills else []
     merged = context.merged(user=user, public=public) if user or public else context
     notes = user_notes() if context.load_memory else ""
@@ -94,14 +99,6 @@ def completed(context: AgentContext | None) -> AgentContext | None:
         return merged
     together = "\n\n".join(filter(None, [context.memory_context, notes]))
     return merged.model_copy(update={"memory_context": together})
-
-
-def _users() -> list[Skill]:
-    try:
-        return load_user_skills()
-    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
-        logger.warning("the user's skills are left out: %s", error)
-        return []
 
 
 def _public(context: AgentContext) -> list[Skill]:

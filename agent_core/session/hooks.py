@@ -89,7 +89,10 @@ class ModelJudge:
         """What the model says: at once, or after as many looks around as the hook allows."""
         event = self._masker.text(told.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
-        tools = self._tools_for(hook) if isinstance(hook, AgentHook) else {}
+        tools: dict[str, ToolDefinition] = {}
+        if isinstance(hook, AgentHook):
+            named = {canonical_name(name) for name in hook.tools} | set(hook.tools)
+            tools = {name: tool for name, tool in self._tools.items() if not named or name in named}
         schemas = [tool.to_openai_tool() for tool in tools.values()]
         for left in range(hook.max_iterations if isinstance(hook, AgentHook) else 1, 0, -1):
             offered = schemas if left > 1 else []  # the last answer has to be the judgement
@@ -101,10 +104,6 @@ class ModelJudge:
             messages.append(answer.model_copy(update={"tool_calls": calls}))
             messages.extend([await self._called(call, tools) for call in calls])
         raise ValueError("the model did not come to a judgement")
-
-    def _tools_for(self, hook: AgentHook) -> Mapping[str, ToolDefinition]:
-        named = {canonical_name(name) for name in hook.tools} | set(hook.tools)
-        return {name: tool for name, tool in self._tools.items() if not named or name in named}
 
     def _would_ask_about(self, tool: ToolDefinition) -> bool:
         only_reads = tool.annotations.readOnlyHint

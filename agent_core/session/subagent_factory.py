@@ -180,7 +180,11 @@ class SubagentFactory:
         kept = {id(tool.executor) for tool in self._shared.agent.tools_map.values()}
         for tool in session.agent.tools_map.values():
             executor = tool.executor
-            if id(executor) not in kept and isinstance(executor, ToolExecutor) and holds_something(executor):
+            if (
+                id(executor) not in kept
+                and isinstance(executor, ToolExecutor)
+                and type(executor).close is not ToolExecutor.close
+            ):
                 kept.add(id(executor))
                 await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
 
@@ -226,11 +230,6 @@ async def told_of_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
     kinds = AgentCatalog(await kinds_in_leaves(facts)).kinds().values()
     lines = [f"- {kind.definition.summary}" for kind in kinds if kind.definition.level in ("project", "user")]
     return "\n".join(["More kinds of sub-agents:", *lines]) if lines else ""
-
-
-def holds_something(executor: ToolExecutor) -> bool:
-    """Whether an executor has anything to let go of."""
-    return type(executor).close is not ToolExecutor.close
 
 
 def project_agents(facts: Mapping[str, Any]) -> list[AgentDefinition]:

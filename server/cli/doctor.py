@@ -20,7 +20,7 @@ from server.db.data_folder import instance_id, prepare_data_dir
 from server.http.page import page_folder
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.settings import MEGABYTE, Settings
-from server.settings.typed_in import shown_address
+from server.settings.text_fields import shown_address
 
 CHECK_SECONDS = 20.0
 MIN_PYTHON = (3, 11)

@@ -24,7 +24,7 @@ from server.db.database import Database
 from server.errors import ConfigurationError, broke_off
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
 from server.settings.settings import DEMO_MODEL, Settings
-from server.settings.typed_in import passwords_of, shown_address
+from server.settings.text_fields import passwords_of, shown_address
 
 logger = logging.getLogger(__name__)
 BACKLOG = 1024

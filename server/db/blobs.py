@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from agent_core.errors import EventStoreError
@@ -62,9 +61,7 @@ class FolderBlobStore:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="blobs")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         pool, self._pool = self._pool, None
         if self._running:
             await asyncio.wait(self._running)

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 from sqlalchemy import Executable, Row, bindparam, delete, insert, select, tuple_, update
@@ -290,9 +289,7 @@ class Touches:
         self._task = asyncio.create_task(self._run(), name="conversation-touches")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

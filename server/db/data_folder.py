@@ -10,7 +10,6 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from server.db.errors import DataDirectoryError, InstanceRunningError
@@ -183,9 +182,7 @@ class InstanceLock:
         self._descriptor = descriptor
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

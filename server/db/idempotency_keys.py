@@ -58,7 +58,7 @@ class IdempotencyKeys:
         self._writer = writer
         self._wait_seconds = wait_seconds
         self._now = now
-        self._under_way: dict[tuple[str, str, str], _Turn] = {}
+        self._in_progress: dict[tuple[str, str, str], _Turn] = {}
 
     async def once(
         self,
@@ -115,7 +115,7 @@ class IdempotencyKeys:
 
     @asynccontextmanager
     async def _turn(self, name: tuple[str, str, str]) -> AsyncIterator[None]:
-        turn = self._under_way.setdefault(name, _Turn())
+        turn = self._in_progress.setdefault(name, _Turn())
         turn.users += 1
         try:
             try:
@@ -132,7 +132,7 @@ class IdempotencyKeys:
         finally:
             turn.users -= 1
             if not turn.users:
-                del self._under_way[name]
+                del self._in_progress[name]
 
 
 class _Turn:

@@ -11,7 +11,6 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -69,9 +68,7 @@ class Writer:
         self._task = asyncio.create_task(self._run(), name="database-writer")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
     async def append(self, log: str, records: Sequence[Record], *, epoch: int) -> int:

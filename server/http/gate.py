@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.auth.guesses import Doorkeeper, NotLetIn, RateLimiter, address_of
+from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.doors.chat.replies import refusal_body

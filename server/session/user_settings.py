@@ -20,7 +20,7 @@ from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.settings.mcp_config import McpConfig, agent_servers, read_config
 from server.settings.settings import DEMO_MODEL, Settings
-from server.settings.typed_in import WEB, Key, Name, Text, passwords_of, whole_address
+from server.settings.text_fields import WEB, Key, Name, Text, passwords_of, whole_address
 
 DEMO_PREFIX = "demo/"
 HOSTED_PREFIX = "openhands/"

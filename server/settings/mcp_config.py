@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer, is_reference
 from agent_core.mcp.servers import McpRules
-from server.settings.typed_in import Key, Text, shown_address, whole_address
+from server.settings.text_fields import Key, Text, shown_address, whole_address
 
 HIDDEN = "**********"
 """What clients are shown in the place of a stored secret, and may send back for it."""

@@ -33,7 +33,7 @@ from agent_core.session.settings import AgentOptions
 from server.errors import ConfigurationError
 from server.settings.git_hosts import PROVIDERS, host_problem
 from server.settings.mcp_config import McpConfig
-from server.settings.typed_in import WEB, Name, whole_address
+from server.settings.text_fields import WEB, Name, whole_address
 
 _log = logging.getLogger(__name__)
 PREFIX = "DRYDOCK_"

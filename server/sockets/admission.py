@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.auth.guesses import Doorkeeper, NotLetIn, address_of
+from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Authenticator, Identity
 from server.settings.git_hosts import PROVIDERS
 from server.sockets.conversations import JoinRefusedError

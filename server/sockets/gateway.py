@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
-from server.auth.guesses import Doorkeeper
+from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
 from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, PortError
-from server.auth.guesses import Doorkeeper, address_of
+from server.auth.doorkeeper import Doorkeeper, address_of
 from server.auth.identity import Authenticator, presented_token
 from server.auth.origin import OriginPolicy
 from server.auth.preview_addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket

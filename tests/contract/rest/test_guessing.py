@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from httpx import Response
 
-from server.auth.guesses import WRONG_AT_ONCE
+from server.auth.doorkeeper import WRONG_AT_ONCE
 from server.auth.preview_addresses import PATH_PREFIX
 from tests.contract.rest.conftest import MakeServer, Server
 
@@ -70,13 +70,13 @@ async def test_whoever_guesses_is_told_to_wait_and_the_owner_is_not(
     make_server: MakeServer, folder: Path, guess: Guess, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with make_server(token=TOKEN, page=folder) as server:
-        with caplog.at_level(logging.WARNING, "server.auth.guesses"):
+        with caplog.at_level(logging.WARNING, "server.auth.doorkeeper"):
             answers = [await guess(server, f"{GUESS}{number}") for number in range(TRIES)]
         refused = [answer for answer in answers if answer.status_code == 429]
         assert {answer.status_code for answer in answers[:WRONG_AT_ONCE]} <= {401, 403}
         assert len(refused) >= TRIES - WRONG_AT_ONCE - 5  # a few are given back while a slow machine asks
         assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-        lines = [record.getMessage() for record in caplog.records if record.name == "server.auth.guesses"]
+        lines = [record.getMessage() for record in caplog.records if record.name == "server.auth.doorkeeper"]
         assert len(lines) == 2
         assert GUESS not in " ".join(lines)
         for other in DOORS[:6]:

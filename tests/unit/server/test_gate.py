@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from server.auth.guesses import RateLimiter
+from server.auth.doorkeeper import RateLimiter
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
 from server.http.gate import Gate

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from server.auth.guesses import MAX_TRACKED_CLIENTS, WRONG_AT_ONCE, WRONG_IN_ALL, Doorkeeper, NotLetIn, address_of
+from server.auth.doorkeeper import MAX_TRACKED_CLIENTS, WRONG_AT_ONCE, WRONG_IN_ALL, Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Identity, OneTokenAuthenticator, PageSessions
 
 TOKEN = "the-right-token-of-this-server"
@@ -87,7 +87,7 @@ def test_a_burst_is_two_lines_without_the_token(
     with caplog.at_level(logging.DEBUG):
         for i in range(500):
             keeper.by_token(f"guess {i}", "192.0.2.7", "a socket")
-    assert [record.getMessage() for record in caplog.records if record.name == "server.auth.guesses"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "server.auth.doorkeeper"] == [
         "a wrong access token from 192.0.2.7 at a socket",
         "too many wrong access tokens from 192.0.2.7, the last one at a socket; refused",
     ]
@@ -95,7 +95,7 @@ def test_a_burst_is_two_lines_without_the_token(
     clock.now += 3600
     with caplog.at_level(logging.DEBUG):
         keeper.by_token("open-sesame", "192.0.2.7", "api")
-    assert [record.name for record in caplog.records] == ["server.auth.guesses"]
+    assert [record.name for record in caplog.records] == ["server.auth.doorkeeper"]
     assert "open-sesame" not in caplog.text
 
 

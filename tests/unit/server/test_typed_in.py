@@ -7,7 +7,7 @@ import pytest
 
 from server.cli.doctor import doctor
 from server.settings.settings import Settings
-from server.settings.typed_in import passwords_of, shown_address
+from server.settings.text_fields import passwords_of, shown_address
 
 
 @pytest.mark.parametrize(
