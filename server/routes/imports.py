@@ -23,8 +23,8 @@ from server.session.unfinished import making
 from server.session.user_settings import choose_model, masker_of
 from server.wire.errors import WireError
 from server.wire.imported_events import recorded_events
-from server.wire.json_data import breathing, json_type
-from server.wire.trajectory import MAX_VALUES, retold, trajectory_of
+from server.wire.json_data import in_turns, json_type
+from server.wire.trajectory import MAX_VALUES, trajectory_of, with_transcript
 
 BATCH = 200
 
@@ -119,8 +119,8 @@ def _title(body: Any) -> str | None:
 
 
 async def _events(body: Any) -> list[Recorded]:
-    events = [event async for event in breathing(recorded_events(await trajectory_of(body)))]
-    return [event async for event in breathing(retold(events))]
+    events = [event async for event in in_turns(recorded_events(await trajectory_of(body)))]
+    return [event async for event in in_turns(with_transcript(events))]
 
 
 def _first_words(events: list[Recorded]) -> str | None:

@@ -14,7 +14,7 @@ import socketio.packet
 from engineio.exceptions import SocketIsClosedError
 
 from server.wire.errors import WireError
-from server.wire.json_data import check_number_now, read_json, too_large
+from server.wire.json_data import check_value_count_now, read_json, too_large
 
 _MAX_UTF8_BYTES: Final = 4
 _BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)
@@ -122,7 +122,7 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
                 self._set_malformed(problem, encoded_packet)
                 return 0
             try:
-                check_number_now(str(encoded_packet).encode("utf-8", "surrogatepass"))
+                check_value_count_now(str(encoded_packet).encode("utf-8", "surrogatepass"))
                 attachments = super().decode(encoded_packet)
             except WireError as error:
                 self._set_malformed(str(error), encoded_packet)

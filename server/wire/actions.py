@@ -1,4 +1,4 @@
-"""Internal events that are actions on the wire."""
+"""The forms of events that are actions on the wire."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from agent_core.events.control import (
     ChangeAgentState,
     Condensation,
     CondensationRequest,
+    InterruptEvent,
     LoopRecovery,
+    PauseEvent,
     RecallAction,
 )
+from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Action, UnknownAction
@@ -34,36 +37,54 @@ from server.wire.forms import RISK_NUMBERS, ActionForm, read_by, task_list_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
 
+_EDIT_DEFAULTS: Final[dict[str, Any]] = {
+    "command": "",
+    "file_text": None,
+    "old_str": None,
+    "new_str": None,
+    "insert_line": None,
+    "content": "",
+    "start": 1,
+    "end": -1,
+}
+_EDIT_FIELDS: Final = ("command", "file_text", "old_str", "new_str", "insert_line")
 
-def system_form(event: SystemPromptEvent) -> ActionForm:
-    """What the agent was told, and its tools."""
+
+def _system(event: SystemPromptEvent) -> ActionForm:
     context = event.dynamic_context.text if event.dynamic_context is not None else ""
     content = f"{event.system_prompt.text}\n\n{context}" if context else event.system_prompt.text
-    args = {
-        "content": content,
-        "tools": event.tools,
-        "openhands_version": event.version,
-        "agent_class": event.agent_class,
-    }
-    return ActionForm("system", args)
+    args = {"content": content, "tools": event.tools}
+    return ActionForm("system", {**args, "openhands_version": event.version, "agent_class": event.agent_class})
 
 
-def message_form(event: MessageEvent) -> ActionForm | None:
+def _message(event: MessageEvent) -> ActionForm | None:
     """A chat message, unless the agent says nothing in it. What the environment tells it is not the user's business."""
+    is_users = event.source == "user"
     if event.source not in ("user", "agent") or (event.source == "agent" and event.is_blank):
         return None
     parts = event.llm_message.content
     images = [url for part in parts if isinstance(part, ImageContent) for url in part.image_urls]
-    return _message(
+    return _chat_message(
         event.llm_message.text,
         # The protocol's users send empty lists, its agents null.
-        image_urls=images if images or event.source == "user" else None,
-        file_urls=[] if event.file_urls is None and event.source == "user" else event.file_urls,
+        image_urls=images if images or is_users else None,
+        file_urls=[] if event.file_urls is None and is_users else event.file_urls,
         wait_for_response=event.wait_for_response,
     )
 
 
-def tool_call_form(event: ActionEvent) -> ActionForm | None:
+def _chat_message(
+    text: str,
+    *,
+    image_urls: list[str] | None = None,
+    file_urls: list[str] | None = None,
+    wait_for_response: bool = False,
+) -> ActionForm:
+    args = {"content": text, "file_urls": file_urls, "image_urls": image_urls}
+    return ActionForm("message", {**args, "wait_for_response": wait_for_response, "security_risk": -1})
+
+
+def _call(event: ActionEvent) -> ActionForm | None:
     """A tool call in the form of its public type; a type that clients do not know is shown as an MCP call.
 
     A `finish` that waits, since other calls of its answer are asked about, is shown when it is done: clients draw the
@@ -74,7 +95,7 @@ def tool_call_form(event: ActionEvent) -> ActionForm | None:
     return _tool_call(event, event.thought_text, "awaiting_confirmation" if event.awaits_confirmation else None)
 
 
-def decision_form(event: ActionDecision) -> ActionForm | None:
+def _decision(event: ActionDecision) -> ActionForm | None:
     """The decided action once more: without its thought, with what was decided.
 
     A `finish` that was refused is not shown: its words would be the agent's last ones.
@@ -84,19 +105,28 @@ def decision_form(event: ActionDecision) -> ActionForm | None:
     return _tool_call(event.action, "", event.decision)
 
 
-def recall_form(event: RecallAction) -> ActionForm:
-    """A question to the memory."""
-    return ActionForm("recall", {"recall_type": event.recall_type, "query": event.query, "thought": ""})
+def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | None) -> ActionForm | None:
+    if event.action is None:
+        if not thought:
+            return None
+        form = _chat_message(thought)
+        # The error that answers the call takes the place of its event; of that, clients keep the thought alone.
+        form.args["thought"] = thought
+        return form
+    usual: _Translation = _browser_call if isinstance(event.action, BrowserAction) else _any_tool
+    form = _TOOL_FORMS.get(type(event.action), usual)(event.action, event, thought)
+    if confirmation is not None:
+        # Where the protocol's type has no such field the client looks for it all the same.
+        form.args["confirmation_state"] = confirmation
+    return form
 
 
-def change_agent_state_form(event: ChangeAgentState) -> ActionForm:
-    """A wish for another state."""
+def _change_agent_state(event: ChangeAgentState) -> ActionForm:
     remember = {"remember": True} if event.remember else {}
     return ActionForm("change_agent_state", {"agent_state": event.agent_state.value, "thought": "", **remember})
 
 
-def condensation_form(event: Condensation) -> ActionForm:
-    """Events that the agent no longer sees."""
+def _condensation(event: Condensation) -> ActionForm:
     args = {
         "forgotten_event_ids": event.forgotten_event_ids,
         "forgotten_events_start_id": None,
@@ -107,51 +137,31 @@ def condensation_form(event: Condensation) -> ActionForm:
     return ActionForm("condensation", args)
 
 
-def condensation_request_form(event: CondensationRequest) -> ActionForm | None:
-    """A wish for a condensation; one that the agent has expressed by a call was sent as that call."""
-    return None if event.cause is not None else ActionForm("condensation_request", {})
-
-
-def rewind_form(event: Rewind) -> ActionForm:
+def _rewind(event: Rewind) -> ActionForm:
     """The conversation was taken back: an addition to the protocol."""
     to = event.to if event.to >= 0 else None
     forked = {"forked_from": event.forked_from} if event.forked_from else {}
     return ActionForm("rewind", {"to": to, "note": event.note, "thought": "", **forked})
 
 
-def loop_recovery_form(event: LoopRecovery) -> ActionForm:
-    """What becomes of an agent that was found in a loop."""
-    return ActionForm("loop_recovery", {"option": event.option})
-
-
-def _message(
-    text: str, *, image_urls: list[str] | None, file_urls: list[str] | None, wait_for_response: bool
-) -> ActionForm:
-    args = {
-        "content": text,
-        "file_urls": file_urls,
-        "image_urls": image_urls,
-        "wait_for_response": wait_for_response,
-        "security_risk": -1,
-    }
-    return ActionForm("message", args)
-
-
-def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | None) -> ActionForm | None:
-    if event.action is None:
-        if not thought:
-            return None
-        form = _message(thought, image_urls=None, file_urls=None, wait_for_response=False)
-        # The error that answers the call takes the place of its event; of that, clients keep the thought alone.
-        form.args["thought"] = thought
-        return form
-    usual: _Translation = _browser_call if isinstance(event.action, BrowserAction) else _any_tool
-    translate = _TOOL_FORMS.get(type(event.action), usual)
-    form = translate(event.action, event, thought)
-    if confirmation is not None:
-        # Where the protocol's type has no such field the client looks for it all the same.
-        form.args["confirmation_state"] = confirmation
-    return form
+ACTION_FORMS: Final[dict[type[Event], Callable[[Any], ActionForm | None]]] = {
+    SystemPromptEvent: _system,
+    MessageEvent: _message,
+    ActionEvent: _call,
+    ActionDecision: _decision,
+    RecallAction: lambda event: ActionForm(
+        "recall", {"recall_type": event.recall_type, "query": event.query, "thought": ""}
+    ),
+    ChangeAgentState: _change_agent_state,
+    PauseEvent: _change_agent_state,
+    InterruptEvent: _change_agent_state,
+    Condensation: _condensation,
+    # One that the agent has expressed by a call was sent as that call.
+    CondensationRequest: lambda event: ActionForm("condensation_request", {}) if event.cause is None else None,
+    Rewind: _rewind,
+    LoopRecovery: lambda event: ActionForm("loop_recovery", {"option": event.option}),
+}
+"""What makes the form of each type of event; None stands for an event that clients are not sent."""
 
 
 def _run(action: TerminalAction, event: ActionEvent, thought: str) -> ActionForm:
@@ -172,16 +182,88 @@ def _run(action: TerminalAction, event: ActionEvent, thought: str) -> ActionForm
     return ActionForm("run", args, timeout)
 
 
+def _cell(action: IPythonAction, event: ActionEvent, thought: str) -> ActionForm:
+    args = {
+        "code": action.code,
+        "thought": thought,
+        "include_extra": action.include_extra,
+        "confirmation_state": "confirmed",
+        "security_risk": RISK_NUMBERS[event.security_risk],
+        "kernel_init_code": action.kernel_init_code,
+    }
+    return ActionForm("run_ipython", args, event.hard_timeout)
+
+
+def _browser_call(action: BrowserAction, event: ActionEvent, thought: str) -> ActionForm:
+    """An address to open is a `browse`, everything else code."""
+    more = {"thought": thought, "security_risk": RISK_NUMBERS[event.security_risk], "return_axtree": False}
+    if isinstance(action, BrowserNavigateAction):
+        return ActionForm("browse", {"url": action.url, **more}, event.hard_timeout)
+    code = action.code if isinstance(action, BrowserCodeAction) else as_code(action.calls())
+    args = {"browser_actions": code, "browsergym_send_msg_to_user": "", **more}
+    return ActionForm("browse_interactive", args, event.hard_timeout)
+
+
+def _editor_call(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
+    """A command that only looks is a read, all else an edit."""
+    if action.command == "view":
+        return _read(action.path, action.view_range, event, thought)
+    return _edit(action.path, event, thought, **{name: getattr(action, name) for name in _EDIT_FIELDS})
+
+
+def _read(path: str, view_range: list[int] | None, event: ActionEvent, thought: str) -> ActionForm:
+    args = {
+        "path": path,
+        "start": 0,
+        "end": -1,
+        "thought": thought,
+        "security_risk": RISK_NUMBERS[event.security_risk],
+        "impl_source": read_by(event.source),
+        "view_range": view_range,
+    }
+    return ActionForm("read", args, event.hard_timeout)
+
+
+def _edit(path: str, event: ActionEvent, thought: str, **fields: Any) -> ActionForm:
+    risk = RISK_NUMBERS[event.security_risk]
+    args = {"path": path, **_EDIT_DEFAULTS, "thought": thought, "security_risk": risk, "impl_source": "oh_aci"}
+    return ActionForm("edit", {**args, **fields}, event.hard_timeout)
+
+
+def _gemini_call(
+    action: ReadFileAction | WriteFileAction | EditAction | ListDirectoryAction, event: ActionEvent, thought: str
+) -> ActionForm:
+    match action:
+        case WriteFileAction() if event.source == "user":  # as the user has sent it
+            args = {"path": action.file_path, "content": action.content, "start": 0, "end": -1, "thought": thought}
+            return ActionForm("write", {**args, "security_risk": RISK_NUMBERS[event.security_risk]}, event.hard_timeout)
+        case ReadFileAction():
+            return _read(action.file_path, [action.offset + 1, action.offset + action.limit], event, thought)
+        case WriteFileAction():
+            return _edit(action.file_path, event, thought, command="create", file_text=action.content)
+        case EditAction():
+            texts = {"old_str": action.old_string, "new_str": action.new_string}
+            return _edit(action.file_path, event, thought, command="str_replace", **texts)
+        case ListDirectoryAction():
+            return _read(action.dir_path, None, event, thought)
+
+
+def _draft(action: LLMEditAction, event: ActionEvent, thought: str) -> ActionForm:
+    lines = {"content": action.content, "start": action.start, "end": action.end}
+    return _edit(action.path, event, thought, impl_source="llm_based_edit", **lines)
+
+
+def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
+    # The protocol has no type for changes of several files; its clients show an edit's path and diff.
+    return _edit(", ".join(action.paths), event, thought, content=action.patch)
+
+
 def _think(action: ThinkAction, event: ActionEvent, thought: str) -> ActionForm:
     return ActionForm("think", {"thought": f"{thought}\n{action.thought}" if thought else action.thought})
 
 
 def _finish(action: FinishAction, event: ActionEvent, thought: str) -> ActionForm:
     return ActionForm("finish", {"final_thought": action.message, "outputs": {}, "thought": thought})
-
-
-def _condensation_request(action: CondensationRequestAction, event: ActionEvent, thought: str) -> ActionForm:
-    return ActionForm("condensation_request", {})
 
 
 def _task_tracking(action: TaskTrackerAction, event: ActionEvent, thought: str) -> ActionForm:
@@ -204,131 +286,22 @@ def _task(action: TaskAction, event: ActionEvent, thought: str) -> ActionForm:
     return _delegation(action.subagent_type, {key: value for key, value in inputs.items() if value}, thought)
 
 
-def _agent_delegate(action: AgentDelegateAction, event: ActionEvent, thought: str) -> ActionForm:
-    return _delegation(action.agent, action.inputs, thought)
-
-
 def _delegation(agent: str, inputs: dict[str, Any], thought: str) -> ActionForm:
     return ActionForm("delegate", {"agent": agent, "inputs": inputs, "thought": thought})
 
 
 def _any_tool(action: Action, event: ActionEvent, thought: str) -> ActionForm:
+    if isinstance(action, UnknownAction | MCPToolAction | ClientToolAction):
+        arguments = action.data
+    else:
+        arguments = action.model_dump(mode="json", exclude={"kind"})
     args = {
         "name": event.tool_name,
-        "arguments": _arguments(action),
+        "arguments": arguments,
         "thought": thought,
         "security_risk": RISK_NUMBERS[event.security_risk],
     }
     return ActionForm("call_tool_mcp", args, event.hard_timeout)
-
-
-def _arguments(action: Action) -> dict[str, Any]:
-    if isinstance(action, UnknownAction | MCPToolAction | ClientToolAction):
-        return action.data
-    return action.model_dump(mode="json", exclude={"kind"})
-
-
-GeminiFileAction = ReadFileAction | WriteFileAction | EditAction | ListDirectoryAction
-
-
-def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
-    """A command of the editor: what only looks is a read, all else an edit."""
-    risk = RISK_NUMBERS[event.security_risk]
-    if action.command == "view":
-        args: dict[str, Any] = {
-            "path": action.path,
-            "start": 0,
-            "end": -1,
-            "thought": thought,
-            "security_risk": risk,
-            "impl_source": read_by(event.source),
-            "view_range": action.view_range,
-        }
-        return ActionForm("read", args, event.hard_timeout)
-    args = {
-        "path": action.path,
-        "command": action.command,
-        "file_text": action.file_text,
-        "old_str": action.old_str,
-        "new_str": action.new_str,
-        "insert_line": action.insert_line,
-        "content": "",
-        "start": 1,
-        "end": -1,
-        "thought": thought,
-        "security_risk": risk,
-        "impl_source": "oh_aci",
-    }
-    return ActionForm("edit", args, event.hard_timeout)
-
-
-def _whole_file(action: GeminiFileAction, event: ActionEvent, thought: str) -> ActionForm:
-    """One of the Gemini file tools, as the edit that it amounts to."""
-    match action:
-        case WriteFileAction() if event.source == "user":  # as the user has sent it
-            args = {"path": action.file_path, "content": action.content, "start": 0, "end": -1, "thought": thought}
-            return ActionForm("write", {**args, "security_risk": RISK_NUMBERS[event.security_risk]}, event.hard_timeout)
-        case ReadFileAction():
-            lines = [action.offset + 1, action.offset + action.limit]
-            same = FileEditorAction(command="view", path=action.file_path, view_range=lines)
-        case WriteFileAction():
-            same = FileEditorAction(command="create", path=action.file_path, file_text=action.content)
-        case EditAction():
-            texts = {"old_str": action.old_string, "new_str": action.new_string}
-            same = FileEditorAction(command="str_replace", path=action.file_path, **texts)
-        case ListDirectoryAction():
-            same = FileEditorAction(command="view", path=action.dir_path)
-    return _edit_or_read(same, event, thought)
-
-
-def _draft(action: LLMEditAction, event: ActionEvent, thought: str) -> ActionForm:
-    """An edit that is drafted by the model, and whose lines are counted."""
-    args = {
-        "path": action.path,
-        "command": "",
-        "file_text": None,
-        "old_str": None,
-        "new_str": None,
-        "insert_line": None,
-        "content": action.content,
-        "start": action.start,
-        "end": action.end,
-        "thought": thought,
-        "security_risk": RISK_NUMBERS[event.security_risk],
-        "impl_source": "llm_based_edit",
-    }
-    return ActionForm("edit", args, event.hard_timeout)
-
-
-def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
-    """A change of several files, as an edit of all of them."""
-    # The protocol has no type for changes of several files; its clients show an edit's path and diff.
-    edit = FileEditorAction(command="str_replace", path=", ".join(action.paths))
-    form = _edit_or_read(edit, event, thought)
-    return form._replace(args={**form.args, "command": "", "content": action.patch})
-
-
-def _browser_call(action: BrowserAction, event: ActionEvent, thought: str) -> ActionForm:
-    """A call of a browser tool: an address to open is a `browse`, everything else code."""
-    more = {"thought": thought, "security_risk": RISK_NUMBERS[event.security_risk], "return_axtree": False}
-    if isinstance(action, BrowserNavigateAction):
-        return ActionForm("browse", {"url": action.url, **more}, event.hard_timeout)
-    code = action.code if isinstance(action, BrowserCodeAction) else as_code(action.calls())
-    args = {"browser_actions": code, "browsergym_send_msg_to_user": "", **more}
-    return ActionForm("browse_interactive", args, event.hard_timeout)
-
-
-def _cell(action: IPythonAction, event: ActionEvent, thought: str) -> ActionForm:
-    """A cell that is run."""
-    args = {
-        "code": action.code,
-        "thought": thought,
-        "include_extra": action.include_extra,
-        "confirmation_state": "confirmed",
-        "security_risk": RISK_NUMBERS[event.security_risk],
-        "kernel_init_code": action.kernel_init_code,
-    }
-    return ActionForm("run_ipython", args, event.hard_timeout)
 
 
 _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
@@ -336,19 +309,19 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     NamedTerminalAction: _run,
     FreshTerminalAction: _run,
     IPythonAction: _cell,
-    FileEditorAction: _edit_or_read,
-    PlanningFileEditorAction: _edit_or_read,
+    FileEditorAction: _editor_call,
+    PlanningFileEditorAction: _editor_call,
     LLMEditAction: _draft,
     ApplyPatchAction: _patch,
-    ReadFileAction: _whole_file,
-    WriteFileAction: _whole_file,
-    EditAction: _whole_file,
-    ListDirectoryAction: _whole_file,
+    ReadFileAction: _gemini_call,
+    WriteFileAction: _gemini_call,
+    EditAction: _gemini_call,
+    ListDirectoryAction: _gemini_call,
     ThinkAction: _think,
     FinishAction: _finish,
-    CondensationRequestAction: _condensation_request,
+    CondensationRequestAction: lambda _action, _event, _thought: ActionForm("condensation_request", {}),
     TaskTrackerAction: _task_tracking,
     DelegateAction: _delegate,
     TaskAction: _task,
-    AgentDelegateAction: _agent_delegate,
+    AgentDelegateAction: lambda action, _, thought: _delegation(action.agent, action.inputs, thought),
 }

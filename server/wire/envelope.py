@@ -1,4 +1,4 @@
-"""From an event of the log to the one JSON object that clients get for it."""
+"""An event of the log as the one JSON object that clients get for it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.control import (
-    AgentStateChanged,
-    ChangeAgentState,
-    Condensation,
-    CondensationRequest,
     ForeignEvent,
-    InterruptEvent,
-    LoopDetected,
-    LoopRecovery,
-    PauseEvent,
-    RecallAction,
-    RecallObservation,
     Recorded,
-    ToolServerFailed,
 )
 from agent_core.events.event import Event
 from agent_core.events.llm_events import (
@@ -30,47 +18,29 @@ from agent_core.events.llm_events import (
     MessageEvent,
     MetricsSnapshot,
     ObservationEvent,
-    SystemPromptEvent,
     UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
-from server.wire.actions import (
-    change_agent_state_form,
-    condensation_form,
-    condensation_request_form,
-    decision_form,
-    loop_recovery_form,
-    message_form,
-    recall_form,
-    rewind_form,
-    system_form,
-    tool_call_form,
-)
+from server.wire.actions import ACTION_FORMS
 from server.wire.forms import ActionForm, Form, ObservationForm
-from server.wire.observations import (
-    agent_state_form,
-    error_form,
-    files_restored_form,
-    loop_form,
-    recalled_form,
-    result_form,
-    tool_server_form,
-    user_rejected_form,
-)
+from server.wire.observations import OBSERVATION_FORMS
 
 LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall", "error"})
 """Observations of the environment that a client sees live, as the agent's."""
 
 DEFAULT_USAGE_MODEL: Final = "default"
 _NULL: Final = ObservationForm("null", "", {})
+_TOKENS: Final = (
+    *("prompt_tokens", "completion_tokens", "cache_read_tokens", "cache_write_tokens"),
+    *("context_window", "per_turn_token"),
+)
 _UTC_OFFSET: Final = "+00:00"
 
 
 def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
-    """What clients are sent for `event`; None when it is never sent.
+    """What clients are sent for `event`, now (`live`) or as history; None when it is never sent.
 
-    `live` says which rules hold: those for an event that happens now, or those for history. Which state changes of a
-    history are withheld is the reader's business: it depends on what follows.
+    Which state changes of a history are withheld is the reader's business: it depends on what follows.
     """
     form = _form(event)
     if form is None or form.name == "null":
@@ -86,10 +56,7 @@ def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
 
 
 def to_record(event: AnyEvent) -> dict[str, Any]:
-    """The log's entry as it is read back: every event has one, so that ids are without gaps.
-
-    What clients are never sent, and the log has all the same, is the protocol's null.
-    """
+    """The log's entry as it is read back: every event has one, the protocol's null where clients are sent nothing."""
     return _envelope(event, _form(event) or _NULL, _source(event))
 
 
@@ -108,21 +75,14 @@ def wire_time(moment: datetime) -> str:
 
 def _envelope(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
     """All keys in the protocol's order, then the additions; those without a value are left out."""
-    wire = _protocol_keys(event, form, source)
-    if event.client_key is not None:
-        wire["idempotency_key"] = event.client_key
-    return wire
-
-
-def _protocol_keys(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
     wire: dict[str, Any] = {"id": event.id} if event.id >= 0 else {}
     wire["timestamp"] = wire_time(event.timestamp)
     wire["source"] = source
     wire["message"] = form.message
     if isinstance(event, Recorded):
         wire["message"] = event.record["message"]
-        return wire | ({} if event.cause is None else {"cause": event.cause}) | event.record
-    if isinstance(form, ObservationForm):
+        wire |= ({} if event.cause is None else {"cause": event.cause}) | event.record
+    elif isinstance(form, ObservationForm):
         if (cause := _cause(event)) is not None:
             wire["cause"] = cause
         wire["observation"] = form.name
@@ -130,16 +90,18 @@ def _protocol_keys(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
         wire["extras"] = form.extras
         if (success := form.success) is not None:
             wire["success"] = success
-        return wire
-    wire["action"] = form.name
-    call = event.action if isinstance(event, ActionDecision) else event
-    if isinstance(call, ActionEvent) and call.tool_call is not None:
-        wire["tool_call_metadata"] = _tool_call_metadata(call)
-    if isinstance(call, ActionEvent | MessageEvent) and call.metrics is not None:
-        wire["llm_metrics"] = _llm_metrics(call.metrics)
-    wire["args"] = form.args
-    if form.timeout is not None:
-        wire["timeout"] = form.timeout
+    else:
+        wire["action"] = form.name
+        call = event.action if isinstance(event, ActionDecision) else event
+        if isinstance(call, ActionEvent) and call.tool_call is not None:
+            wire["tool_call_metadata"] = _tool_call_metadata(call)
+        if isinstance(call, ActionEvent | MessageEvent) and call.metrics is not None:
+            wire["llm_metrics"] = _llm_metrics(call.metrics)
+        wire["args"] = form.args
+        if form.timeout is not None:
+            wire["timeout"] = form.timeout
+    if event.client_key is not None:
+        wire["idempotency_key"] = event.client_key
     return wire
 
 
@@ -183,12 +145,7 @@ def _llm_metrics(metrics: MetricsSnapshot) -> dict[str, Any]:
         "max_budget_per_task": metrics.max_budget,
         "accumulated_token_usage": {
             "model": usage.model or DEFAULT_USAGE_MODEL,
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "cache_read_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-            "context_window": usage.context_window,
-            "per_turn_token": usage.per_turn_token,
+            **{name: getattr(usage, name) for name in _TOKENS},
             "response_id": usage.response_id,
         },
         "costs": [],
@@ -214,28 +171,10 @@ def _foreign(event: ForeignEvent) -> Form:
 # What is missing here is not sent: after `ConversationError` comes a state event, or before it a status, that says what
 # clients need, and a changed policy is seen by what is asked for from then on.
 _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
-    SystemPromptEvent: system_form,
-    MessageEvent: message_form,
-    ActionEvent: tool_call_form,
-    ActionDecision: decision_form,
-    RecallAction: recall_form,
-    ChangeAgentState: change_agent_state_form,
-    PauseEvent: change_agent_state_form,
-    InterruptEvent: change_agent_state_form,
-    Condensation: condensation_form,
-    CondensationRequest: condensation_request_form,
-    ObservationEvent: result_form,
-    UserRejectObservation: user_rejected_form,
-    AgentErrorEvent: error_form,
-    AgentStateChanged: agent_state_form,
-    RecallObservation: recalled_form,
-    Rewind: rewind_form,
-    FilesRestored: files_restored_form,
-    LoopDetected: loop_form,
-    LoopRecovery: loop_recovery_form,
+    **ACTION_FORMS,
+    **OBSERVATION_FORMS,
     ForeignEvent: _foreign,
     Recorded: _recorded,
-    ToolServerFailed: tool_server_form,
 }
 
 
@@ -260,7 +199,7 @@ def is_hidden(wire: Mapping[str, Any]) -> bool:
 
 
 def without_view(wire: dict[str, Any]) -> dict[str, Any]:
-    """The event without what only the browser view needs (trajectory)."""
+    """The event without what only the browser view needs."""
     extras = wire.get("extras")
     if not isinstance(extras, dict) or _OF_THE_VIEW.isdisjoint(extras):
         return wire

@@ -22,7 +22,7 @@ RecallType = Literal["workspace_context", "knowledge"]
 
 
 class Fields(BaseModel):
-    """Fields of one public type: JSON types only, nothing converted, unknown names refused."""
+    """Base of all public types: JSON types only, nothing converted, unknown names refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
@@ -279,7 +279,6 @@ class ClientToolResultArgs(ResultArgs):
 
 
 ADDITIONS: Final[dict[str, type[Fields]]] = {"rewind": RewindArgs, "client_tool_result": ClientToolResultArgs}
-"""Action types that are not the protocol's own, and their ``args``."""
 
 ACTIONS: Final[dict[str, type[Fields]]] = {
     "null": NoFields,
@@ -304,7 +303,6 @@ ACTIONS: Final[dict[str, type[Fields]]] = {
     "task_tracking": TaskTrackingArgs,
     "loop_recovery": LoopRecoveryArgs,
 }
-"""Public action types and their ``args``."""
 
 
 class RunMetadata(Fields):
@@ -482,4 +480,3 @@ OBSERVATIONS: Final[dict[str, type[Fields]]] = {
     "task_tracking": TaskTrackingExtras,
     "loop_detection": NoFields,
 }
-"""Public observation types and their ``extras``."""

@@ -1,4 +1,4 @@
-"""An event on its way to the public JSON: the part that its type decides; `envelope` adds the rest."""
+"""The form of an event on its way to the public JSON: what its type decides; `envelope` adds the rest."""
 
 from __future__ import annotations
 
@@ -14,17 +14,8 @@ FINISHED: Final = "All done! What's next on the agenda?"
 Fields = Mapping[str, Any]
 
 
-def action_text(name: str, args: Fields) -> str:
-    """The line for an action; empty for a type that has none, or without the args that it needs."""
-    return _text(_ACTION_TEXTS.get(name), args)
-
-
-def observation_text(name: str, content: str, extras: Fields) -> str:
-    """The line for an observation; empty for a type that has none, or without the extras that it needs."""
-    return content if name in _CONTENT_IS_TEXT else _text(_OBSERVATION_TEXTS.get(name), extras)
-
-
 def _text(make: Callable[[Fields], str] | None, fields: Fields) -> str:
+    """The line for people; empty for a type that has none, or without the fields that it needs."""
     if make is None:
         return ""
     try:
@@ -69,11 +60,6 @@ def _rewind(args: Fields) -> str:
     return f"The conversation was taken back to {place}. {args['note']}".rstrip()
 
 
-def _recall_result(extras: Fields) -> str:
-    is_workspace = extras["recall_type"] == "workspace_context"
-    return "Added workspace context" if is_workspace else "Added microagent knowledge"
-
-
 _ACTION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
     "message": lambda args: args["content"],
     "system": lambda args: args["content"],
@@ -108,7 +94,9 @@ _OBSERVATION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
     "write": lambda extras: f"I wrote to the file {extras['path']}.",
     "edit": lambda extras: f"I edited the file {extras['path']}.",
     "browse": lambda extras: f"Visited {extras['url']}",
-    "recall": _recall_result,
+    "recall": lambda extras: (
+        f"Added {'workspace context' if extras['recall_type'] == 'workspace_context' else 'microagent knowledge'}"
+    ),
     "download": lambda extras: f"Downloaded the file at location: {extras['file_path']}",
     "null": lambda extras: "No observation",
 }
@@ -120,7 +108,6 @@ RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {
     SecurityRisk.MEDIUM: 1,
     SecurityRisk.HIGH: 2,
 }
-"""`security_risk` as the protocol writes it."""
 
 
 class ActionForm(NamedTuple):
@@ -132,8 +119,7 @@ class ActionForm(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The line for people."""
-        return action_text(self.name, self.args)
+        return _text(_ACTION_TEXTS.get(self.name), self.args)
 
 
 class ObservationForm(NamedTuple):
@@ -145,12 +131,12 @@ class ObservationForm(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The line for people."""
-        return observation_text(self.name, self.content, self.extras)
+        if self.name in _CONTENT_IS_TEXT:
+            return self.content
+        return _text(_OBSERVATION_TEXTS.get(self.name), self.extras)
 
     @property
     def success(self) -> bool | None:
-        """The top-level ``success``; None where the type has none."""
         if self.name == "run":
             return bool(self.extras.get("metadata", {}).get("exit_code") == 0)
         return True if self.name == "run_ipython" else None

@@ -15,7 +15,7 @@ from server.wire.envelope import wire_time
 
 
 def to_json(value: Mapping[str, Any]) -> bytes:
-    """The JSON of a frame in UTF-8. Never fails on JSON data: what JavaScript cannot read is written so that it can.
+    """A frame as JSON in UTF-8; never fails on JSON data.
 
     Not-a-number and infinities become null, lone surrogates are escaped, integers beyond 64 bits are kept.
     """
@@ -77,7 +77,7 @@ def closed_frame() -> Frame:
 
 
 def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
-    """Text on its way (``oh_delta``, an addition to the protocol): a later event of the log replaces it."""
+    """``oh_delta``, an addition to the protocol: text that a later event of the log replaces."""
     match delta:
         case TextDelta():
             return {"kind": delta.channel, "response_id": delta.response_id, "text": delta.text}
@@ -88,15 +88,12 @@ def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
 
 
 def resync_frame(reason: ResyncReason, *, latest_event_id: int, start_id: int, end_id: int) -> Frame:
-    """The frame ``oh_resync``: the feed does not go on behind `latest_event_id`, but behind `end_id`.
-
-    What lies between is read with ``GET …/events``, whose parameters are called like the keys here.
-    """
+    """``oh_resync``: the feed does not go on behind `latest_event_id`, but behind `end_id`."""
     return {"reason": reason, "latest_event_id": latest_event_id, "start_id": start_id, "end_id": end_id}
 
 
 def client_call_frame(call: ClientCall, call_id: int) -> Frame:
-    """The frame ``oh_tool_call``: a call that a client is to carry out, or that nobody waits for any more."""
+    """``oh_tool_call``: a call that a client is to carry out, or that nobody waits for any more."""
     if call.is_over:
         return {"call_id": call_id, "name": call.name, "is_over": True}
     deadline = wire_time(call.deadline) if call.deadline is not None else None

@@ -1,7 +1,7 @@
-"""Recorded conversations of the protocol's own servers, event by event: what a log keeps of them, and shows again.
+"""Events of recorded conversations, as a log keeps and shows them.
 
-Each event is kept as it was, under its own id, also where its type or some of its fields are not known here. What
-clients draw is checked first, so that no recording can break them.
+Each is kept as it was, under its own id, also where its type or some of its fields are not known here. What clients
+draw is checked first, so that no recording can break them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from server.wire.json_data import json_type
 MAX_EVENTS: Final = 100_000
 MAX_NAME: Final = 200
 _SOURCES: Final = ("agent", "user", "environment")
-_ORDER: Final = (
+_KEYS: Final = (
     *("message", "action", "observation", "tool_call_metadata", "llm_metrics"),
     *("args", "timeout", "content", "extras", "success"),
 )
+_ORDER: Final = {key: place for place, key in enumerate(_KEYS)}
 _OF_THE_EVENT: Final = frozenset({"id", "timestamp", "source", "cause"})
 _TYPES: Final = {**ACTIONS, **ADDITIONS}
 _LEFT_OUT: Final[dict[str, Any]] = {"message": "", "action": "null", "args": {"hidden": True}}
@@ -43,12 +44,9 @@ class MetricsFields(Fields):
 
 
 def recorded_events(items: list[Any]) -> Iterator[Recorded]:
-    """The events of a trajectory as a log keeps them: the one at place n of the result has the id n there.
+    """The events of a trajectory, the one at place n with the id n; one without an id follows the one before.
 
-    Times without a zone are UTC. Events without an id follow the one before them.
-
-    Raises:
-        WireError: one cannot be kept; the message names its place in the trajectory, and the field.
+    Times without a zone are UTC. Raises `WireError`, which names event and field, for what cannot be kept.
     """
     next_id = 0
     for place, item in enumerate(items):
@@ -67,29 +65,25 @@ def recorded_events(items: list[Any]) -> Iterator[Recorded]:
 
 
 def known_args(name: object, args: dict[str, Any]) -> dict[str, Any]:
-    """What is known here of the args of a recorded action; those of an unknown type are left as they are.
-
-    Raises:
-        WireError: they are not what the action needs; the message names the field.
-    """
+    """What is known here of the args of a recorded action (`WireError`: wrong); all those of an unknown type."""
     model = _TYPES.get(name) if isinstance(name, str) else None
     if model is None:
         return args
-    fields, _ = _mended(model, modern_args(args), name=str(name), where="args")
+    fields, _ = _repaired(model, modern_args(args), name=str(name), where="args")
     return fields.model_dump(by_alias=True, exclude_unset=True)
 
 
 def _id(item: Any, next_id: int) -> int:
     if not isinstance(item, dict):
         raise WireError(f"is {json_type(item)}; each event is an object")
-    given = item.get("id")
-    if given is None:
+    value = item.get("id")
+    if value is None:
         return next_id
-    if not isinstance(given, int) or isinstance(given, bool):
-        raise WireError(f"id is {json_type(given)}; it is an integer")
-    if given < next_id:
-        raise WireError(f"id: {given} is not greater than that of the event before it; give them in their order")
-    return given
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WireError(f"id is {json_type(value)}; it is an integer")
+    if value < next_id:
+        raise WireError(f"id: {value} is not greater than that of the event before it; give them in their order")
+    return value
 
 
 def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
@@ -102,9 +96,11 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
     _object(record, "tool_call_metadata")
     if "llm_metrics" in record:
         metrics = _object(record, "llm_metrics")
-        record["llm_metrics"] = _mended(MetricsFields, metrics, name="llm_metrics", where="llm_metrics")[1]
+        record["llm_metrics"] = _repaired(MetricsFields, metrics, name="llm_metrics", where="llm_metrics")[1]
     form = _action(record) if "action" in record else _observation(record)
-    _check_rewind(record, event_id)
+    to = record["args"].get("to") if record.get("action") == "rewind" else None
+    if to is not None and not to < event_id:
+        raise WireError(f"args.to: {to} is not the id of an event before this one")
     message = record.setdefault("message", form.message)
     if not isinstance(message, str):
         raise WireError(f"message is {json_type(message)}; it is a text")
@@ -112,12 +108,8 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
         timestamp=_time(item.get("timestamp")),
         source=cast(Source, source),
         cause=_cause(item, event_id),
-        record={key: record[key] for key in sorted(record, key=_place)},
+        record={key: record[key] for key in sorted(record, key=lambda key: _ORDER.get(key, len(_ORDER)))},
     )
-
-
-def _place(key: str) -> int:
-    return _ORDER.index(key) if key in _ORDER else len(_ORDER)
 
 
 def _action(record: dict[str, Any]) -> Form:
@@ -147,29 +139,29 @@ def _observation(record: dict[str, Any]) -> Form:
     return form
 
 
-def _checked(model: type[Fields], given: dict[str, Any], *, name: str, where: str) -> dict[str, Any]:
+def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> dict[str, Any]:
     """The fields with the defaults of those that are missing; what is not known of them stays as it is."""
-    fields, kept = _mended(model, given, name=name, where=where)
+    fields, kept = _repaired(model, value, name=name, where=where)
     return {**fields.model_dump(by_alias=True), **kept}
 
 
-def _mended(model: type[Fields], given: dict[str, Any], *, name: str, where: str) -> tuple[Fields, dict[str, Any]]:
+def _repaired(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> tuple[Fields, dict[str, Any]]:
     """What is known of the fields, and all of them as they are kept."""
     try:
-        return model.model_validate(given), given
+        return model.model_validate(value), value
     except ValidationError:
-        known, kept = copy.deepcopy(given), copy.deepcopy(given)
+        known, kept = copy.deepcopy(value), copy.deepcopy(value)
     while True:
         try:
             return model.model_validate(known), kept
         except ValidationError as error:
             # From behind: what is left out of a list moves what stands behind it there.
-            mended = [_mend(known, kept, one) for one in reversed(error.errors(include_url=False))]
-            if not any(mended):
+            repaired = [_repair(known, kept, one) for one in reversed(error.errors(include_url=False))]
+            if not any(repaired):
                 raise WireError(problem_of(error, name=name, where=where)) from error
 
 
-def _mend(known: Any, kept: Any, problem: Any) -> bool:
+def _repair(known: Any, kept: Any, problem: Any) -> bool:
     """See to a problem that clients can do without, and say whether it is one.
 
     A field or a word that is not known here is kept unchecked, a null that stands for nothing is left out, and a number
@@ -223,12 +215,6 @@ def _cause(item: dict[str, Any], event_id: int) -> int | None:
     if not 0 <= cause < event_id:
         raise WireError(f"cause: {cause} is not the id of an event before this one")
     return cause
-
-
-def _check_rewind(record: dict[str, Any], event_id: int) -> None:
-    to = record["args"].get("to") if record.get("action") == "rewind" else None
-    if to is not None and not to < event_id:
-        raise WireError(f"args.to: {to} is not the id of an event before this one")
 
 
 def _time(value: Any) -> datetime:

@@ -1,4 +1,4 @@
-"""What clients send, checked and turned into our events."""
+"""Clients' messages, checked and turned into events of the log."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
@@ -30,6 +30,7 @@ from agent_core.mcp.tool import IMAGE_TYPES, MAX_IMAGE_BYTES, MAX_IMAGES
 from agent_core.tools.browser import BrowserAction, BrowserNavigateAction
 from agent_core.tools.browser_code import BrowserCodeAction, BrowserTool
 from agent_core.tools.builtin import ThinkAction, ThinkTool
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
 from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool
 from agent_core.tools.ipython import IPythonAction, IPythonTool
@@ -38,45 +39,15 @@ from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import FreshTerminalAction, TerminalAction, TerminalTool
 from server.wire import fields as args_of
 from server.wire.errors import WireError, problem_of
-from server.wire.fields import OBSERVATIONS, ClientToolResultArgs, Fields, ImageBlock, NoFields, ResultArgs, TextBlock
+from server.wire.fields import OBSERVATIONS, Fields, ImageBlock, ResultArgs, TextBlock
 from server.wire.forms import RISK_NUMBERS
-from server.wire.json_data import MAX_CHARS, aside, check_json, has_many_values, json_type
+from server.wire.json_data import MAX_CHARS, check_json, has_many_values, in_thread, json_type
 
 MAX_TIMEOUT_SECONDS: Final = 24 * 3600.0
 MAX_TEXT_CHARS: Final = 1_000_000
 CLIENT_KEY: Final = "idempotency_key"
 MAX_KEY_CHARS: Final = 255
-
-
-def client_key(data: Mapping[str, Any]) -> str | None:
-    """`idempotency_key`, an addition: the client's name for what it sends.
-
-    Raises:
-        WireError: it is no such name.
-    """
-    key = data.get(CLIENT_KEY)
-    if key is None:
-        return None
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not all("!" <= char <= "~" for char in key):
-        raise WireError(f"{CLIENT_KEY} is no key; send 1 to {MAX_KEY_CHARS} visible ASCII characters, or leave it out")
-    return key
-
-
-def hard_timeout(data: Mapping[str, Any]) -> float | None:
-    """`timeout`: the action's hard limit in seconds.
-
-    Raises:
-        WireError: it is no number of seconds, or too many.
-    """
-    value = data.get("timeout")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WireError(f"timeout is {json_type(value)}; send seconds as a number, or leave it out")
-    if not 0 < value <= MAX_TIMEOUT_SECONDS:
-        raise WireError(f"timeout is {value:g}; send more than 0 and at most {MAX_TIMEOUT_SECONDS:g} seconds")
-    return float(value)
-
+_Model = TypeVar("_Model", bound=BaseModel)
 
 EDIT_COMMANDS: Final = ("view", "create", "str_replace", "insert", "undo_edit")
 
@@ -87,14 +58,11 @@ _DROPPED_ARGS: Final = frozenset({"timestamp", "keep_prompt", "task_completed", 
 
 
 def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
-    """The event that a client's message stands for: without an id, source ``user``.
+    """The event of a client's message: without an id, source ``user``; raises `WireError`, whatever it is.
 
     Every public type is accepted. What has a meaning inside becomes the typed event; the rest is kept as it is, with
-    its defaults filled in, and echoed. An `idempotency_key` (an addition) becomes its `client_key`; other keys at the
-    top that the protocol does not read are ignored.
-
-    Raises:
-        WireError: it cannot be taken; whatever the data is, nothing else is raised.
+    its defaults filled in, and echoed. An `idempotency_key` (an addition) becomes its `client_key`; other unknown keys
+    at the top are ignored.
     """
     check_json(data, max_chars=max_chars)
     if not isinstance(data, dict):
@@ -103,7 +71,7 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
         raise WireError("id is set, but the server numbers the events; leave it out")
     if "action" in data and "observation" in data:
         raise WireError("the message has both `action` and `observation`; send one of them")
-    key = client_key(data)
+    key = _client_key(data)
     if "observation" in data:
         event = _observation(data)
     elif "action" in data:
@@ -114,20 +82,36 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
 
 
 async def taken_from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
-    """The same as `from_wire`, without holding anybody up with what has many values.
-
-    Raises:
-        WireError: as there.
-    """
+    """`from_wire` without holding anybody up with what has many values."""
     if has_many_values(data):
-        return await aside(from_wire, data, max_chars=max_chars)
+        return await in_thread(from_wire, data, max_chars=max_chars)
     return from_wire(data, max_chars=max_chars)
+
+
+def _client_key(data: Mapping[str, Any]) -> str | None:
+    key = data.get(CLIENT_KEY)
+    if key is None:
+        return None
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not all("!" <= char <= "~" for char in key):
+        raise WireError(f"{CLIENT_KEY} is no key; send 1 to {MAX_KEY_CHARS} visible ASCII characters, or leave it out")
+    return key
+
+
+def _hard_timeout(data: Mapping[str, Any]) -> float | None:
+    value = data.get("timeout")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise WireError(f"timeout is {json_type(value)}; send seconds as a number, or leave it out")
+    if not 0 < value <= MAX_TIMEOUT_SECONDS:
+        raise WireError(f"timeout is {value:g}; send more than 0 and at most {MAX_TIMEOUT_SECONDS:g} seconds")
+    return float(value)
 
 
 def _action(data: dict[str, Any]) -> AnyEvent:
     known = {**args_of.ACTIONS, **args_of.ADDITIONS}
     name = _type_name(data, "action", known)
-    timeout = hard_timeout(data)
+    timeout = _hard_timeout(data)
     args = _checked(known[name], modern_args(_object(data, "args")), name=name, where="args")
     translate = _TRANSLATIONS.get(name)
     if translate is not None:
@@ -183,7 +167,7 @@ def modern_args(args: dict[str, Any]) -> dict[str, Any]:
     return modern
 
 
-def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> Any:
+def _checked(model: type[_Model], value: dict[str, Any], *, name: str, where: str = "args") -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -214,71 +198,8 @@ def _change_agent_state(args: args_of.ChangeAgentStateArgs, timeout: float | Non
     return ChangeAgentState(source="user", agent_state=state, remember=args.remember)
 
 
-def _recall(args: args_of.RecallArgs, timeout: float | None) -> AnyEvent:
-    return RecallAction(source="user", recall_type=args.recall_type, query=args.query)
-
-
-def _condensation_request(args: NoFields, timeout: float | None) -> AnyEvent:
-    return CondensationRequest(source="user")
-
-
-def _rewind(args: args_of.RewindArgs, timeout: float | None) -> AnyEvent:
-    return Rewind(to=-1 if args.to is None else args.to)
-
-
-def _client_tool_result(args: ClientToolResultArgs, timeout: float | None) -> AnyEvent:
-    return result_event(args.call_id, args)
-
-
-def _loop_recovery(args: args_of.LoopRecoveryArgs, timeout: float | None) -> AnyEvent:
-    return LoopRecovery(option=args.option)
-
-
-def user_browsing(args: args_of.BrowseArgs | args_of.BrowseInteractiveArgs, timeout: float | None) -> ActionEvent:
-    """What a user does with the browser of the agent, which is shown both.
-
-    Raises:
-        WireError: the code is none.
-    """
-    try:
-        action: BrowserAction = (
-            BrowserNavigateAction(url=args.url)
-            if isinstance(args, args_of.BrowseArgs)
-            else BrowserCodeAction(code=args.browser_actions)
-        )
-    except ValidationError as error:
-        field = "url" if isinstance(args, args_of.BrowseArgs) else "browser_actions"
-        text = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
-        raise WireError(f"args.{field}: {text.removeprefix('Value error, ')}") from error
-    return ActionEvent(
-        source="user",
-        thought=[TextContent(text=args.thought)] if args.thought else [],
-        action=action,
-        tool_name=BrowserTool.tool_name,
-        security_risk=_RISKS[args.security_risk],
-        hard_timeout=timeout,
-    )
-
-
-def user_cell(args: args_of.RunIPythonArgs, timeout: float | None) -> ActionEvent:
-    """A cell that a user runs in the agent's kernel, which is shown both; it needs nobody's confirmation."""
-    action = IPythonAction(code=args.code, include_extra=args.include_extra, kernel_init_code=args.kernel_init_code)
-    return ActionEvent(
-        source="user",
-        thought=[TextContent(text=args.thought)] if args.thought else [],
-        action=action,
-        tool_name=IPythonTool.tool_name,
-        security_risk=_RISKS[args.security_risk],
-        hard_timeout=timeout,
-    )
-
-
 def result_event(call_id: int, args: ResultArgs) -> ClientToolResult:
-    """The event that an answer stands for.
-
-    Raises:
-        WireError: it is too large, or holds an image that is none.
-    """
+    """The event of a client's answer to a call; `WireError` when it is too large or holds an image that is none."""
     blocks = [TextBlock(type="text", text=args.content)] if isinstance(args.content, str) else args.content
     size = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
     if size > MAX_TEXT_CHARS:
@@ -304,6 +225,41 @@ def _part(place: int, block: TextBlock | ImageBlock) -> TextContent | ImageConte
     return ImageContent(image_urls=[f"data:{block.mimeType};base64,{block.data}"])
 
 
+def _users_action(
+    tool: type[ToolDefinition[Any, Any]], action: Action, args: Any, timeout: float | None, *, hidden: bool = False
+) -> AnyEvent:
+    """What a user does with a tool of the agent, which is shown both; it needs nobody's confirmation."""
+    return ActionEvent(
+        source="user",
+        thought=[TextContent(text=args.thought)] if args.thought else [],
+        action=action,
+        tool_name=tool.tool_name,
+        security_risk=_RISKS[args.security_risk],
+        hidden=hidden,
+        hard_timeout=timeout,
+    )
+
+
+def _cell(args: args_of.RunIPythonArgs, timeout: float | None) -> AnyEvent:
+    action = IPythonAction(code=args.code, include_extra=args.include_extra, kernel_init_code=args.kernel_init_code)
+    return _users_action(IPythonTool, action, args, timeout)
+
+
+def _browse(args: args_of.BrowseArgs | args_of.BrowseInteractiveArgs, timeout: float | None) -> AnyEvent:
+    is_address = isinstance(args, args_of.BrowseArgs)
+    try:
+        action: BrowserAction = (
+            BrowserNavigateAction(url=args.url)
+            if isinstance(args, args_of.BrowseArgs)
+            else BrowserCodeAction(code=args.browser_actions)
+        )
+    except ValidationError as error:
+        text = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
+        field = "url" if is_address else "browser_actions"
+        raise WireError(f"args.{field}: {text.removeprefix('Value error, ')}") from error
+    return _users_action(BrowserTool, action, args, timeout)
+
+
 _KEYS: Final = frozenset({"C-c", "C-d", "C-z", "C-\\"})
 """No command is called so: a user who sends one of these means the key, whether it says so or not."""
 
@@ -318,7 +274,7 @@ def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
         if args.is_static
         else TerminalAction(command=args.command, is_input=args.is_input or args.command in _KEYS)
     )
-    return _tool_call(TerminalTool.tool_name, action, args, timeout, hidden=args.hidden)
+    return _users_action(TerminalTool, action, args, timeout, hidden=args.hidden)
 
 
 def _read(args: args_of.ReadArgs, timeout: float | None) -> AnyEvent:
@@ -326,90 +282,53 @@ def _read(args: args_of.ReadArgs, timeout: float | None) -> AnyEvent:
     if view_range is None and (args.start, args.end) != (0, -1):
         # `start` counts from 0, `end` is the line after the last one.
         view_range = [args.start + 1, args.end]
-    return _edit_file(args, timeout, command="view", path=args.path, view_range=view_range)
+    view = {"command": "view", "path": args.path, "view_range": view_range}
+    return _users_action(FileEditorTool, _checked(FileEditorAction, view, name="view"), args, timeout)
 
 
 def _write(args: args_of.WriteArgs, timeout: float | None) -> AnyEvent:
     if (args.start, args.end) != (0, -1):
         raise WireError("args.start and args.end are not supported for 'write'; use `edit` to change a part of a file")
-    action = _validated(WriteFileAction, "write", {"file_path": args.path, "content": args.content})
-    return _tool_call(WriteFileTool.tool_name, action, args, timeout)
+    action = _checked(WriteFileAction, {"file_path": args.path, "content": args.content}, name="write")
+    return _users_action(WriteFileTool, action, args, timeout)
 
 
 def _edit(args: args_of.EditArgs, timeout: float | None) -> AnyEvent:
     if args.impl_source == "llm_based_edit" and not args.command:
         draft = LLMEditAction(path=args.path, content=args.content, start=args.start, end=args.end)
-        return _tool_call(LLMBasedFileEditTool.tool_name, draft, args, timeout)
+        return _users_action(LLMBasedFileEditTool, draft, args, timeout)
     if args.command not in EDIT_COMMANDS:
         commands = ", ".join(EDIT_COMMANDS)
         raise WireError(f"args.command {args.command[:80]!r} is not supported for 'edit'; send one of {commands}")
-    texts = {"file_text": args.file_text, "old_str": args.old_str, "new_str": args.new_str}
-    return _edit_file(args, timeout, command=args.command, path=args.path, insert_line=args.insert_line, **texts)
-
-
-def _think(args: args_of.ThinkArgs, timeout: float | None) -> AnyEvent:
-    return ActionEvent(source="user", action=ThinkAction(thought=args.thought), tool_name=ThinkTool.tool_name)
+    names = ("command", "path", "file_text", "old_str", "new_str", "insert_line")
+    action = _checked(FileEditorAction, {name: getattr(args, name) for name in names}, name=args.command)
+    return _users_action(FileEditorTool, action, args, timeout)
 
 
 def _task_tracking(args: args_of.TaskTrackingArgs, timeout: float | None) -> AnyEvent:
-    try:
-        action = TaskTrackerAction.model_validate(args.model_dump(exclude={"thought"}))
-    except ValidationError as error:
-        raise WireError(problem_of(error, name="task_tracking", where="args")) from error
+    action = _checked(TaskTrackerAction, args.model_dump(exclude={"thought"}), name="task_tracking")
     thought = [TextContent(text=args.thought)] if args.thought else []
     return ActionEvent(source="user", thought=thought, action=action, tool_name=TaskTrackerTool.tool_name)
-
-
-def _edit_file(
-    args: args_of.ReadArgs | args_of.WriteArgs | args_of.EditArgs, timeout: float | None, **arguments: Any
-) -> AnyEvent:
-    action = _validated(FileEditorAction, arguments["command"], arguments)
-    return _tool_call(FileEditorTool.tool_name, action, args, timeout)
-
-
-def _validated(kind: type[Action], name: str, arguments: dict[str, Any]) -> Action:
-    try:
-        return kind.model_validate(arguments)
-    except ValidationError as error:
-        raise WireError(problem_of(error, name=name, where="args")) from error
-
-
-def _tool_call(
-    tool_name: str,
-    action: Action,
-    args: args_of.RunArgs | args_of.ReadArgs | args_of.WriteArgs | args_of.EditArgs,
-    timeout: float | None,
-    *,
-    hidden: bool = False,
-) -> AnyEvent:
-    """A user's own action: it needs nobody's confirmation."""
-    return ActionEvent(
-        source="user",
-        thought=[TextContent(text=args.thought)] if args.thought else [],
-        action=action,
-        tool_name=tool_name,
-        security_risk=_RISKS[args.security_risk],
-        hidden=hidden,
-        hard_timeout=timeout,
-    )
 
 
 _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "message": _message,
     "change_agent_state": _change_agent_state,
-    "recall": _recall,
-    "rewind": _rewind,
-    "loop_recovery": _loop_recovery,
-    "client_tool_result": _client_tool_result,
-    "condensation_request": _condensation_request,
+    "recall": lambda args, _: RecallAction(source="user", recall_type=args.recall_type, query=args.query),
+    "rewind": lambda args, _: Rewind(to=-1 if args.to is None else args.to),
+    "loop_recovery": lambda args, _: LoopRecovery(option=args.option),
+    "client_tool_result": lambda args, _: result_event(args.call_id, args),
+    "condensation_request": lambda _args, _: CondensationRequest(source="user"),
     "run": _run,
     "read": _read,
     "write": _write,
     "edit": _edit,
-    "think": _think,
-    "run_ipython": user_cell,
-    "browse": user_browsing,
-    "browse_interactive": user_browsing,
+    "think": lambda args, _: ActionEvent(
+        source="user", action=ThinkAction(thought=args.thought), tool_name=ThinkTool.tool_name
+    ),
+    "run_ipython": _cell,
+    "browse": _browse,
+    "browse_interactive": _browse,
     "task_tracking": _task_tracking,
 }
 

@@ -1,4 +1,8 @@
-"""Bounds on data from outside, checked before anything else looks at it."""
+"""JSON from outside: bounded before anything else looks at it, and parsed beside the loop where that takes long.
+
+A parser does all of its work at once. A few megabytes of brackets make millions of values, for which everybody else
+would wait; so their number is found out first, piece by piece, from what stands between the texts.
+"""
 
 from __future__ import annotations
 
@@ -27,70 +31,52 @@ MAX_INTEGER: Final = 2**53
 _DIGITS: Final = 20
 _HUGE: Final = MAX_INTEGER + 1
 _TOO_HUGE: Final = "is an integer beyond 2^53; send it as a text"
+_TOO_DEEP: Final = f"the message is deeper than {MAX_DEPTH} levels; send flatter data"
 
+SMALL_BYTES: Final = 32 * 1024
+"""Whatever such a document holds takes no time to speak of."""
+STEPS_PER_TURN: Final = 100
+"""After so many steps of long work on the loop others have their turn."""
+_LARGE_BYTES: Final = 1024 * 1024
+_FEW_VALUES: Final = 2_000
+
+_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")
+P = ParamSpec("P")
+T = TypeVar("T")
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value that a JSON text stands for, also of one that holds what `check_json` refuses by name.
-
-    Raises:
-        json.JSONDecodeError: it is no JSON, or too deep to be read.
-    """
+    """The value of a JSON text, with what `check_json` refuses by name; raises `json.JSONDecodeError`."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        if isinstance(text, bytes) and not _is_utf8(text):
+        if isinstance(text, bytes) and text.decode(errors="ignore").encode() != text:
             raise  # the other parser would guess another encoding
         # Half characters, NaN, infinities, and what is very deep: whoever is to be told of those wants to know where.
+        # Thousands of digits take long, and nobody has a turn meanwhile.
         try:
-            return json.loads(
-                text, parse_int=_integer
-            )  # thousands of digits take long, and nobody has a turn meanwhile
+            return json.loads(text, parse_int=_integer)
         except (ValueError, RecursionError):
             raise error from None
 
 
-def read_text(text: str | bytes, *, is_strict: bool) -> Any:
-    """The same value as of `read_json`; strict: with what `check_text` refuses refused.
-
-    Raises:
-        WireError: what it refuses.
-        json.JSONDecodeError: it is no JSON, or too deep to be read.
-    """
-    try:
-        if is_strict:
-            return json.loads(text, object_pairs_hook=_unlike_dict, parse_int=_small)
-        return json.loads(text, object_pairs_hook=lambda pairs: dict(pairs), parse_int=_integer)
-    except RecursionError:
-        raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
-
-
-def _unlike_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    _unlike(pairs)
+def _checked_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _check_pairs(pairs)
     return dict(pairs)
 
 
-def _small(text: str) -> int:
+def _checked_integer(text: str) -> int:
     if (value := _integer(text)) > MAX_INTEGER or value < -MAX_INTEGER:
         raise WireError(f"the message {_TOO_HUGE}")
     return value
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:
-    """Make sure that `data` is JSON data that can be stored and sent on as it is.
+    """Raise `WireError` unless `data` is JSON data that can be stored and sent on as it is.
 
-    Raises:
-        WireError: it is too large, too deep, or holds something that is no JSON or that some store or client cannot
-            carry (NUL characters, half characters, huge or infinite numbers).
+    Refused is what is too large, too deep, no JSON, or what some store or client cannot carry: NUL characters, half
+    characters, huge or infinite numbers.
     """
     chars = 0
     values = 0
@@ -101,15 +87,12 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
         if isinstance(value, str):
             chars += len(value)
             _check_text(value, path)
-        elif isinstance(value, dict):
-            chars += _check_keys(value, path)
+        elif isinstance(value, dict | list):
+            if isinstance(value, dict):
+                chars += _check_keys(value, path)
             if values + len(waiting) + len(value) <= max_values:
-                waiting.extend((item, depth + 1, (path, key)) for key, item in value.items())
-            else:
-                values += len(value)
-        elif isinstance(value, list):
-            if values + len(waiting) + len(value) <= max_values:
-                waiting.extend((item, depth + 1, (path, index)) for index, item in enumerate(value))
+                items = value.items() if isinstance(value, dict) else enumerate(value)
+                waiting.extend((item, depth + 1, (path, key)) for key, item in items)
             else:
                 values += len(value)
         else:
@@ -123,25 +106,22 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
 
 
 def check_text(text: str | bytes) -> None:
-    """Make sure that a JSON text says what its value says, which `check_json` cannot see any more.
+    """Raise `WireError` where a JSON text says what its value does not show any more.
 
     A parser drops all but the last of the values that an object has under one name, and rounds integers.
-
-    Raises:
-        WireError: a name is given twice, or an integer is beyond 2^53.
     """
     try:
-        if _is_huge(json.loads(text, object_pairs_hook=_unlike, parse_int=_integer)):
+        if _is_huge(json.loads(text, object_pairs_hook=_check_pairs, parse_int=_integer)):
             raise WireError(f"the message {_TOO_HUGE}")
     except RecursionError:
-        raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
+        raise WireError(_TOO_DEEP) from None
 
 
 def _integer(text: str) -> int:
     return int(text) if len(text) <= _DIGITS else _HUGE
 
 
-def _unlike(pairs: list[tuple[str, Any]]) -> None:
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for name, value in pairs:
         if name in seen:
@@ -221,19 +201,8 @@ def _name(path: _Path) -> str:
     return ".".join(str(part)[:80] for part in reversed(parts))
 
 
-SMALL_BYTES: Final = 32 * 1024
-"""Whatever such a document holds takes no time to speak of."""
-
-_LARGE_BYTES: Final = 1024 * 1024
-_FEW_VALUES: Final = 2_000
-
-_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-async def aside(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Do this in a thread of its own, one after the other: the loop has its turn between two steps of Python."""
+async def in_thread(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Do this in a thread, one after the other: the loop has its turn between two steps of Python."""
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(work, *args, **options))
 
 
@@ -246,37 +215,29 @@ async def read_document(body: bytes, *, max_values: int = MAX_VALUES, is_strict:
     """
     if len(body) <= SMALL_BYTES:
         return _read(body, max_values, is_strict=is_strict)
-    has_more = await check_number(body, max_values=max_values) > MAX_VALUES
-    return await aside(_read, body, max_values, is_strict=is_strict, has_more=has_more)
+    has_more = await check_value_count(body, max_values=max_values) > MAX_VALUES
+    return await in_thread(_read, body, max_values, is_strict=is_strict, has_more=has_more)
 
 
-async def check_number(body: bytes, *, max_values: int = MAX_VALUES) -> int:
-    """How many values a document may hold: no more than this, and no more than `MAX_VALUES` without an object.
-
-    Raises:
-        WireError: it holds more.
-    """
+async def check_value_count(body: bytes, *, max_values: int = MAX_VALUES) -> int:
+    """How many values a document may hold; `WireError` above `max_values`, and above `MAX_VALUES` without an object."""
     values = 0
     if len(body) > _LARGE_BYTES or may_have_more(body, min(max_values, MAX_VALUES)):
-        with _told():
+        with _as_wire_error():
             for so_far in counted(body, most=max_values, most_without_object=MAX_VALUES):
                 values = so_far
                 await asyncio.sleep(0)
     return values
 
 
-def check_number_now(body: bytes, *, max_values: int = MAX_VALUES) -> None:
-    """The same at once, for what is no larger than a message.
-
-    Raises:
-        WireError: it holds more.
-    """
-    with _told():
+def check_value_count_now(body: bytes, *, max_values: int = MAX_VALUES) -> None:
+    """The same at once, for what is no larger than a message."""
+    with _as_wire_error():
         check_values(body, most=max_values, most_without_object=MAX_VALUES)
 
 
 def has_many_values(data: object) -> bool:
-    """Whether it takes a moment to look at each value of such data."""
+    """Whether it takes a moment to look at each value."""
     waiting, seen = [data], 0
     while waiting and seen <= _FEW_VALUES:
         value = waiting.pop()
@@ -296,27 +257,27 @@ def _read(body: bytes, max_values: int, *, is_strict: bool, has_more: bool = Fal
             check_text(body)
         return value
     # Slower, but it comes by here for each object, and lets the loop go on.
-    value = read_text(body, is_strict=is_strict)
-    if is_strict:
-        check_json(value, max_chars=len(body), max_values=max_values)
+    try:
+        if not is_strict:
+            return json.loads(body, object_pairs_hook=lambda pairs: dict(pairs), parse_int=_integer)
+        value = json.loads(body, object_pairs_hook=_checked_dict, parse_int=_checked_integer)
+    except RecursionError:
+        raise WireError(_TOO_DEEP) from None
+    check_json(value, max_chars=len(body), max_values=max_values)
     return value
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _as_wire_error() -> Iterator[None]:
     try:
         yield
     except TooManyValuesError as error:
         raise WireError(f"the message holds {error}; send fewer at a time") from None
 
 
-BREATH: Final = 100
-"""After so many steps others have their turn."""
-
-
-async def breathing(steps: Iterable[T]) -> AsyncIterator[T]:
+async def in_turns(steps: Iterable[T]) -> AsyncIterator[T]:
     """The same steps, with a pause for others now and then."""
     for number, step in enumerate(steps, start=1):
         yield step
-        if number % BREATH == 0:
+        if number % STEPS_PER_TURN == 0:
             await asyncio.sleep(0)

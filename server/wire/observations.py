@@ -1,4 +1,4 @@
-"""Internal events that are observations on the wire."""
+"""The forms of events that are observations on the wire."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 from agent_core.agent.client_tool import ClientToolObservation
 from agent_core.events.branches import FilesRestored
 from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
+from agent_core.events.event import Event
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Observation
@@ -34,10 +35,15 @@ _Translation = Callable[[Any, ObservationEvent], ObservationForm]
 _PNG: Final = "data:image/png;base64,"
 _JPEG: Final = "data:image/jpeg;base64,"
 _REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
+_RECALLED: Final = (
+    *("recall_type", "repo_name", "repo_directory", "repo_branch", "repo_instructions", "runtime_hosts"),
+    *("additional_agent_instructions", "date", "custom_secrets_descriptions", "conversation_instructions"),
+    "working_dir",
+)
 _PLAIN_REASON: Final = UserRejectObservation.model_fields["rejection_reason"].default
 
 
-def result_form(event: ObservationEvent) -> ObservationForm | None:
+def _result(event: ObservationEvent) -> ObservationForm | None:
     """A tool's result in the form of its public type; any other tool's as an MCP result.
 
     What answers a `finish` or a `condensation_request` says nothing that the action did not say: it is not sent.
@@ -48,19 +54,13 @@ def result_form(event: ObservationEvent) -> ObservationForm | None:
     return translate(event.observation, event)
 
 
-def error_form(event: AgentErrorEvent) -> ObservationForm:
-    """An action that could not be executed."""
-    return ObservationForm("error", event.error, {"error_id": event.error_id})
-
-
-def user_rejected_form(event: UserRejectObservation) -> ObservationForm:
-    """An action that was refused."""
+def _rejected(event: UserRejectObservation) -> ObservationForm:
     reason = "It was not executed." if event.rejection_reason == _PLAIN_REASON else event.rejection_reason
     text = f"Action has been rejected by {_REJECTED_BY[event.rejection_source]}! {reason}"
     return ObservationForm("user_rejected", text, {})
 
 
-def agent_state_form(event: AgentStateChanged) -> ObservationForm:
+def _agent_state(event: AgentStateChanged) -> ObservationForm:
     """The agent's state. An error says in words what its reason names by an id: an addition to the protocol."""
     extras = {"agent_state": event.agent_state.value, "reason": event.reason}
     if event.agent_state is AgentState.ERROR and event.detail and event.detail != event.reason:
@@ -68,44 +68,33 @@ def agent_state_form(event: AgentStateChanged) -> ObservationForm:
     return ObservationForm("agent_state_changed", "", extras)
 
 
-def tool_server_form(event: ToolServerFailed) -> ObservationForm:
-    """A server of tools that cannot be used: an error that answers no action."""
-    return ObservationForm("error", event.detail, {"error_id": ""})
-
-
-def loop_form(event: LoopDetected) -> ObservationForm:
-    """The agent was found in a loop."""
-    return ObservationForm("loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {})
-
-
-def files_restored_form(event: FilesRestored) -> ObservationForm:
-    """What became of the files when the conversation was taken back: an addition to the protocol."""
-    return ObservationForm("rewind", event.note, {"files_of": event.files_of})
-
-
-def recalled_form(event: RecallObservation) -> ObservationForm | None:
+def _recalled(event: RecallObservation) -> ObservationForm | None:
     """What the memory knows; nothing known is the protocol's null, which is never sent."""
     if event.is_empty:
         return None
     extras = {
-        "recall_type": event.recall_type,
-        "repo_name": event.repo_name,
-        "repo_directory": event.repo_directory,
-        "repo_branch": event.repo_branch,
-        "repo_instructions": event.repo_instructions,
-        "runtime_hosts": event.runtime_hosts,
-        "additional_agent_instructions": event.additional_agent_instructions,
-        "date": event.date,
-        "custom_secrets_descriptions": event.custom_secrets_descriptions,
-        "conversation_instructions": event.conversation_instructions,
-        "working_dir": event.working_dir,
+        **{name: getattr(event, name) for name in _RECALLED},
         "microagent_knowledge": [
             {"name": known.name, "trigger": known.trigger, "content": known.content}
             for known in event.microagent_knowledge
         ],
     }
-    form = ObservationForm("recall", "", extras)
-    return ObservationForm("recall", form.message, extras)
+    return ObservationForm("recall", ObservationForm("recall", "", extras).message, extras)
+
+
+OBSERVATION_FORMS: Final[dict[type[Event], Callable[[Any], ObservationForm | None]]] = {
+    ObservationEvent: _result,
+    UserRejectObservation: _rejected,
+    AgentErrorEvent: lambda event: ObservationForm("error", event.error, {"error_id": event.error_id}),
+    AgentStateChanged: _agent_state,
+    RecallObservation: _recalled,
+    FilesRestored: lambda event: ObservationForm("rewind", event.note, {"files_of": event.files_of}),  # an addition
+    LoopDetected: lambda event: ObservationForm(
+        "loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {}
+    ),
+    ToolServerFailed: lambda event: ObservationForm("error", event.detail, {"error_id": ""}),  # answers no action
+}
+"""What makes the form of each type of event; None stands for an event that clients are not sent."""
 
 
 def _run(observation: TerminalObservation, event: ObservationEvent) -> ObservationForm:
@@ -167,10 +156,6 @@ def _patch(observation: ApplyPatchObservation, event: ObservationEvent) -> Obser
     return _edit_or_read(edit, event)
 
 
-def _think(observation: ThinkObservation, event: ObservationEvent) -> ObservationForm:
-    return ObservationForm("think", observation.text, {})
-
-
 def _task_tracking(observation: TaskTrackerObservation, event: ObservationEvent) -> ObservationForm:
     extras = {"command": observation.command, "task_list": task_list_form(observation.task_list)}
     return ObservationForm("task_tracking", observation.text, extras)
@@ -200,7 +185,6 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
 
 
 def _browser(observation: BrowserObservation, event: ObservationEvent) -> ObservationForm:
-    """What the browser answered; the page's tree is in the text, its objects are not kept."""
     opened = event.tool_name == BrowserNavigateTool.tool_name
     extras: dict[str, Any] = {
         "url": observation.url,
@@ -224,23 +208,16 @@ def _browser(observation: BrowserObservation, event: ObservationEvent) -> Observ
 
 
 def _as_png(picture: str) -> str:
-    """The picture under the one label that the protocol's client knows: it puts that before every other one.
-
-    Browsers go by the bytes of a picture, whatever its label says.
-    """
+    """The picture under the one label that clients know; browsers go by its bytes."""
     return _PNG + picture.removeprefix(_JPEG) if picture.startswith(_JPEG) else picture
-
-
-def _cell(observation: IPythonObservation, event: ObservationEvent) -> ObservationForm:
-    """What a cell printed, and its pictures."""
-    extras = {"code": observation.code, "image_urls": observation.image_urls}
-    return ObservationForm("run_ipython", observation.text, extras)
 
 
 _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     BrowserObservation: _browser,
-    IPythonObservation: _cell,
+    IPythonObservation: lambda observation, _: ObservationForm(
+        "run_ipython", observation.text, {"code": observation.code, "image_urls": observation.image_urls}
+    ),
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
     LLMEditObservation: _edit_or_read,
@@ -249,7 +226,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     WriteFileObservation: _written,
     EditObservation: _edit_or_read,
     ListDirectoryObservation: _edit_or_read,
-    ThinkObservation: _think,
+    ThinkObservation: lambda observation, _: ObservationForm("think", observation.text, {}),
     MCPToolObservation: _mcp,
     ClientToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,

@@ -1,4 +1,4 @@
-"""Exported trajectories, checked, and turned into what an agent can do again."""
+"""Exported trajectories: the turns that an agent does again, and the transcript that a model is told."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from agent_core.tools.builtin import FinishTool
 from server.wire.errors import WireError
 from server.wire.imported_events import known_args
 from server.wire.incoming import from_wire, modern_args
-from server.wire.json_data import breathing, check_json, json_type, read_document
+from server.wire.json_data import check_json, in_turns, json_type, read_document
 
 MAX_VALUES: Final = 1_000_000
 """How many values a trajectory may hold."""
 
 _MAX_CHARS: Final = 64 * 1024 * 1024
 """More than any request has: its size is the gate's business."""
+
+END_OF_RECORD: Final = (
+    "[The conversation so far took place elsewhere and was imported. The files, programs and variables of that time "
+    "are not here, unless you find them: look before you rely on them.]"
+)
+
+_NO_TOOLS: Final = frozenset({"system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"}) | frozenset(
+    {"condensation", "condensation_request", "message", "finish", "reject"}
+)
 
 # No sets: what is looked for in them may be a list or an object.
 _UNDECIDED: Final = ("awaiting_confirmation", "rejected")
@@ -36,15 +45,14 @@ _WITHOUT_EFFECT: Final = (
 async def trajectory_of(data: object) -> list[dict[str, Any]]:
     """The events of an exported trajectory: of the list itself, or of the object around it.
 
-    Raises:
-        WireError: it is none, or holds what could not be stored and sent on; the message names the event and the field.
+    Raises `WireError`, which names the event and the field, for what could not be stored and sent on.
     """
     items = data.get("trajectory") if isinstance(data, dict) else data
     if not isinstance(items, list):
         raise WireError(f"is {json_type(items)}, not a list of events; send an exported trajectory")
     if not items:
         raise WireError("has no events; send an exported trajectory")
-    async for place, item in breathing(enumerate(items)):
+    async for place, item in in_turns(enumerate(items)):
         if not isinstance(item, dict):
             raise WireError(f"event {place} is {json_type(item)}; each event is an object")
         try:
@@ -57,8 +65,7 @@ async def trajectory_of(data: object) -> list[dict[str, Any]]:
 async def read_trajectory(text: str) -> list[Message]:
     """The turns of a trajectory: what the user said and what the agent answered, without what rewinds have undone.
 
-    Raises:
-        WireError: it is no list of events, or holds an action that cannot be done here; the message says which.
+    Raises `WireError` for what is no list of events, or holds an action that cannot be done here.
     """
     try:
         document = await read_document(text.encode(), max_values=MAX_VALUES, is_strict=False)
@@ -68,7 +75,7 @@ async def read_trajectory(text: str) -> list[Message]:
     except (ValueError, RecursionError) as error:
         raise WireError(f"replay_json: is no valid JSON ({error}); send an exported trajectory") from error
     turns = ReplayedTurns()
-    async for place, (item, counts) in breathing(enumerate(zip(items, counting(items), strict=True))):
+    async for place, (item, counts) in in_turns(enumerate(zip(items, not_rewound(items), strict=True))):
         if "action" not in item or item.get("source") == "environment" or not counts:
             continue
         try:
@@ -80,7 +87,7 @@ async def read_trajectory(text: str) -> list[Message]:
     return turns.messages
 
 
-def counting(items: list[dict[str, Any]]) -> list[bool]:
+def not_rewound(items: list[dict[str, Any]]) -> list[bool]:
     """Which of the events no rewind has undone."""
     if all(item.get("action") != "rewind" for item in items):
         return [True] * len(items)
@@ -92,23 +99,24 @@ def counting(items: list[dict[str, Any]]) -> list[bool]:
         ids.append(last)
         event: Event = ForeignEvent(id=last, name="null", is_action=False)
         if item.get("action") == "rewind":
-            to = _args(item).get("to")
+            to = _object(item.get("args")).get("to")
             event = Rewind(id=last, to=to if isinstance(to, int) and 0 <= to < last else -1)
         branches.fold(event)
     return [branches.has(event_id) for event_id in ids]
 
 
 def _take(item: dict[str, Any], place: int, turns: ReplayedTurns) -> None:
-    name, args = item["action"], _args(item)
+    name, args = item["action"], _object(item.get("args"))
     if name in _WITHOUT_EFFECT or args.get("confirmation_state") in _UNDECIDED:
         return
     if name == "message":
         if (message := _message(item, args)) is not None:
             turns.say(message)
         return
-    metadata, response = metadata_of(item), response_of(item)
+    metadata = _object(item.get("tool_call_metadata"))
+    response = _object(metadata.get("model_response"))
     call_id = str(metadata.get("tool_call_id") or f"call_{place}")
-    call = recorded_call(response, call_id) or translated_call(name, args, call_id)
+    call = _recorded_call(response, call_id) or _translated_call(name, args, call_id)
     thought = args.get("thought")
     said = [TextContent(text=thought)] if isinstance(thought, str) and thought.strip() and name != "think" else []
     response_id = str(response.get("id") or "")
@@ -117,7 +125,6 @@ def _take(item: dict[str, Any], place: int, turns: ReplayedTurns) -> None:
 
 
 def _message(item: dict[str, Any], args: dict[str, Any]) -> Message | None:
-    """What was said; None: nothing."""
     content, images = args.get("content"), modern_args(args).get("image_urls")
     if isinstance(content, str) and not content.strip() and not images:
         return None
@@ -129,25 +136,10 @@ def _message(item: dict[str, Any], args: dict[str, Any]) -> Message | None:
     return Message.assistant(event.llm_message.text)
 
 
-def _args(item: dict[str, Any]) -> dict[str, Any]:
-    return object_of(item.get("args"))
-
-
-def metadata_of(item: dict[str, Any]) -> dict[str, Any]:
-    """What an action's ``tool_call_metadata`` say, if it has any."""
-    return object_of(item.get("tool_call_metadata"))
-
-
-def response_of(item: dict[str, Any]) -> dict[str, Any]:
-    """The answer of the model that an action came from, if it is recorded."""
-    return object_of(metadata_of(item).get("model_response"))
-
-
-def recorded_call(response: dict[str, Any], call_id: str) -> MessageToolCall | None:
-    """The call as the model made it, where the trajectory has its whole answer."""
-    for choice in list_of(response.get("choices")):
-        for call in list_of(object_of(choice.get("message")).get("tool_calls")):
-            function = object_of(call.get("function"))
+def _recorded_call(response: dict[str, Any], call_id: str) -> MessageToolCall | None:
+    for choice in _objects(response.get("choices")):
+        for call in _objects(_object(choice.get("message")).get("tool_calls")):
+            function = _object(call.get("function"))
             if call.get("id") == call_id and isinstance(function.get("name"), str):
                 arguments = function.get("arguments")
                 arguments = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
@@ -155,18 +147,14 @@ def recorded_call(response: dict[str, Any], call_id: str) -> MessageToolCall | N
     return None
 
 
-def translated_call(name: object, args: dict[str, Any], call_id: str) -> MessageToolCall:
-    """The call of a tool here that does what this action did.
-
-    Raises:
-        WireError: there is none.
-    """
+def _translated_call(name: object, args: dict[str, Any], call_id: str) -> MessageToolCall:
+    """The call of a tool here that does what this action did; `WireError` when there is none."""
     if name == "finish":
         message = str(args.get("final_thought") or args.get("thought") or "")
         return MessageToolCall(id=call_id, name=FinishTool.tool_name, arguments=json.dumps({"message": message}))
     if name == "call_tool_mcp":
         return MessageToolCall(
-            id=call_id, name=str(args.get("name", "")), arguments=json.dumps(object_of(args.get("arguments")))
+            id=call_id, name=str(args.get("name", "")), arguments=json.dumps(_object(args.get("arguments")))
         )
     known = known_args(name, args)
     event = from_wire({"action": name, "args": {key: known[key] for key in known if key != "cwd" or known[key]}})
@@ -175,32 +163,20 @@ def translated_call(name: object, args: dict[str, Any], call_id: str) -> Message
     return call_of(call_id, event.tool_name, event.action)
 
 
-def object_of(value: object) -> dict[str, Any]:
-    """The value, or an empty object where it is none."""
+def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def list_of(value: object) -> list[dict[str, Any]]:
-    """The objects of a list; none where it is no list."""
+def _objects(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-END_OF_RECORD: Final = (
-    "[The conversation so far took place elsewhere and was imported. The files, programs and variables of that time "
-    "are not here, unless you find them: look before you rely on them.]"
-)
-
-_NO_TOOLS: Final = frozenset({"system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"}) | frozenset(
-    {"condensation", "condensation_request", "message", "finish", "reject"}
-)
-
-
-def retold(events: Sequence[Recorded]) -> Iterator[Recorded]:
-    """The same events, the one at place n with the id n, each with what a model is told of it.
+def with_transcript(events: Sequence[Recorded]) -> Iterator[Recorded]:
+    """The events, the one at place n with the id n, each with what a model is told of it.
 
     A call is told together with its result, so there is none without one; what rewinds have undone is left out.
     """
-    counts = counting([{"id": place, **event.record} for place, event in enumerate(events)])
+    counts = not_rewound([{"id": place, **event.record} for place, event in enumerate(events)])
     open_calls: dict[int, Recorded] = {}
     for place, event in enumerate(events):
         told: list[MessageEvent | ActionEvent | ObservationEvent] = []
@@ -270,10 +246,11 @@ def _call(record: dict[str, Any], call_id: str) -> MessageToolCall:
     """The call as it would be made here, or else as it was made, or as the record names it."""
     name, args = record["action"], record["args"]
     try:
-        return translated_call(name, args, call_id)
+        return _translated_call(name, args, call_id)
     except WireError:
-        made = recorded_call(response_of(record), str(metadata_of(record).get("tool_call_id")))
+        metadata = _object(record.get("tool_call_metadata"))
+        made = _recorded_call(_object(metadata.get("model_response")), str(metadata.get("tool_call_id")))
     if made is not None:
         return made.model_copy(update={"id": call_id})
-    arguments = {key: value for key, value in object_of(args).items() if key not in ("thought", "security_risk")}
+    arguments = {key: value for key, value in _object(args).items() if key not in ("thought", "security_risk")}
     return MessageToolCall(id=call_id, name=name, arguments=json.dumps(arguments, ensure_ascii=False))

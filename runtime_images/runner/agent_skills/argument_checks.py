@@ -1,4 +1,4 @@
-"""Checks what a helper is given, so that a mistake is told in a sentence in place of a traceback from inside of it."""
+"""Checks of what a helper is given: a mistake is told in a sentence in place of a traceback."""
 
 from __future__ import annotations
 
@@ -40,11 +40,6 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _taken(name: str, value: Any, hint: Any) -> Any:
-    """The value as the function takes it.
-
-    Raises:
-        TypeError: it is of another kind.
-    """
     if getattr(hint, "__origin__", None) is Union:  # Optional
         if value is None:
             return None
@@ -72,7 +67,6 @@ def _one(name: str, value: Any, kind: Any) -> Any:
 
 
 def _element(hint: Any) -> Optional[Any]:
-    """What a sequence consists of; None for what is no sequence."""
     origin = getattr(hint, "__origin__", None)
     name = getattr(origin, "__name__", "")
     parts: List[Any] = list(getattr(hint, "__args__", None) or ())

@@ -1,4 +1,4 @@
-"""A map of a project's Python code: its folders, files, classes and functions, and how they depend on one another.
+"""A map of a project's Python code: its folders, files, classes and functions, how they depend on each other.
 
 An entity is named by its path, relative to the folder that was mapped, and within a file by its qualified name behind a
 colon: ``src/shop.py:Cart.total``.
@@ -19,6 +19,12 @@ KINDS = ("directory", "file", "class", "function")
 RELATIONS = ("contains", "imports", "inherits", "invokes")
 
 _LEFT_OUT = ("node_modules", "__pycache__", "site-packages", "venv")
+
+_SNIPPETS_LIMIT = 10
+_LINES_LIMIT = 200
+_HITS_LIMIT = 50
+_TREE_LIMIT = 300
+_DEPTH_LIMIT = 10
 
 
 class Entity(NamedTuple):
@@ -47,8 +53,8 @@ class CodeMap:
         self._inside.clear()
 
     def named(self, short: str) -> List[str]:
-        """The classes and functions of this name, short or qualified."""
-        return [name for name in self._named.get(short.rpartition(".")[2], []) if _ends_with(name, short)]
+        known = self._named.get(short.rpartition(".")[2], [])
+        return [name for name in known if f".{name.partition(':')[2]}".endswith(f".{short}")]
 
     def around(self, path: str, line: int) -> Optional[Entity]:
         """The innermost class or function of a file in which a line is."""
@@ -62,7 +68,6 @@ class CodeMap:
         return [(how, one) for one, pairs in self._relations.items() for how, other in pairs if other == name]
 
     def text(self, path: str) -> List[str]:
-        """The lines of a file."""
         return _read(os.path.join(self.root, path))
 
     def _add_files(self) -> Iterator[Tuple[str, ast.Module]]:
@@ -71,7 +76,7 @@ class CodeMap:
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
             place = os.path.relpath(folder, self.root)
             prefix = "" if place == "." else f"{place}{os.sep}"
-            self._add(Entity(prefix or "/", "directory", prefix))
+            self.entities.setdefault(prefix or "/", Entity(prefix or "/", "directory", prefix))
             for one in folders:
                 self._link(prefix or "/", "contains", f"{prefix}{one}{os.sep}")
             for one in sorted(names):
@@ -83,9 +88,11 @@ class CodeMap:
                     yield f"{prefix}{one}", tree
 
     def _add_file(self, folder: str, path: str) -> Optional[ast.Module]:
-        self._add(Entity(path, "file", path))
+        self.entities.setdefault(path, Entity(path, "file", path))
         self._link(folder, "contains", path)
-        self._modules.setdefault(_module_name(path), []).append(path)
+        place, name = os.path.split(path)
+        module = os.path.basename(place) if name == "__init__.py" else name[: -len(".py")]
+        self._modules.setdefault(module, []).append(path)
         try:
             tree = ast.parse("\n".join(_read(os.path.join(self.root, path))))
         except (SyntaxError, ValueError, RecursionError):
@@ -103,7 +110,7 @@ class CodeMap:
             start = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             self._link(parent, "contains", name)
             if name not in self.entities:  # a property has its setter under the same name
-                self._add(Entity(name, kind, path, start, node.end_lineno or node.lineno))
+                self.entities[name] = Entity(name, kind, path, start, node.end_lineno or node.lineno)
                 self._named.setdefault(node.name, []).append(name)
                 self._inside.setdefault(path, []).append((name, node))
                 self._add_definitions(path, name, f"{own}.", node)
@@ -137,24 +144,15 @@ class CodeMap:
         found = [
             path
             for path in self._modules.get(module.rpartition(".")[2], ())
-            if _ends_at_folder(path, f"{tail}.py") or _ends_at_folder(path, os.path.join(tail, "__init__.py"))
+            if f"{os.sep}{path}".endswith((f"{os.sep}{tail}.py", f"{os.sep}{tail}{os.sep}__init__.py"))
         ]
         return min(found, key=len) if found else None
-
-    def _add(self, entity: Entity) -> None:
-        self.entities.setdefault(entity.name, entity)
 
     def _link(self, name: str, relation: str, other: str) -> None:
         self._relations.setdefault(name, {})[(relation, other)] = None
 
 
-def _ends_with(name: str, short: str) -> bool:
-    own = name.partition(":")[2]
-    return own == short or own.endswith(f".{short}")
-
-
 def _imported(node: ast.AST, path: str) -> List[str]:
-    """The modules that an import names, with those that may be modules of a package."""
     if isinstance(node, ast.Import):
         return [one.name for one in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -162,16 +160,6 @@ def _imported(node: ast.AST, path: str) -> List[str]:
     parts = path.split(os.sep)[: -node.level] if node.level else []
     base = ".".join([*parts, *([node.module] if node.module else [])])
     return [*(f"{base}.{one.name}" if base else one.name for one in node.names), *([base] if base else [])]
-
-
-def _module_name(path: str) -> str:
-    """The last part of a module's name."""
-    folder, name = os.path.split(path)
-    return os.path.basename(folder) if name == "__init__.py" else name[: -len(".py")]
-
-
-def _ends_at_folder(path: str, tail: str) -> bool:
-    return path == tail or path.endswith(f"{os.sep}{tail}")
 
 
 def _last_name(node: ast.AST) -> str:
@@ -187,13 +175,6 @@ def _read(path: str) -> List[str]:
         return []
 
 
-_SNIPPETS_LIMIT = 10
-_LINES_LIMIT = 200
-_HITS_LIMIT = 50
-_TREE_LIMIT = 300
-_DEPTH_LIMIT = 10
-
-
 def search_code_snippets(
     search_terms: Optional[Sequence[str]] = None,
     line_nums: Optional[Sequence[int]] = None,
@@ -207,7 +188,13 @@ def search_code_snippets(
         file_path_or_pattern: the file, or a pattern for the paths of files.
     """
     code = CodeMap(os.getcwd())
-    paths = [name for name, one in code.entities.items() if one.kind == "file" and _fits(name, file_path_or_pattern)]
+    pattern = file_path_or_pattern
+    plain = os.path.relpath(pattern, os.getcwd()) if os.path.isabs(pattern) else os.path.normpath(pattern)
+
+    def fits(path: str) -> bool:
+        return path == plain or fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(path, pattern.replace("**/", ""))
+
+    paths = [name for name, one in code.entities.items() if one.kind == "file" and fits(name)]
     if not paths:
         print(f"ERROR: There is no Python file that fits {file_path_or_pattern}.")
         return
@@ -350,8 +337,3 @@ def _tree(
                 yield from below(other, level + 1)
 
     yield from below(name, 1)
-
-
-def _fits(path: str, pattern: str) -> bool:
-    plain = os.path.relpath(pattern, os.getcwd()) if os.path.isabs(pattern) else os.path.normpath(pattern)
-    return path == plain or fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(path, pattern.replace("**/", ""))

@@ -1,4 +1,8 @@
-"""The text of documents."""
+"""Documents in words: their text, and what a model hears or sees in recordings and pictures.
+
+That is a model of OpenAI or of a service that speaks its protocol: ``OPENAI_API_KEY`` must be set, ``OPENAI_BASE_URL``
+and ``OPENAI_MODEL`` say which.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import urllib.error
 import urllib.request
 import uuid
 import zipfile
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 from xml.etree import ElementTree
 
 from .files import is_file, read_lines
@@ -63,13 +67,9 @@ def parse_docx(file_path: str) -> None:
     """
     if not _is_there(file_path, "DOCX"):
         return
-    try:
-        root = _xml(file_path, "word/document.xml")
-    except (OSError, KeyError, zipfile.BadZipFile, ElementTree.ParseError, ValueError) as error:
-        print(f"ERROR: {file_path} cannot be read as a DOCX file: {error}")
-        return
-    for paragraph in root.iter(f"{_WORD}p"):
-        print(_text(paragraph, _WORD))
+    for _, root in _parts(file_path, "DOCX", lambda _: [(0, "word/document.xml")]):
+        for paragraph in root.iter(f"{_WORD}p"):
+            print(_text(paragraph, _WORD))
 
 
 def parse_latex(file_path: str) -> None:
@@ -96,19 +96,25 @@ def parse_pptx(file_path: str) -> None:
     """
     if not _is_there(file_path, "PPTX"):
         return
-    try:
-        with zipfile.ZipFile(file_path) as archive:
-            slides = sorted((int(found[1]), found[0]) for found in map(_SLIDE.match, archive.namelist()) if found)
-        roots = [(number, _xml(file_path, name)) for number, name in slides]
-    except (OSError, KeyError, zipfile.BadZipFile, ElementTree.ParseError, ValueError) as error:
-        print(f"ERROR: {file_path} cannot be read as a PPTX file: {error}")
-        return
-    for number, root in roots:
+    slides = lambda names: sorted((int(found[1]), found[0]) for found in map(_SLIDE.match, names) if found)  # noqa: E731
+    for number, root in _parts(file_path, "PPTX", slides):
         print(f"@@ Slide {number} @@")
         for paragraph in root.iter(f"{_DRAWING}p"):
             text = _text(paragraph, _DRAWING)
             if text:
                 print(text)
+
+
+def _parts(
+    path: str, kind: str, choose: Callable[[List[str]], List[Tuple[int, str]]]
+) -> List[Tuple[int, ElementTree.Element]]:
+    """The parts of an archive that are chosen by their names, with their numbers; why there are none is printed."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [(number, _xml(archive, name)) for number, name in choose(archive.namelist())]
+    except (OSError, KeyError, zipfile.BadZipFile, ElementTree.ParseError, ValueError) as error:
+        print(f"ERROR: {path} cannot be read as a {kind} file: {error}")
+        return []
 
 
 def _is_there(path: str, kind: str) -> bool:
@@ -118,11 +124,10 @@ def _is_there(path: str, kind: str) -> bool:
     return False
 
 
-def _xml(path: str, name: str) -> ElementTree.Element:
-    with zipfile.ZipFile(path) as archive:
-        if archive.getinfo(name).file_size > _ENTRY_LIMIT:
-            raise ValueError(f"{name} is too large")
-        content = archive.read(name)
+def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    if archive.getinfo(name).file_size > _ENTRY_LIMIT:
+        raise ValueError(f"{name} is too large")
+    content = archive.read(name)
     if b"<!ENTITY" in content:
         raise ValueError(f"{name} defines entities, which such files never do")
     return ElementTree.fromstring(content)  # noqa: S314 - entities, the danger, are refused above
@@ -185,16 +190,9 @@ def parse_video(file_path: str, task: str = _DESCRIBE_FRAME, frame_interval: int
     if not _can_be_sent(file_path):
         return
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            "ffmpeg",
-            "-v",
-            "error",
-            "-i",
-            file_path,
-            "-vf",
-            f"select=not(mod(n\\,{max(1, int(frame_interval))}))",
-        ]
-        command += ["-vsync", "vfr", "-frames:v", str(_FRAMES_LIMIT), os.path.join(folder, "%03d.png")]
+        chosen = f"select=not(mod(n\\,{max(1, int(frame_interval))}))"
+        command = ["ffmpeg", "-v", "error", "-i", file_path, "-vf", chosen, "-vsync", "vfr"]
+        command += ["-frames:v", str(_FRAMES_LIMIT), os.path.join(folder, "%03d.png")]
         try:
             subprocess.run(command, check=True, timeout=_SECONDS, capture_output=True)
         except FileNotFoundError:
@@ -249,14 +247,14 @@ def _complete(content: List[Dict[str, Any]]) -> Any:
 
 
 def _transcribe(name: str, content: bytes, model: str) -> Any:
-    line = uuid.uuid4().hex
+    boundary = uuid.uuid4().hex
     head = (
-        f'--{line}\r\nContent-Disposition: form-data; name="model"\r\n\r\n{model}\r\n'
-        f'--{line}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+        f'--{boundary}\r\nContent-Disposition: form-data; name="model"\r\n\r\n{model}\r\n'
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         "Content-Type: application/octet-stream\r\n\r\n"
     )
-    body = head.encode("utf-8") + content + f"\r\n--{line}--\r\n".encode()
-    return _post("audio/transcriptions", body, f"multipart/form-data; boundary={line}")
+    body = head.encode("utf-8") + content + f"\r\n--{boundary}--\r\n".encode()
+    return _post("audio/transcriptions", body, f"multipart/form-data; boundary={boundary}")
 
 
 def _post(what: str, body: bytes, kind: str) -> Any:

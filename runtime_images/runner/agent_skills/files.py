@@ -1,4 +1,4 @@
-"""A window on a file: open it at a line, move it."""
+"""Text files in cells: a window on one, searches, and the file editor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from ..files.text_file import decode, is_binary, readable
 
 
 def read_lines(path: str) -> List[str]:
-    """The lines without their ends, which may be of any system; one at the end of the file begins no further line.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The lines without their ends, of any system; one at the end of the file begins no further line."""
     with open(path, "rb") as file:
         return lines_of(file.read())
 
@@ -81,11 +77,6 @@ def scroll_up() -> None:
     _scroll(max(_window.line - WINDOW, _window.first - WINDOW // 2))
 
 
-def opened_path() -> Optional[str]:
-    """The path of the open file."""
-    return _window.path
-
-
 def _scroll(line: int) -> None:
     """Show what is around a line; no line between it and what was shown before is passed over."""
     lines = _opened()
@@ -101,7 +92,6 @@ def _opened() -> Optional[List[str]]:
 
 
 def _read(path: str) -> Optional[List[str]]:
-    """The file's lines; None, and it is said why, when it has none to show."""
     if not is_file(path):
         return None
     try:
@@ -136,7 +126,6 @@ def _is_line(number: int, lines: List[str]) -> bool:
 
 
 def _show(lines: List[str], line: int, size: int) -> None:
-    """Show `size` lines around one, or fewer when there are fewer."""
     total = len(lines)
     first = max(1, min(line - size // 2, total - size + 1))
     last = min(total, first + size - 1)
@@ -229,7 +218,7 @@ def search_file(search_term: str, file_path: Optional[str] = None) -> None:
         search_term: the text.
         file_path: the file; the open one by default.
     """
-    path = file_path or opened_path()
+    path = file_path or _window.path
     if path is None:
         print("ERROR: No file is named or open. Name one, or use open_file(path) first.")
     elif is_file(path):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Deque, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
 from ..core.connection import Asker
 from ..core.helper_processes import DriverProcess, Message
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan
 from ..tunnels.ports import OWN_MARK
 
 _CALLS_LIMIT = 100
@@ -61,11 +61,10 @@ class Browser:
         self._queue: Deque[_Turn] = deque()
         self._turn: Optional[_Turn] = None
         self._number = 0
-        self._timer: Optional[Timer] = None
+        self._limit = Plan(loop)
         self._notice = ""
 
     def run(self, order: BrowserOrder, asker: Asker) -> None:
-        """Serve an order when those before it have been answered."""
         if len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} calls are waiting for the browser already: wait for their results")
             return
@@ -85,18 +84,17 @@ class Browser:
         if self._is_ready:
             self._process.send({"cancel": self._number})
         words = "It was stopped by the user; the browser did not react and was ended."
-        self._plan(_CANCEL_SECONDS if self._is_ready else 0.0, lambda: self._give_up("interrupted", words))
+        self._limit.at(_CANCEL_SECONDS if self._is_ready else 0.0, lambda: self._give_up("interrupted", words))
         return True
 
     def close(self) -> None:
-        """End the browser."""
-        self._plan_nothing()
+        self._limit.cancel()
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def _next(self) -> None:
-        self._plan_nothing()
+        self._limit.cancel()
         if not self._queue:
             self._turn = None
             return
@@ -105,43 +103,43 @@ class Browser:
             self._send()
             return
         self._is_ready = False
+        python = _OWN_PYTHON if os.access(_OWN_PYTHON, os.X_OK) else sys.executable
+        folder, library = os.path.dirname(os.path.abspath(__file__)), os.environ.get(_LIBRARY, "")
+        command = [python, "-I", "-c", _BOOT, folder, library, self._workspace]
+        environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="", **{OWN_MARK: "browser"})
         try:
-            self._process = _start(self._loop, self._workspace, self._log, self._told, self._gone)
+            self._process = DriverProcess(self._loop, command, environment, self._log, self._told, self._gone)
         except OSError as error:
             self._answer(_result("unavailable", f"The browser cannot be started: {error}."))
             return
-        self._plan(_BOOT_SECONDS, lambda: self._give_up("unavailable", "The browser's program did not start in time."))
+        words = "The browser's program did not start in time."
+        self._limit.at(_BOOT_SECONDS, lambda: self._give_up("unavailable", words))
 
     def _send(self) -> None:
         turn, process = self._turn, self._process
         if turn is None or process is None:
             return
         self._number += 1
-        order = turn.order._asdict()
-        process.send({"id": self._number, **order})
+        process.send({"id": self._number, **turn.order._asdict()})
         limit = turn.order.timeout + turn.order.start_seconds + _MARGIN_SECONDS
         words = "The browser did not react within its time limit and was ended; the next call starts it anew."
-        self._plan(limit, lambda: self._give_up("timeout", words))
+        self._limit.at(limit, lambda: self._give_up("timeout", words))
 
     def _told(self, message: Message) -> None:
         if "unavailable" in message:
             self.close()
-            self._answer(
-                _result("unavailable", f"There is no browser in this sandbox: {message['unavailable']}.", _FIX)
-            )
+            why = f"There is no browser in this sandbox: {message['unavailable']}. {_FIX}"
+            self._answer(_result("unavailable", why))
         elif "ready" in message:
             self._is_ready = True
             self._send()
         elif message.get("id") == self._number:
-            result = _result(message["result"]["status"], "")
-            result.update(message["result"])
-            self._answer(result)
+            self._answer({**_result(message["result"]["status"], ""), **message["result"]})
 
     def _gone(self) -> None:
-        """The process has ended by itself."""
         words = self._process.last_words() if self._process is not None else ""
         self._process = None
-        self._plan_nothing()
+        self._limit.cancel()
         if self._turn is not None:
             status = "crashed" if self._is_ready else "unavailable"
             why = f" Its last words: {words}" if words else ""
@@ -156,7 +154,7 @@ class Browser:
 
     def _answer(self, result: Dict[str, Any]) -> None:
         turn, self._turn = self._turn, None
-        self._plan_nothing()
+        self._limit.cancel()
         if turn is None:
             return
         if self._notice:
@@ -165,38 +163,18 @@ class Browser:
         if self._turn is None:
             self._next()
         if self._turn is None and self._process is not None:
-            self._plan(turn.order.idle_seconds, self._idle)
+            self._limit.at(turn.order.idle_seconds, self._idle)
 
     def _idle(self) -> None:
         self.close()
         self._notice = "The browser had been idle and was closed: its pages, cookies and logins are gone."
 
-    def _plan(self, seconds: float, callback: Any) -> None:
-        self._plan_nothing()
-        self._timer = self._loop.call_later(seconds, callback)
 
-    def _plan_nothing(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _start(
-    loop: Loop, workspace: str, log: str, told: Callable[[Message], None], gone: Callable[[], None]
-) -> DriverProcess:
-    python = _OWN_PYTHON if os.access(_OWN_PYTHON, os.X_OK) else sys.executable
-    folder, library = os.path.dirname(os.path.abspath(__file__)), os.environ.get(_LIBRARY, "")
-    environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="")
-    environment[OWN_MARK] = "browser"
-    command = [python, "-I", "-c", _BOOT, folder, library, workspace]
-    return DriverProcess(loop, command, environment, log, told, gone)
-
-
-def _result(status: str, error: str, fix: str = "") -> Dict[str, Any]:
+def _result(status: str, error: str) -> Dict[str, Any]:
     return {
         "status": status,
         "text": "",
-        "error": f"{error} {fix}".strip(),
+        "error": error,
         "notices": [],
         "downloads": [],
         "url": "",
@@ -210,31 +188,26 @@ def _result(status: str, error: str, fix: str = "") -> Dict[str, Any]:
     }
 
 
-def browser_order(given: Dict[str, Any]) -> BrowserOrder:
-    """Check the arguments of ``browser.run``; what the calls mean is the browser's to judge.
-
-    Raises:
-        BadRequestError: one is missing, of the wrong type or out of its range.
-    """
-    calls = given.get("calls")
-    if not isinstance(calls, list) or not 0 < len(calls) <= _CALLS_LIMIT or not all(map(_is_call, calls)):
+def browser_order(args: Dict[str, Any]) -> BrowserOrder:
+    """Check the arguments of ``browser.run`` (`BadRequestError`); what the calls mean is the browser's to judge."""
+    is_call = lambda one: (  # noqa: E731
+        isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("args", {}), dict)
+    )
+    calls = args.get("calls")
+    if not isinstance(calls, list) or not 0 < len(calls) <= _CALLS_LIMIT or not all(map(is_call, calls)):
         raise arguments.BadRequestError(
             f"calls must be a list of 1 to {_CALLS_LIMIT} objects with name and, if needed, args"
         )
-    look = given.get("look") or {}
+    look = args.get("look") or {}
     if not isinstance(look, dict) or not all(isinstance(value, bool) for value in look.values()):
         raise arguments.BadRequestError("look must be an object of true and false")
-    domains = given.get("allowed_domains")
+    domains = args.get("allowed_domains")
     return BrowserOrder(
         calls=calls,
         look=look,
-        timeout=arguments.seconds_or(given, "timeout", 300.0),
-        start_seconds=arguments.seconds_or(given, "start_seconds", 30.0),
-        navigation_seconds=arguments.seconds_or(given, "navigation_seconds", 30.0),
-        idle_seconds=arguments.seconds_or(given, "idle_seconds", 1800.0),
-        allowed_domains=[] if domains is None else arguments.texts(given, "allowed_domains"),
+        timeout=arguments.seconds_or(args, "timeout", 300.0),
+        start_seconds=arguments.seconds_or(args, "start_seconds", 30.0),
+        navigation_seconds=arguments.seconds_or(args, "navigation_seconds", 30.0),
+        idle_seconds=arguments.seconds_or(args, "idle_seconds", 1800.0),
+        allowed_domains=[] if domains is None else arguments.texts(args, "allowed_domains"),
     )
-
-
-def _is_call(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("args", {}), dict)

@@ -1,4 +1,4 @@
-"""The sandbox's IPython kernel: cells in turn, its processes started at first use, and again when they have ended."""
+"""The sandbox's IPython kernel: it runs cells in turn, started at first use, and again when it has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core import arguments, processes
 from ..core.connection import Asker, Result
 from ..core.facts import find_python
 from ..core.helper_processes import DriverProcess, Message
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan, Timer
 from ..terminal.output import BoundedText, LiveFeed
 from ..terminal.terminal_text import TerminalText
 
@@ -23,6 +23,35 @@ _CODE_LIMIT = 8 * 1024 * 1024
 _CELL_OUTPUT_LIMIT = 64 * 1024
 _UPDATES_LIMIT = 20
 _NO_INPUT = "A cell cannot ask for input: put the value into the code."
+
+TERMINATE_AFTER = 0.025
+KILL_AFTER = 0.045
+ASK_AGAIN_AFTER = 1.0
+GIVE_UP_AFTER = 1.7
+GIVE_UP_BUSY_AFTER = 15.0
+_LOOK_SECONDS = 0.05
+_IDLE_LOOKS = 4
+_DEAF_TICKS = 150
+
+_QUEUE_LIMIT = 64
+_START_SECONDS = 120.0
+_IDLE_CHARACTERS = 2000
+_OWN_LIBRARY = "/opt/drydock-kernel"
+_LIBRARY = "DRYDOCK_KERNEL_LIBRARY"  # variable: a folder with the libraries, where the sandbox's own Python has none
+_BOOT = (
+    "import sys, runpy; sys.path[0] = sys.argv.pop(1); sys.path[1:1] = [p for p in [sys.argv[2]] if p];"
+    " runpy.run_module('kernel_driver', run_name='__main__', alter_sys=True)"
+)
+_PREPARE = (
+    "__import__('drydock_runner.kernel.kernel_driver.inside', fromlist=['prepare'])"
+    ".prepare({directory!r}, {variables!r})"
+)
+_FIX = (
+    "Use a sandbox with one: the image drydock/sandbox:base (make sandbox-image), or install it in an image of your"
+    " own (python3 -m pip install ipykernel); for local sandboxes install it in the server's environment"
+    " (pip install ipykernel)."
+)
+_GONE = "all variables, imports and functions are gone"
 
 
 class CellOrder(NamedTuple):
@@ -55,7 +84,6 @@ class Cell:
         self._begin_text()
 
     def take(self, message: Dict[str, Any]) -> None:
-        """Take what the kernel shows (``kernel_driver.outputs``)."""
         if "clear" in message:
             self._clear_next = message["clear"] == "next"
             if not self._clear_next:
@@ -76,7 +104,11 @@ class Cell:
             self._text.flush()
             self._transcript.leave_out(message["omitted"])
         elif "image" in message:
-            self._take_image(message["image"])
+            room = IMAGES_SIZE - sum(map(len, self.images))
+            if len(self.images) < IMAGES_LIMIT and len(message["image"]) <= room:
+                self.images.append(message["image"])
+            else:
+                self._images_left_out += 1
         elif "too_large" in message:
             self._images_left_out += 1
         elif "update" in message:
@@ -86,7 +118,6 @@ class Cell:
             self._write_apart(message.get("display") or message.get("traceback") or "")
 
     def result(self, status: str, directory: str, python: str) -> Result:
-        """End it; what ``kernel.run`` answers."""
         self._feed.close()
         for text in self._updates.values():
             self._write_apart(text)
@@ -98,7 +129,8 @@ class Cell:
                 f"Pictures left out: {self._images_left_out}; of a cell at most {IMAGES_LIMIT} are shown, of at most"
                 f" {IMAGES_SIZE // 1048576} MB in all."
             )
-        return make_result(status, directory, python, cut.text, cut.omitted, self.images, said)
+        more = {"output": cut.text, "omitted": cut.omitted, "images": self.images}
+        return _result(status, said, **more, working_dir=directory, python=python)
 
     def _begin_text(self) -> None:
         self._transcript = BoundedText(self.order.max_output)
@@ -122,58 +154,21 @@ class Cell:
             self._write(text if self._is_at_start else f"\n{text}")
             self._is_behind_display = not self._is_at_start
 
-    def _take_image(self, url: str) -> None:
-        room = IMAGES_SIZE - sum(map(len, self.images))
-        if len(self.images) < IMAGES_LIMIT and len(url) <= room:
-            self.images.append(url)
-        else:
-            self._images_left_out += 1
+
+def _result(status: str, said: List[str], **more: Any) -> Result:
+    result = {"status": status, "output": "", "omitted": 0, "images": [], "working_dir": "", "python": ""}
+    return {**result, **more, "notice": " ".join(said)}
 
 
-def make_result(
-    status: str,
-    directory: str = "",
-    python: str = "",
-    output: str = "",
-    omitted: int = 0,
-    images: "List[str] | None" = None,
-    said: "List[str] | None" = None,
-) -> Result:
-    """Return the result of ``kernel.run``."""
-    return {
-        "status": status,
-        "output": output,
-        "omitted": omitted,
-        "images": images or [],
-        "working_dir": directory,
-        "python": python,
-        "notice": " ".join(said or []),
-    }
-
-
-def cell_order(given: Dict[str, Any]) -> CellOrder:
-    """Check the arguments of ``kernel.run``; what is wrong with the code is the kernel's to say.
-
-    Raises:
-        BadRequestError: one is missing, of the wrong type or out of its range.
-    """
+def cell_order(args: Dict[str, Any]) -> CellOrder:
+    """Check the arguments of ``kernel.run`` (`BadRequestError`); what is wrong with the code is the kernel's to say."""
     return CellOrder(
-        code=arguments.characters(given, "code", _CODE_LIMIT),
-        timeout=arguments.seconds_or(given, "timeout", 120.0),
-        max_output=arguments.integer(given, "max_output", 30000, 0, _CELL_OUTPUT_LIMIT),
-        env=arguments.variables(given, "env"),
-        init_code=arguments.text_or_none(given, "init_code") or "",
+        code=arguments.characters(args, "code", _CODE_LIMIT),
+        timeout=arguments.seconds_or(args, "timeout", 120.0),
+        max_output=arguments.integer(args, "max_output", 30000, 0, _CELL_OUTPUT_LIMIT),
+        env=arguments.variables(args, "env"),
+        init_code=arguments.text_or_none(args, "init_code") or "",
     )
-
-
-TERMINATE_AFTER = 0.025
-KILL_AFTER = 0.045
-ASK_AGAIN_AFTER = 1.0
-GIVE_UP_AFTER = 1.7
-GIVE_UP_BUSY_AFTER = 15.0
-_LOOK_SECONDS = 0.05
-_IDLE_LOOKS = 4
-_DEAF_TICKS = 150
 
 
 class KernelInterruption:
@@ -196,7 +191,6 @@ class KernelInterruption:
         self._timers: List[Timer] = []
 
     def start(self) -> None:
-        """Send the first signal and plan the others."""
         processes.signal_process(self._scope.shell, signal.SIGINT)
         self._signal_started(signal.SIGINT)
         self._plan(TERMINATE_AFTER, lambda: self._signal_started(signal.SIGTERM))
@@ -206,7 +200,6 @@ class KernelInterruption:
         self._plan(GIVE_UP_BUSY_AFTER, self._given_up)
 
     def finish(self) -> None:
-        """The kernel is back, or gone: nothing of the cell may be left."""
         for timer in self._timers:
             timer.cancel()
         for _ in range(2):  # who forks faster than one look takes is caught by the next
@@ -236,27 +229,6 @@ class KernelInterruption:
                 processes.send(started, signal.SIGCONT, self._scope.shell)
 
 
-_QUEUE_LIMIT = 64
-_START_SECONDS = 120.0
-_IDLE_CHARACTERS = 2000
-_OWN_LIBRARY = "/opt/drydock-kernel"
-_LIBRARY = "DRYDOCK_KERNEL_LIBRARY"  # variable: a folder with the libraries, where the sandbox's own Python has none
-_BOOT = (
-    "import sys, runpy; sys.path[0] = sys.argv.pop(1); sys.path[1:1] = [p for p in [sys.argv[2]] if p];"
-    " runpy.run_module('kernel_driver', run_name='__main__', alter_sys=True)"
-)
-_PREPARE = (
-    "__import__('drydock_runner.kernel.kernel_driver.inside', fromlist=['prepare'])"
-    ".prepare({directory!r}, {variables!r})"
-)
-_FIX = (
-    "Use a sandbox with one: the image drydock/sandbox:base (make sandbox-image), or install it in an image of your"
-    " own (python3 -m pip install ipykernel); for local sandboxes install it in the server's environment"
-    " (pip install ipykernel)."
-)
-_GONE = "all variables, imports and functions are gone"
-
-
 class Kernel:
     """Runs one cell at a time. A kernel that hangs or dies costs the cell at hand and its state, not the next cell."""
 
@@ -274,17 +246,15 @@ class Kernel:
         self._next: Optional[Tuple[CellOrder, Asker]] = None
         self._cell: Optional[Cell] = None
         self._interruption: Optional[KernelInterruption] = None
-        self._timer: Optional[Timer] = None
+        self._limit = Plan(loop)
         self._number = 0
         self._directory = ""
         self._notice = self._idle = ""
 
     def follow(self, directory: Callable[[], str]) -> None:
-        """Go where the terminal is, before each cell for which that has changed."""
         self._directory_now = directory
 
     def run(self, order: CellOrder, asker: Asker) -> None:
-        """Run a cell when those before it have been answered."""
         if len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} cells are waiting for the kernel already: wait for their results")
             return
@@ -293,14 +263,13 @@ class Kernel:
 
     def cancel(self, asker: Asker) -> bool:
         """Stop a cell: it is answered as interrupted. False when no such cell is under way."""
-        waiting = [*self._queue, *([self._next] if self._next is not None else [])]
-        for entry in waiting:
-            if entry[1] is asker:
+        for entry in [*self._queue, self._next]:
+            if entry is not None and entry[1] is asker:
                 if entry is self._next:
                     self._next = None  # the kernel that is starting is kept for the next cell
                 else:
                     self._queue.remove(entry)
-                asker.finish(make_result("interrupted", said=["It was stopped by the user before it began."]))
+                asker.finish(_result("interrupted", ["It was stopped by the user before it began."]))
                 self._serve()
                 return True
         if self._cell is None or self._cell.asker is not asker:
@@ -315,18 +284,13 @@ class Kernel:
         return {"restarted": self._process is not None}
 
     def close(self) -> None:
-        """End the kernel and all that it has started."""
-        self._plan_nothing()
-        if self._interruption is not None:
-            self._interruption.finish()
-            self._interruption = None
+        self._limit.cancel()
+        self._end_interruption()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             processes.kill_all(self._scope)
         self._is_ready = False
-
-    # Turns
 
     def _serve(self) -> None:
         if self._cell is not None or self._next is not None or not self._queue:
@@ -353,7 +317,7 @@ class Kernel:
         except OSError as error:
             self._unavailable(f"its program cannot be started: {error}")
             return
-        self._plan(_START_SECONDS, lambda: self._unavailable("it did not start in time"))
+        self._limit.at(_START_SECONDS, lambda: self._unavailable("it did not start in time"))
 
     def _begin(self) -> None:
         taken, self._next = self._next, None
@@ -369,7 +333,7 @@ class Kernel:
             cell.notices.append(f"Meanwhile, what earlier cells have started has printed: {self._idle.strip()}")
         self._notice = self._idle = ""
         process.send({"run": cell.number, "prepare": self._preparation(order), "code": order.code})
-        self._plan(order.timeout, lambda: self._stop("timeout"))
+        self._limit.at(order.timeout, lambda: self._stop("timeout"))
 
     def _preparation(self, order: CellOrder) -> List[str]:
         codes = []
@@ -388,12 +352,10 @@ class Kernel:
         if cell is None or cell.stopped_as:
             return
         cell.stopped_as = status
-        self._plan_nothing()
+        self._limit.cancel()
         words = f"The kernel did not react to being interrupted and was ended. A new one is started: {_GONE}."
         self._interruption = KernelInterruption(self._loop, self._scope, cell.ticks, lambda: self._end(status, words))
         self._interruption.start()
-
-    # What the program says
 
     def _told(self, message: Message) -> None:
         cell = self._cell
@@ -408,7 +370,7 @@ class Kernel:
         elif "ready" in message:
             self._scope = self._scope._replace(shell=message["ready"]["pid"])
             self._is_ready = self._is_fresh = True
-            self._plan_nothing()
+            self._limit.cancel()
             self._begin()
             self._serve()
         elif "unavailable" in message:
@@ -422,12 +384,12 @@ class Kernel:
             self._end("completed", f"The kernel was restarted, as the cell wished: {_GONE}.")
             self._serve()
         elif cell is not None and message["cell"] == cell.number:
-            self._answer(
-                "error" if cell.error or message["error"] else "completed"
-            )  # groups of errors are only printed
+            # Groups of errors are only printed.
+            self._answer("error" if cell.error or message["error"] else "completed")
 
     def _died(self, code: int, words: str) -> None:
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        names = {one.value: one.name for one in signal.Signals}
+        how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
         memory = ", as happens when the sandbox's memory runs out" if code == -9 else ""
         last = f" Its last words: {words}." if words and code not in (0, -9) else ""
         self._end("kernel_died", f"The kernel {how}{memory}.{last} A new one is started: {_GONE}.")
@@ -441,14 +403,10 @@ class Kernel:
         else:
             self._unavailable(f"its program ended unexpectedly ({words or 'without a word'})")
 
-    # Ends
-
     def _end(self, status: str, words: str) -> None:
         """End this kernel and have the next one started; whoever waits for a cell is told, or else the next one."""
         was_ready, was_used = self._is_ready, not self._is_fresh
-        interruption, self._interruption = self._interruption, None
-        if interruption is not None:
-            interruption.finish()
+        self._end_interruption()
         directory = self._kernel_directory()
         self.close()
         if self._cell is not None:
@@ -464,40 +422,25 @@ class Kernel:
         said = f"There is no IPython kernel in this sandbox: {why}. {_FIX}"
         waiting, self._next = self._next, None
         if waiting is not None:
-            waiting[1].finish(make_result("unavailable", said=[said]))
+            waiting[1].finish(_result("unavailable", [said]))
         self._serve()
 
     def _answer(self, status: str, directory: str = "") -> None:
         cell, self._cell = self._cell, None
-        self._plan_nothing()
-        if self._interruption is not None:
-            self._interruption.finish()
-            self._interruption = None
-        if cell is None:
-            return
-        where = directory or self._kernel_directory()
-        cell.asker.finish(cell.result(cell.stopped_as or status, where, self._python))
-        self._serve()
+        self._limit.cancel()
+        self._end_interruption()
+        if cell is not None:
+            where = directory or self._kernel_directory()
+            cell.asker.finish(cell.result(cell.stopped_as or status, where, self._python))
+            self._serve()
+
+    def _end_interruption(self) -> None:
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            interruption.finish()
 
     def _kernel_directory(self) -> str:
         try:
             return os.readlink(f"/proc/{self._scope.shell}/cwd") if self._scope.shell else self._directory
         except OSError:
             return self._directory
-
-    def _plan(self, seconds: float, callback: Callable[[], None]) -> None:
-        self._plan_nothing()
-        self._timer = self._loop.call_later(seconds, callback)
-
-    def _plan_nothing(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _signal_name(number: int) -> str:
-
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -1,7 +1,7 @@
-"""How many columns of a terminal a text takes, and lines that are divided or overwritten at a column.
+"""Columns of a terminal that a text takes, and lines divided or overwritten at a column.
 
-Most characters take one column; those of East Asian scripts and most emoji take two, accents that combine take none. A
-line that is longer than any screen is wide counts each of its characters as one: it is no picture.
+Most characters take one; those of East Asian scripts and most emoji two, accents that combine none. A line that is
+longer than any screen is wide counts each character as one: it is no picture.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ _PERHAPS_NOT_ONE = re.compile(
 
 
 class _Widths(Dict[str, int]):
-    """The width of a character, found out when it is asked for first."""
-
     def __missing__(self, character: str) -> int:
         import unicodedata  # a table of a megabyte, which a runner whose programs print ASCII does without
 
@@ -38,16 +36,16 @@ _widths = _Widths()
 
 
 def width(text: str) -> int:
-    """Return how many columns a text without control characters takes."""
+    """How many columns a text without control characters takes."""
     if _is_simple(text):
         return len(text)
     return sum(map(_widths.__getitem__, text))
 
 
 def split(line: str, column: int) -> Tuple[str, str]:
-    """Return a line's first ``column`` columns, filled up with blanks where it is shorter, and the rest.
+    """The line's first ``column`` columns, filled up with blanks, and the rest.
 
-    Of a character that would be cut in halves both become blanks, as on a terminal.
+    Both halves of a character that is cut are blanks, as on a terminal.
     """
     if _is_simple(line):
         return line[:column].ljust(column), line[column:]

@@ -31,15 +31,14 @@ _HEARD_WITHIN = 0.015
 
 
 class TypedInterrupt:
-    """One press of the key.
+    """The interrupt key, typed for somebody to hear it.
 
     A shell that is about to begin a command does not hear it, nor does a program that is just being started, or just
-    ending in a loop of short ones; a person at a terminal presses again. So it is typed when there is somebody to hear
-    it, and once more where nobody can have heard it. Whoever has heard it does with it what it likes.
+    ending in a loop of short ones. So it is typed when somebody hears it, and again where nobody can have heard it.
     """
 
     def __init__(self, loop: Loop, shell: Shell, begun: int, is_over: Callable[[], bool]) -> None:
-        """``begun`` is when the command was, in clock ticks; ``is_over``, whether it has ended."""
+        """``begun`` is when the command was, in clock ticks."""
         self._loop = loop
         self._shell = shell
         self._begun = begun
@@ -47,7 +46,6 @@ class TypedInterrupt:
         self._tries = _TRIES
 
     def press(self) -> None:
-        """Type it, now or as soon as it can be heard."""
         self._aim(time.monotonic() + _HEARD_WITHIN)
 
     def _aim(self, patience_ends: float) -> None:
@@ -74,14 +72,13 @@ class TypedInterrupt:
 class Interruption:
     """One running command's end.
 
-    SIGINT goes out at once, to the foreground group as if it was typed and to the shell, so that it gives the rest of
-    the command up. Who is still there is sent SIGTERM, then SIGKILL. A shell that does not come back is killed too:
-    soon when it goes on regardless, later when it may only be slow, on a busy machine. ``done`` is called once, when
-    the processes are gone and the shell has reported or is dead.
+    SIGINT goes out at once, to the foreground group as if typed and to the shell, which gives the rest of the command
+    up. Who is still there is sent SIGTERM, then SIGKILL. A shell that does not come back is killed too: soon when it
+    goes on regardless, later when it may only be slow. ``done`` is called once, when the processes are gone and the
+    shell has reported or is dead.
     """
 
     def __init__(self, loop: Loop, shell: Shell, begun: int, done: Callable[[], None]) -> None:
-        """``begun`` is when the command was, in clock ticks."""
         self._loop = loop
         self._scope = shell.scope()
         self._shell = shell
@@ -99,7 +96,6 @@ class Interruption:
         self._finished = False
 
     def start(self) -> None:
-        """Send the first signal and plan the others."""
         self._shell.gives_up()
         self._begin(time.monotonic() + READ_WITHIN)
 
@@ -120,12 +116,11 @@ class Interruption:
         self._plan(GIVE_UP_SHELL_AFTER, self._give_up_shell)
 
     def shell_is_back(self) -> None:
-        """Say that the shell has reported, or is gone."""
         self._shell_back = True
         self._check()
 
     def abandon(self) -> None:
-        """Stop watching, since something stronger has killed the processes; ``done`` is not called."""
+        """Stop watching, without a call of ``done``: something stronger has killed the processes."""
         self._finished = True
         for timer in self._timers:
             timer.cancel()

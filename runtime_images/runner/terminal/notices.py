@@ -1,4 +1,4 @@
-"""What a result says to the model beside the output."""
+"""Sentences that a result says to the model beside the output."""
 
 from __future__ import annotations
 
@@ -32,32 +32,16 @@ INPUT_NOT_READ = (
     "that is so long."
 )
 REPLACED = "The shell was replaced by a program (exec); when that ends, the next command gets a new shell."
-
-
-def soft_limit(seconds: float) -> str:
-    """Say why the answer comes although the command has not ended: it is silent."""
-    return f"The command has no new output after {seconds:g} seconds. {_OPTIONS}"
-
-
-def hard_limit(seconds: float) -> str:
-    """Say why the answer comes although the command has not ended: the time that was given is over."""
-    return f"The command timed out after {seconds:g} seconds. {_OPTIONS}"
+SOFT_LIMIT = "The command has no new output after {:g} seconds. " + _OPTIONS
+HARD_LIMIT = "The command timed out after {:g} seconds. " + _OPTIONS
+BACKGROUND_OUTPUT = "Since the last command, background jobs have printed:\n"
+SHELL_LOST = (
+    "The shell {}. The next command gets a new one, in {}, with the old one's variables and functions where they could "
+    "be kept; background jobs are no longer under its control."
+)
 
 
 def ended_meanwhile(status: int, output: str) -> str:
-    """Say how the command before ended, whose result nobody had asked for."""
+    """How the command before ended, whose result nobody had asked for."""
     text = f"The previous command has ended meanwhile, with exit code {status}."
     return f"{text} Its last output:\n{output}" if output.strip() else text
-
-
-def background_output(text: str) -> str:
-    """Hand over what background jobs printed between two commands."""
-    return f"Since the last command, background jobs have printed:\n{text}"
-
-
-def shell_lost(reason: str, directory: str) -> str:
-    """Say that the shell has gone, and what the next command finds."""
-    return (
-        f"The shell {reason}. The next command gets a new one, in {directory}, with the old one's variables and "
-        "functions where they could be kept; background jobs are no longer under its control."
-    )

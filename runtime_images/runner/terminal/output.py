@@ -1,4 +1,4 @@
-"""What a command has printed: kept with a bound for its result, and thinned out for whoever watches it live."""
+"""Output of commands: bounded for their results, whole in files, thinned out for whoever watches live."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUFFIX = ".txt"
 
 
 class WholeOutputs:
-    """A folder of such files. Over a limit the oldest make room; a disk that takes nothing costs only the file."""
+    """A folder with the whole of outputs that were cut; the oldest make room, and a full disk costs only the file."""
 
     def __init__(
         self,
@@ -37,7 +37,6 @@ class WholeOutputs:
         self._folder_limit = folder_limit
 
     def begin(self) -> "WholeOutput":
-        """Begin the file of an output."""
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             self._make_room()
@@ -78,7 +77,6 @@ class WholeOutput:
             self._attempt(self._open)
 
     def write(self, text: str) -> None:
-        """Append."""
         if self._descriptor < 0:
             return
         if self._lent:
@@ -110,7 +108,6 @@ class WholeOutput:
         return Kept(path, self._is_whole) if self._attempt(lambda: os.replace(self._path, path)) else None
 
     def drop(self) -> None:
-        """Forget the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -124,7 +121,7 @@ class WholeOutput:
         while view:
             view = view[os.write(self._descriptor, view) :]
 
-    def _attempt(self, work: "Any") -> bool:
+    def _attempt(self, work: Callable[[], object]) -> bool:
         try:
             work()
         except OSError:
@@ -144,10 +141,7 @@ _OPEN_ESCAPE = re.compile("(?:\x1b(?:\\[[0-?]{0,64}[ -/]{0,8}|[\\]PX^_][^\x07\x1
 
 
 class BoundedText:
-    """The beginning and the end of a text of any length: memory stays within a few times the limit.
-
-    With ``files``, the whole of a text that is cut is kept in one of them.
-    """
+    """The beginning and the end of a text of any length; with ``files``, one of them keeps the whole of what is cut."""
 
     def __init__(self, limit: int, files: Optional[WholeOutputs] = None) -> None:
         self._limit = limit
@@ -163,7 +157,6 @@ class BoundedText:
         self._file: Optional[WholeOutput] = None
 
     def append(self, text: str) -> None:
-        """Take the next piece."""
         self._total += len(text)
         if self._files is not None and self._total > self._limit:
             self._begin_file(self._files).write(text)
@@ -185,7 +178,7 @@ class BoundedText:
         self._total += count
 
     def take(self, limit: Optional[int] = None) -> Cut:
-        """Return what was appended since the last call, cut to the limit, and begin anew."""
+        """What was appended since the last call, cut to the limit."""
         limit = self._limit if limit is None else min(limit, self._limit)
         if self._files is not None and self._total > limit:
             self._begin_file(self._files)
@@ -195,7 +188,6 @@ class BoundedText:
         return cut
 
     def close(self) -> None:
-        """Forget what nobody has taken."""
         if self._file is not None:
             self._file.drop()
         self._reset()
@@ -215,25 +207,22 @@ class IdleOutput:
         self._text = ""
 
     def feed(self, data: bytes) -> None:
-        """Take what was written to the terminal."""
-        text = TerminalText(self._keep)
+        parts = [self._text]
+        text = TerminalText(parts.append)
         text.feed(data.decode("utf-8", "replace"))
         text.flush()
+        self._text = "".join(parts)[-self._limit :]
 
     def take(self) -> str:
-        """Return it, once."""
         text, self._text = self._text, ""
         return text
 
-    def _keep(self, text: str) -> None:
-        self._text = (self._text + text)[-self._limit :]
-
 
 class LiveFeed:
-    """Sends a running command's output on while it comes, at most once per interval and a bounded amount each time.
+    """A running command's output for who watches it: once per interval at most, a bounded amount each time.
 
-    What a watcher sees is readable, not exact: control sequences are dropped, a carriage return stands for "this
-    line starts anew", and of a flood only the ends are shown.
+    It is readable, not exact: control sequences are dropped, a carriage return stands for "this line starts anew", and
+    of a flood only the ends are shown.
     """
 
     def __init__(self, loop: Loop, send: Callable[[str], bool]) -> None:
@@ -247,7 +236,6 @@ class LiveFeed:
         self._timer: Optional[Timer] = None
 
     def append(self, text: str) -> None:
-        """Take the next piece of raw output."""
         half = LIVE_CHARACTERS // 2
         room = half - len(self._head)
         if room > 0 and not self._tail:
@@ -267,10 +255,9 @@ class LiveFeed:
             self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS, self._tick)
 
     def close(self) -> None:
-        """Send nothing more: the result says everything."""
         if self._timer is not None:
             self._timer.cancel()
-        self._send = _refuse
+        self._send = lambda _text: False
         self._head = ""
         self._tail.clear()
 
@@ -287,7 +274,3 @@ class LiveFeed:
         self._head = rest
         self._tail.clear()
         self._tail_length = self._left_out = 0
-
-
-def _refuse(_text: str) -> bool:
-    return False

@@ -1,4 +1,4 @@
-"""A pseudo-terminal of the runner's own and the shell process on it."""
+"""A pseudo-terminal, what is typed at it, and the shell process on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DISABLED = b"\0"
 
 
 class TypedLine:
-    """The line that is being typed at one terminal, while the terminal collects lines for a program.
+    """The line that is being typed, while the terminal collects lines for a program.
 
     The end-of-input key gives a program what there is of a line; only at the beginning of one does it mean the end.
     """
@@ -34,23 +34,20 @@ class TypedLine:
         self._length = 0
 
     def begin(self) -> None:
-        """Say that what was typed so far is forgotten."""
         self._length = 0
 
     def takes(self, data: bytes) -> bool:
-        """Return whether all of the data can get to the program."""
         lines = data.replace(b"\n", b"\r").split(b"\r")
         return max(map(len, lines)) <= KEPT or self._handing_on() != _DISABLED
 
     def due(self) -> bytes:
-        """Return the key that has to be typed now, before anything else, or nothing."""
         key = self._handing_on()
         if key is None:
             self._length = 0
         return key if key and key != _DISABLED and self._length >= _PIECE else b""
 
     def room(self, data: bytes) -> int:
-        """Return how many of the next bytes can be typed at once, at least one."""
+        """How many of the next bytes can be typed at once, at least one."""
         room = max(1, _PIECE - self._length)
         if room >= len(data):
             return len(data)
@@ -60,7 +57,6 @@ class TypedLine:
         return whole or room
 
     def typed(self, data: bytes) -> None:
-        """Say what was typed."""
         end = max(data.rfind(end) for end in _ENDS)
         self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
 
@@ -69,8 +65,7 @@ class TypedLine:
         modes = termios.tcgetattr(self._descriptor)
         if not modes[3] & termios.ICANON:
             return None
-        key: bytes = modes[6][termios.VEOF]
-        return key
+        return bytes(modes[6][termios.VEOF])
 
 
 class Key(NamedTuple):
@@ -110,7 +105,7 @@ def key(text: str) -> Optional[Key]:
 
 
 def typed(text: str) -> bytes:
-    """Return the bytes of a person typing the text and pressing Enter, which a terminal sends as a carriage return."""
+    """The bytes of a person typing the text and pressing Enter, which a terminal sends as a carriage return."""
     return text.replace("\r\n", "\n").replace("\n", "\r").encode("utf-8", "replace") + b"\r"
 
 
@@ -120,20 +115,24 @@ _SIGNAL_KEYS = {b"\x03": signal.SIGINT, b"\x1a": signal.SIGTSTP, b"\x1c": signal
 
 
 class Terminal:
-    """Both ends of one pseudo-terminal.
+    """Both ends of one pseudo-terminal; OSError when the system has none to give.
 
-    The program's end stays open here too: programs that outlive their shell keep a terminal, and a new shell can take
-    it over.
+    The program's end stays open here too: programs that outlive their shell keep a terminal for the next shell.
     """
 
     def __init__(self) -> None:
-        """Raises OSError when the system has no terminal to give."""
         self.master, self._slave = os.openpty()
         self.name = os.ttyname(self._slave)
         os.set_blocking(self.master, False)
         os.set_blocking(self._slave, False)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self._modes = _modes(self._slave)
+        # Nothing is echoed, line ends stay as written, and no key stops the output for good.
+        modes: List[Any] = termios.tcgetattr(self._slave)
+        modes[0] &= ~(termios.IXON | termios.IXOFF)
+        modes[0] |= getattr(termios, "IUTF8", 0x4000)
+        modes[1] &= ~termios.ONLCR
+        modes[3] &= ~(termios.ECHO | termios.ECHONL)
+        self._modes = modes
         self._pending = bytearray()
         self._line = TypedLine(self._slave)
         self.restore()
@@ -160,13 +159,13 @@ class Terminal:
     def write(self, loop: Loop, data: bytes) -> bool:
         """Type the bytes; what the program does not take at once is typed when it does.
 
-        False: too much is waiting, or there is a longer line than the terminal could hand on whole. Nothing is typed.
-        A key that stands for a signal sends it, as a terminal's kernel side does; some sandboxes' kernels do not, and
-        those that do may do it late.
+        False, and nothing typed: too much is waiting, or a line is longer than the terminal could hand on whole. A key
+        that stands for a signal sends it: not every sandbox's kernel does, or it does so late.
         """
         number = _SIGNAL_KEYS.get(data)
-        if number is not None and self._sends_signals() and self.foreground() > 0:
-            processes.signal_group(self.foreground(), number)
+        sends = number is not None and termios.tcgetattr(self._slave)[3] & termios.ISIG
+        if number is not None and sends and (group := self.foreground()) > 0:
+            processes.signal_group(group, number)
             return True
         if len(self._pending) + len(data) > _INPUT_LIMIT or not self._line.takes(data):
             return False
@@ -177,15 +176,10 @@ class Terminal:
         return True
 
     def close(self, loop: Loop) -> None:
-        """Hang up: programs still on the terminal read its end."""
         loop.remove_reader(self.master)
         loop.remove_writer(self.master)
         os.close(self.master)
         os.close(self._slave)
-
-    def _sends_signals(self) -> bool:
-        local_modes: int = termios.tcgetattr(self._slave)[3]
-        return bool(local_modes & termios.ISIG)
 
     def _drain(self, loop: Loop) -> None:
         try:
@@ -205,14 +199,13 @@ class Terminal:
 
 
 class Inlet:
-    """Where a shell writes what is for the runner: opened by its path for the purpose, and read here.
+    """A terminal to which a shell writes what is for the runner, opened by its path for the purpose, and read here.
 
-    A terminal, because only that has a path that others of this user can open and nobody can take away: the runner's
-    own descriptors are nobody else's business (see ``hidden``), and a pipe in a folder could be removed.
+    Only a terminal has a path that others of this user can open and nobody can take away: the runner's own descriptors
+    are hidden (see ``hidden``), and a pipe in a folder could be removed.
     """
 
     def __init__(self) -> None:
-        """Raises OSError when the system has no terminal to give."""
         self.reader, self._writer = os.openpty()
         self.path = os.ttyname(self._writer)
         os.set_blocking(self.reader, False)
@@ -226,7 +219,6 @@ class Inlet:
             termios.tcsetattr(self._writer, termios.TCSANOW, modes)
 
     def close(self, loop: Loop) -> None:
-        """Close both ends."""
         loop.remove_reader(self.reader)
         os.close(self.reader)
         os.close(self._writer)
@@ -238,10 +230,7 @@ def spawn_shell(
     """Start the shell as leader of a new session on the terminal and return its process id.
 
     Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
-    own time only.
-
-    Raises:
-        OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
+    own time only. Raises OSError when there is no such shell, or no process can be had (EAGAIN: their limit).
     """
     # Opening a terminal makes it the controlling one of a session leader that has none.
     actions: List[Any] = [
@@ -294,10 +283,7 @@ def shell_environment(mark: str) -> Dict[str, str]:
 
 
 def close_inherited(kept: int) -> None:
-    """Close what the runner was started with beyond its standard streams, so that no program inherits it.
-
-    ``kept`` is left open for the runner itself; -1: none.
-    """
+    """Close what the runner was started with beyond its standard streams and ``kept`` (-1: none)."""
     if kept >= 0:
         os.set_inheritable(kept, False)
         os.closerange(3, kept)
@@ -316,16 +302,6 @@ def how_ended(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"was killed by signal {os.WTERMSIG(status)}"
     return f"has ended with exit code {os.WEXITSTATUS(status)}"
-
-
-def _modes(slave: int) -> List[Any]:
-    """Nothing is echoed, line ends stay as written, and no key stops the output for good."""
-    modes: List[Any] = termios.tcgetattr(slave)
-    modes[0] &= ~(termios.IXON | termios.IXOFF)
-    modes[0] |= getattr(termios, "IUTF8", 0x4000)
-    modes[1] &= ~termios.ONLCR
-    modes[3] &= ~(termios.ECHO | termios.ECHONL)
-    return modes
 
 
 def find_program(name: str, path: Optional[str] = None) -> Optional[str]:

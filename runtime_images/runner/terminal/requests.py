@@ -20,7 +20,7 @@ _LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 class Order(NamedTuple):
     """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters.
 
-    With ``at_once`` a command is not to wait for those of others, nor input for what the command makes of it.
+    With ``at_once`` a command does not wait for those of others, nor input for what the command makes of it.
     """
 
     command: str
@@ -34,7 +34,6 @@ class Order(NamedTuple):
 
     @property
     def is_typed(self) -> bool:
-        """True for what is typed at the command that runs."""
         return self.is_input and bool(self.command)
 
     @property
@@ -43,23 +42,19 @@ class Order(NamedTuple):
         return not self.is_input and _LITERAL.match(self.command) is not None
 
 
-def shell_order(given: Dict[str, Any]) -> Order:
-    """Check the arguments of ``shell.run``.
-
-    Raises:
-        BadRequestError: one is missing, of the wrong type or out of its range, or two contradict each other.
-    """
-    command = arguments.text(given, "command")
-    soft = arguments.seconds(given, "soft_timeout")
+def shell_order(args: Dict[str, Any]) -> Order:
+    """Check the arguments of ``shell.run``; `BadRequestError` when one is wrong, or two contradict each other."""
+    command = arguments.text(args, "command")
+    soft = arguments.seconds(args, "soft_timeout")
     order = Order(
         command=command,
-        is_input=arguments.flag(given, "is_input"),
-        timeout=arguments.seconds(given, "timeout"),
+        is_input=arguments.flag(args, "is_input"),
+        timeout=arguments.seconds(args, "timeout"),
         soft_timeout=10.0 if soft is None else soft,
-        reset=arguments.flag(given, "reset"),
-        max_output=arguments.integer(given, "max_output", 30000, 0, _OUTPUT_LIMIT),
-        at_once=arguments.flag(given, "at_once"),
-        env=arguments.variables(given, "env"),
+        reset=arguments.flag(args, "reset"),
+        max_output=arguments.integer(args, "max_output", 30000, 0, _OUTPUT_LIMIT),
+        at_once=arguments.flag(args, "at_once"),
+        env=arguments.variables(args, "env"),
     )
     if "\0" in command:
         raise BadRequestError("command holds a NUL character, which no shell can take: leave it out or write it as \\0")
@@ -74,18 +69,14 @@ def shell_order(given: Dict[str, Any]) -> Order:
     return order
 
 
-def fresh_directory(given: Dict[str, Any], workspace: str) -> Optional[str]:
-    """Return where a shell of its own, for this one command, is to begin; None when it is for a shell that is kept.
-
-    Raises:
-        BadRequestError: there is no such directory, or the arguments contradict each other.
-    """
-    where = arguments.text(given, "cwd", "")
-    if not arguments.flag(given, "fresh"):
+def fresh_directory(args: Dict[str, Any], workspace: str) -> Optional[str]:
+    """Return where a shell for this one command is to begin (`BadRequestError`: nowhere); None for one that is kept."""
+    where = arguments.text(args, "cwd", "")
+    if not arguments.flag(args, "fresh"):
         if where:
             raise BadRequestError("cwd is for a fresh shell only: leave it out, and put `cd` into the command")
         return None
-    if arguments.flag(given, "is_input") or given.get("session") is not None:
+    if arguments.flag(args, "is_input") or args.get("session") is not None:
         raise BadRequestError("a fresh shell has no session, and runs nothing to give input to")
     found = os.path.join(workspace, where)
     if "\0" in found or not arguments.is_unicode(found) or not os.path.isdir(found):
@@ -101,7 +92,6 @@ class FreshAsker(Asker):
         self._end = end
 
     def finish(self, result: Result) -> None:
-        """Take the result."""
         self._end()
         if result["status"] in _UNFINISHED:
             said = result["notice"].split(". ", 1)[0]
@@ -111,10 +101,8 @@ class FreshAsker(Asker):
         self._asker.finish(result)
 
     def fail(self, code: str, message: str) -> None:
-        """Take an error instead of a result."""
         self._end()
         self._asker.fail(code, message)
 
     def live(self, output: str) -> bool:
-        """Take output while the command runs."""
         return self._asker.live(output)

@@ -6,7 +6,6 @@ import codecs
 import os
 import time
 from collections import deque
-from functools import partial
 from typing import Callable, Deque, List, Optional, Tuple
 
 from ..core import facts, processes
@@ -40,12 +39,10 @@ class Wait:
         self._feed = LiveFeed(loop, asker.live)
 
     def output(self, text: str) -> None:
-        """Say that the command has printed something."""
         self.active = time.monotonic()
         self._feed.append(text)
 
     def close(self) -> None:
-        """End the waiting: nothing live any more, no limits."""
         self.look.cancel()
         self._feed.close()
 
@@ -69,26 +66,23 @@ class Command:
         return text
 
     def end(self, how: Ended) -> None:
-        """Say that nothing more will come."""
         self.ended = how
         self._text.feed(self._decoder.decode(b"", True))
 
     def take(self, limit: int) -> Cut:
-        """Return the output since the last call, cut to a limit."""
         self._text.flush()
         return self._transcript.take(limit)
 
     def forget(self) -> None:
-        """Say that nobody will ask for the output any more."""
         self._transcript.close()
 
 
 class TerminalSession:
     """One named terminal.
 
-    Orders are served one after the other, except those that must reach a command while somebody waits for it: input,
-    and a reset; and those of somebody who does not wait in a line, who is told that it is busy. A command that outlives
-    its asker's patience goes on, and the next asker hears of it.
+    Orders are served one after the other, except what must reach a command while somebody waits for it: input, and a
+    reset; who does not wait in a line is told that it is busy. A command that outlives its asker's patience goes on,
+    and the next asker hears of it.
     """
 
     def __init__(self, loop: Loop, mark: str, directory: str, files: WholeOutputs) -> None:
@@ -105,30 +99,29 @@ class TerminalSession:
         self._lost = ""
 
     def run(self, order: Order, asker: Asker) -> None:
-        """Serve an order, now or when those before it have been answered."""
         if order.reset or (self._waiting is None and self._starting is None):
             self._serve(order, asker)
         elif order.is_typed and self._waiting is not None:
             self._pass_on(order, asker)
         elif order.at_once and not order.is_typed:
-            self._refuse_while_waited_for(order, asker)
+            status, notice = "soft_timeout", notices.ALREADY_WAITED_FOR
+            if order.command:
+                status, notice = "not_executed", notices.STILL_RUNNING
+            asker.finish(self._result(status, -1, _NOTHING, [notice]))
         elif len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
         else:
             self._queue.append((order, asker))
 
     def cancel(self, asker: Asker) -> bool:
-        """Stop what was asked for, the running command with all its processes or a place in the queue.
-
-        The asker is answered with the status ``interrupted``. False when nothing of the kind is under way.
-        """
-        for entry in list(self._queue):
-            if entry[1] is asker:
-                self._queue.remove(entry)
-                asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
-                return True
-        if self._starting is not None and self._starting.asker is asker:
+        """Stop the asker's command with all its processes, or take it from the queue; False when there is none."""
+        entry = next((entry for entry in self._queue if entry[1] is asker), None)
+        is_starting = self._starting is not None and self._starting.asker is asker
+        if entry is not None:
+            self._queue.remove(entry)
+        elif is_starting:
             self._starting = None  # the shell that is starting is kept for the next command
+        if entry is not None or is_starting:
             asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
             return True
         return self._waiting is not None and self._waiting.asker is asker and self.interrupt(lambda: None)
@@ -141,7 +134,13 @@ class TerminalSession:
         self._stopped_by.append(told)
         if command.interruption is None:
             command.interrupted = True
-            done = partial(self._interruption_done, command)
+
+            def done() -> None:
+                command.interruption = None
+                if command.ended is not None and command is self._command:
+                    self._deliver(command, command.ended)
+                self._tell_stopped()
+
             command.interruption = Interruption(self._loop, self._shell, command.ticks, done)
             command.interruption.start()
         return True
@@ -165,28 +164,24 @@ class TerminalSession:
         self._tell_stopped()
 
     def close(self, notice: str) -> None:
-        """Destroy the terminal for good; whoever waits for their turn is told too."""
         self.destroy(notice)
         while self._queue:
             self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
 
     @property
     def shell(self) -> Shell:
-        """The shell; its process id is 0 when none runs."""
         return self._shell
 
     @property
     def runs(self) -> bool:
-        """True while a command runs, which can be given input."""
         return self._command is not None and self._command.ended is None
 
     @property
     def is_unused(self) -> bool:
-        """True when no command runs, waits or has a result that nobody has seen, and nothing that one started runs."""
+        """True when nothing runs, waits or has a result that nobody has seen."""
         return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
 
     def child_changed(self) -> None:
-        """Look whether the shell has stopped or ended; to be called on SIGCHLD."""
         self._shell.child_changed()
 
     def _serve(self, order: Order, asker: Asker) -> None:
@@ -205,7 +200,10 @@ class TerminalSession:
         elif command is not None and command.ended is not None:
             self._serve_after_end(command, command.ended, order, asker)
         elif not order.command or order.is_input:
-            self._refuse_without_command(order, asker)
+            idle = self._idle.take()
+            said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
+            said += [notices.FROM_BACKGROUND] if idle else []
+            self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
         else:
             self._begin(order, asker, said)
 
@@ -220,7 +218,6 @@ class TerminalSession:
             wait.notices += self._type(order.command)
 
     def _serve_after_end(self, command: Command, ended: Ended, order: Order, asker: Asker) -> None:
-        """The command ended while nobody was waiting for it."""
         self._command = None
         if not order.command:
             self._answer_end(command, ended, Wait(self._loop, asker, order, notices.CONTINUED))
@@ -231,21 +228,8 @@ class TerminalSession:
         else:
             self._begin(order, asker, said)
 
-    def _refuse_without_command(self, order: Order, asker: Asker) -> None:
-        idle = self._idle.take()
-        said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
-        said += [notices.FROM_BACKGROUND] if idle else []
-        self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
-
     def _pass_on(self, order: Order, asker: Asker) -> None:
-        """Type at a command whose result somebody else waits for."""
         asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
-
-    def _refuse_while_waited_for(self, order: Order, asker: Asker) -> None:
-        if order.command:
-            asker.finish(self._result("not_executed", -1, _NOTHING, [notices.STILL_RUNNING]))
-        else:
-            asker.finish(self._result("soft_timeout", -1, _NOTHING, [notices.ALREADY_WAITED_FOR]))
 
     def _type(self, text: str) -> List[str]:
         named, command = key(text), self._command
@@ -260,14 +244,13 @@ class TerminalSession:
     def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
         wait = Wait(self._loop, asker, order)
         idle = self._idle.take()
-        said += [notices.background_output(idle)] if idle.strip() else []
+        said += [notices.BACKGROUND_OUTPUT + idle] if idle.strip() else []
         said += [self._lost] if self._lost else []
         self._lost = ""
         wait.notices, self._starting = said, wait
         self._shell.prepare()
 
     def ready(self) -> None:
-        """The shell takes a command now."""
         wait, self._starting = self._starting, None
         if wait is None:
             self._next()
@@ -279,7 +262,6 @@ class TerminalSession:
             self._pass_on(*self._queue.popleft())
 
     def failed(self, message: str) -> None:
-        """No shell can be started."""
         wait, self._starting = self._starting, None
         if wait is not None:
             wait.close()
@@ -316,25 +298,20 @@ class TerminalSession:
         if wait.order.at_once and wait.order.is_typed:
             said.append(notices.INPUT_TAKEN)
         else:
-            said.append(notices.soft_limit(soft) if hard is None else notices.hard_limit(hard))
+            said.append(notices.SOFT_LIMIT.format(soft) if hard is None else notices.HARD_LIMIT.format(hard))
         cut = command.take(wait.order.max_output)
         self._answer(wait.asker, self._result(status, -1, cut, said, wait.prefix))
 
-    # What the shell says
-
     def output(self, data: bytes) -> None:
-        """The running command has printed this."""
         if self._command is not None:
             text = self._command.output(data)
             if self._waiting is not None:
                 self._waiting.output(text)
 
     def idle_output(self, data: bytes) -> None:
-        """Background jobs have printed this."""
         self._idle.feed(data)
 
     def ended(self, how: Ended) -> None:
-        """The running command has ended."""
         command = self._command
         if command is not None:
             command.end(how)
@@ -344,18 +321,11 @@ class TerminalSession:
                 self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
-        """The shell has ended while it was idle; a command that it had not read goes on in the next one."""
-        said = notices.shell_lost(reason, self._shell.directory)
+        said = notices.SHELL_LOST.format(reason, self._shell.directory)
         if (wait := self._waiting or self._starting) is not None:
             wait.notices.append(said)
         else:
             self._lost = said
-
-    def _interruption_done(self, command: Command) -> None:
-        command.interruption = None
-        if command.ended is not None and command is self._command:
-            self._deliver(command, command.ended)
-        self._tell_stopped()
 
     def _deliver(self, command: Command, ended: Ended) -> None:
         wait, self._waiting = self._waiting, None
@@ -367,7 +337,7 @@ class TerminalSession:
 
     def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
-        said = wait.notices + ([notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else [])
+        said = wait.notices + ([notices.SHELL_LOST.format(ended.reason, self._shell.directory)] if ended.reason else [])
         cut = command.take(wait.order.max_output)
         result = self._result(status, ended.status, cut, said, wait.prefix, ended.background)
         self._answer(wait.asker, {**result, "shell_ended": bool(ended.reason)})

@@ -7,7 +7,7 @@ import signal
 from typing import Callable, Dict, NamedTuple, Optional, Protocol, Tuple
 
 from ..core import processes
-from ..core.loop import Loop, Plan, Timer
+from ..core.loop import Loop, Plan
 from .pty import exit_code, how_ended, shell_environment, spawn_shell
 from .shell_protocol import ShellProtocol
 from .shell_streams import ControlLine, Report, Streams
@@ -18,60 +18,15 @@ _LOOKS = 2
 _REQUESTS = 3
 
 
-class LostReportWatch:
-    """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
-
-    A shell that reads our lines again, all of which it has, is not running the command any more: while it does, its
-    standard input is the terminal.
-    """
-
-    def __init__(
-        self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
-    ) -> None:
-        """``ask_again`` has the shell report once more; ``give_up`` ends one that does not, however often asked."""
-        self._loop = loop
-        self._is_idle = is_idle
-        self._ask_again = ask_again
-        self._give_up = give_up
-        self._timer: Optional[Timer] = None
-        self._after = FIRST_LOOK_SECONDS
-        self._seen = self._asked = 0
-
-    def begin(self) -> None:
-        """A command begins."""
-        self.end()
-        self._after = FIRST_LOOK_SECONDS
-        self._seen = self._asked = 0
-        self._timer = self._loop.call_later(self._after, self._look)
-
-    def end(self) -> None:
-        """It has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def hurry(self) -> None:
-        """Something was typed that may have cost the shell a line."""
-        if self._timer is not None:
-            self.begin()
-
-    def _look(self) -> None:
-        idle = self._is_idle()
-        self._seen = self._seen + 1 if idle else 0
-        self._after = FIRST_LOOK_SECONDS if idle else min(self._after * 2, _SLOWEST_LOOK_SECONDS)
-        self._timer = self._loop.call_later(self._after, self._look)
-        if self._seen < _LOOKS:
-            return
-        self._seen = 0
-        self._asked += 1
-        if self._asked <= _REQUESTS:
-            self._ask_again()
-        else:
-            self._give_up()
+START_SECONDS = 10.0
+MARKER_SECONDS = 0.2
+DRAIN_SECONDS = 0.01
+SETTLE_SECONDS = 0.1
+_SETTLE_TRIES = 20
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit status, the process id of its last background job (-1: none).
+    """How a command ended; ``background`` is the process id of its last background job (-1: none).
 
     ``reason`` says how its shell ended with it, if it did; ``killed``: not by the command's own will.
     """
@@ -104,6 +59,55 @@ class ShellEvents(Protocol):
         """The shell has ended while no command was running; one that it had not read goes on in the next."""
 
 
+class LostReportWatch:
+    """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
+
+    A shell that reads the runner's lines again, all of which it has, is not running the command any more: while it
+    does, its standard input is the terminal. Something has cost it the line that reports.
+    """
+
+    def __init__(
+        self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        """``ask_again`` has the shell report once more; ``give_up`` ends one that does not, however often asked."""
+        self._is_idle = is_idle
+        self._ask_again = ask_again
+        self._give_up = give_up
+        self._next_look = Plan(loop)
+        self._runs = False
+        self._after = FIRST_LOOK_SECONDS
+        self._seen = self._asked = 0
+
+    def begin(self) -> None:
+        self._runs = True
+        self._after = FIRST_LOOK_SECONDS
+        self._seen = self._asked = 0
+        self._next_look.at(self._after, self._look)
+
+    def end(self) -> None:
+        self._runs = False
+        self._next_look.cancel()
+
+    def hurry(self) -> None:
+        """Something was typed that may have cost the shell a line."""
+        if self._runs:
+            self.begin()
+
+    def _look(self) -> None:
+        idle = self._is_idle()
+        self._seen = self._seen + 1 if idle else 0
+        self._after = FIRST_LOOK_SECONDS if idle else min(self._after * 2, _SLOWEST_LOOK_SECONDS)
+        self._next_look.at(self._after, self._look)
+        if self._seen < _LOOKS:
+            return
+        self._seen = 0
+        self._asked += 1
+        if self._asked <= _REQUESTS:
+            self._ask_again()
+        else:
+            self._give_up()
+
+
 class UnreadCommand:
     """Keeps the command that was sent last until it is known that it was read, and has it run again once."""
 
@@ -113,7 +117,6 @@ class UnreadCommand:
         self._again: Optional[Tuple[str, Dict[str, str]]] = None
 
     def sent(self, command: str, variables: Dict[str, str]) -> None:
-        """A command was sent to a shell."""
         self._sent, self._again = (command, variables), None
 
     def unread(self, status: int) -> bool:
@@ -133,7 +136,6 @@ class UnreadCommand:
         return taken is not None
 
     def fail(self, message: str) -> None:
-        """There is no next shell."""
         if self._again is None:
             self._events.failed(message)
         else:
@@ -141,21 +143,12 @@ class UnreadCommand:
             self._events.ended(Ended(-1, -1, f"was lost and has not run the command: {message}", True))
 
     def stop(self) -> None:
-        """Whoever sent it does not want it any more."""
         self._sent = None
         if self.take(lambda _command, _variables: None):
             self._events.ended(Ended(128 + signal.SIGINT, -1))
 
     def clear(self) -> None:
-        """Forget it."""
         self._sent = self._again = None
-
-
-START_SECONDS = 10.0
-MARKER_SECONDS = 0.2
-DRAIN_SECONDS = 0.01
-SETTLE_SECONDS = 0.1
-_SETTLE_TRIES = 20
 
 
 class Shell:
@@ -193,17 +186,17 @@ class Shell:
             self._events.ready()
 
     def disturbed(self) -> None:
-        """Say that an interrupt was sent to the shell.
+        """An interrupt was sent to the shell.
 
-        It may have cost the line that reports, which is sent again; or it may reach the shell late, with the next
-        command, which is not sent before the shell has been heard of once more.
+        It may have cost the line that reports, which is sent again; or reach the shell late, with the next command,
+        which is not sent before the shell has been heard of once more.
         """
         self._unsure = True
         if self._running:
             self._ask_again()
 
     def gives_up(self) -> None:
-        """Say that the command is to be stopped: it is not begun again, whatever becomes of the shell."""
+        """The command is to be stopped: it is not begun again, whatever becomes of the shell."""
         self._unread.stop()
 
     def _ask_again(self) -> None:
@@ -269,21 +262,18 @@ class Shell:
 
     @property
     def is_reading(self) -> bool:
-        """True while the shell has not yet read the whole of its command."""
         return self._running and self._control is not None and self._control.is_being_read
 
     def type(self, data: bytes) -> bool:
-        """Type bytes on the terminal; False when too much typed before is still unread."""
+        """False when too much typed before is still unread."""
         self._unsure = True  # an interrupt key may come just when the command ends by itself
         self._watch.hurry()
         return self._streams.is_open and self._streams.terminal.write(self._loop, data)
 
     def foreground(self) -> int:
-        """Return the terminal's foreground process group, or 0."""
         return self._streams.terminal.foreground() if self._streams.is_open else 0
 
     def scope(self) -> processes.TerminalProcesses:
-        """Return by what the terminal's processes are known."""
         return processes.TerminalProcesses(self.pid, self._mark, self._since)
 
     def kill_if_broken(self) -> bool:
@@ -294,13 +284,11 @@ class Shell:
         return broken
 
     def child_changed(self) -> None:
-        """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
         status = processes.ended(self.pid) if self.pid > 0 else None
         if status is not None:
             self._died(status)
 
     def destroy(self) -> None:
-        """Kill the shell and all it has started, and forget its state."""
         processes.kill_all(self.scope())
         self._discard_process()
         self._watch.end()
@@ -355,10 +343,10 @@ class Shell:
             self._streams.watch()
             if self._report is not None and self._protocol.boundary.awaited:
                 # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
-                self._plan.at(MARKER_SECONDS, self._marker_missing)
+                self._plan.at(MARKER_SECONDS, self._give_up_marker)
             self._check_ended()
 
-    def _marker_missing(self) -> None:
+    def _give_up_marker(self) -> None:
         self._emit(self._protocol.boundary.give_up())
         self._check_ended()
 

@@ -41,7 +41,6 @@ def _new_word() -> str:
 
 
 def _assignments(variables: Dict[str, str]) -> str:
-    """The variables before a command, which has them, exported, only while it runs."""
     return "".join(f"{name}={quote(value)} " for name, value in variables.items())
 
 
@@ -73,7 +72,6 @@ def _bash_run(command: str, variables: Dict[str, str], ended: str, terminal: str
 
 
 def _changes_editing(command: str) -> bool:
-    """Whether the command may change the mode of editing lines, or make a function that does."""
     if _EDITING.search(command) is None:  # as in nearly all
         return False
     return any(_SETS.search(line) and _EDITING.search(line) for line in command.split("\n"))
@@ -109,7 +107,6 @@ def _bash_report(word: str, ended: str, pipe: str, terminal: str) -> str:
 
 
 def _at_exit(word: str, pipe: str, state_pipe: str) -> str:
-    """The command that has a shell report its own end, and write its state to ``state_pipe``."""
     state = shell_state.write_down(exit_word(word), state_pipe)
     report = f"\\builtin printf '%s\\0' '' {exit_word(word)} \"$?\" {_BASH_FACTS} >|{pipe}"
     return f"\\builtin trap -- {quote(f'{{ {report}; {state}; }} 2>|/dev/null')} EXIT"
@@ -203,10 +200,7 @@ class Dialect(NamedTuple):
     known_by: str
     """One of its arguments, by which it is told from a program that has taken its place."""
     reads_ahead: bool
-    """Whether what it has read of the lines behind a command may be taken for input by programs of the command.
-
-    Busybox runs many of them in a copy of itself.
-    """
+    """Whether programs of the command may read lines behind it as input: Busybox runs many in a copy of itself."""
     tells_traps: bool
     """Whether it can tell its trap on EXIT from one of a command's."""
     run: Callable[[str, Dict[str, str], str, str, int, bool], str]
@@ -257,7 +251,6 @@ class Boundary:
         self._held = b""
 
     def divide(self, data: bytes) -> Tuple[bytes, bytes]:
-        """Return the bytes before the marker, and those after it."""
         marker = self._marker
         if marker is None:
             return b"", data
@@ -273,7 +266,6 @@ class Boundary:
         return data, b""
 
     def give_up(self) -> bytes:
-        """Look no longer; return what had been held back."""
         held, self._held, self._marker = self._held, b"", None
         return held
 
@@ -337,6 +329,5 @@ class ShellProtocol:
         return line.encode("utf-8"), self.report() + after.encode()
 
     def report(self) -> bytes:
-        """What has the shell report, as it was told already."""
         streams = self._streams
         return self.dialect.report(self.word, self._ended, streams.report_path, streams.terminal.name).encode()

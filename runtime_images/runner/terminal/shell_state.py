@@ -1,4 +1,4 @@
-"""A shell's state as a script that brings it back: how the shell writes it down, and the pipe on which it does.
+"""A shell's state: how the shell writes it down, the pipe on which it does, and the script that brings it back.
 
 It is written after every command and needed only when the shell is lost. Bash writes it line by line, so nobody
 listens to the pipe meanwhile: being woken for each line would cost more than the command.
@@ -29,7 +29,7 @@ _ENDS_A_SHELL = ("emacs", "errexit", "noexec", "onecmd", "vi")
 
 
 def write_down(word: str, pipe: str) -> str:
-    """Return the commands with which a shell writes everything of its state that can be written to the pipe.
+    """The commands with which a bash writes its state to the pipe.
 
     Variables, functions, aliases and the file mode mask, as commands; then the names of the options that are on.
     """
@@ -41,7 +41,7 @@ def write_down(word: str, pipe: str) -> str:
 
 
 class ShellState(NamedTuple):
-    """What a shell has written down: commands, and the names of the options of ``shopt`` and of ``set`` that are on."""
+    """What a shell has written down: commands, and the options of ``shopt`` and of ``set`` that are on."""
 
     word: str
     declarations: bytes
@@ -49,7 +49,7 @@ class ShellState(NamedTuple):
     settings: bytes
 
     def script(self) -> bytes:
-        """Return the script that brings the state back in a new shell.
+        """The script that brings the state back.
 
         Switches come first, since functions may be written in a syntax that one of them allows; settings come last,
         since some would end the script at its first line that fails.
@@ -81,14 +81,12 @@ class StateReader:
         self._fields: Deque[bytes] = deque(maxlen=3)
 
     def reset(self) -> None:
-        """Forget what a shell that is dead has begun to write."""
         self._buffer.clear()
         self._fields.clear()
         self._searched = 0
         self._is_too_long = False
 
     def feed(self, data: bytes, words: Tuple[str, ...]) -> Optional[ShellState]:
-        """Take the next bytes; return the last state that they complete."""
         found = None
         self._buffer += data
         while True:
@@ -130,21 +128,17 @@ class StatePipe:
 
     @property
     def path(self) -> str:
-        """The path under which the shell opens it."""
         return self._pipe.path if self._pipe is not None else os.devnull
 
     def open(self) -> None:
-        """Make it if there is none; raises OSError when no terminal is to be had."""
         if self._pipe is None:
             self._pipe = Inlet()
 
     def restore(self) -> None:
-        """Undo what programs did to its modes."""
         if self._pipe is not None:
             self._pipe.restore()
 
     def close(self) -> None:
-        """Close the pipe and forget what came out of it."""
         self._stop_listening()
         if self._pipe is not None:
             self._pipe.close(self._loop)
@@ -167,7 +161,7 @@ class StatePipe:
         return b"\n".join(lines)
 
     def lend(self, names: Iterable[str]) -> None:
-        """Say which variables the command that is about to run has for its own time only."""
+        """Variables that the command that is about to run has for its own time only."""
         self._lent = frozenset(names)
 
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:
@@ -182,10 +176,9 @@ class StatePipe:
         self._words = words
 
     def announce(self, word: str, *, at_once: bool = False) -> None:
-        """Say that the shell is about to write its state, with this word behind it.
+        """The shell is about to write its state, with this word behind it; read after a while, unless ``at_once``.
 
-        It is read after a while, unless ``at_once``. The pipe has room for an ordinary state meanwhile; a shell with
-        more to write waits.
+        The pipe has room for an ordinary state meanwhile; a shell with more to write waits.
         """
         self._announced = word
         if at_once:
@@ -194,7 +187,6 @@ class StatePipe:
             self._timer = self._loop.call_later(READ_AFTER_SECONDS, self._listen)
 
     def read(self) -> None:
-        """Read what is there."""
         for _ in range(_READS_IN_A_ROW):
             if self._pipe is None:
                 return
@@ -213,10 +205,9 @@ class StatePipe:
                 return
 
     def shell_died(self) -> None:
-        """Read the last words of a shell that is dead, and forget what it has only begun to say.
+        """Read a dead shell's last words, and forget what it has only begun to say.
 
-        What was announced may still be on its way: a terminal's kernel side hands it on when it gets to it, which
-        takes long on a busy machine.
+        They may still be on their way: a terminal's kernel side hands them on when it gets to it.
         """
         self.read()
         end = time.monotonic() + LAST_WORDS_SECONDS
@@ -229,7 +220,6 @@ class StatePipe:
         self._reader.reset()
 
     def _listen(self) -> None:
-        """Read until the state that was announced last is there."""
         self._stop_listening()
         self.read()
         if self._pipe is not None and self._announced:

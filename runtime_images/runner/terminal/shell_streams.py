@@ -41,16 +41,13 @@ class ReportReader:
         self._expected: Tuple[str, ...] = ()
 
     def expect(self, *words: str) -> None:
-        """Say which words make a report valid from now on."""
         self._expected = tuple(word for word in words if word)
 
     def reset(self) -> None:
-        """Forget what a shell that is dead has begun to say."""
         self._buffer.clear()
         self._fields = []
 
     def feed(self, data: bytes) -> List[Report]:
-        """Take the next bytes; return the reports they complete."""
         found: List[Report] = []
         self._buffer += data
         *fields, rest = self._buffer.split(b"\0")
@@ -93,7 +90,6 @@ class ControlLine:
         self._loop.add_reader(self._writer, self._hung_up)
 
     def send(self, data: bytes) -> None:
-        """Queue lines."""
         idle = not self._pending
         self._pending += data
         if idle:
@@ -108,7 +104,7 @@ class ControlLine:
 
     @property
     def is_being_read(self) -> bool:
-        """True while the shell has not yet read the whole of the command, and for ever if it never will.
+        """True while the shell has not yet read the whole command, and for ever if it never will.
 
         False says less: bash reads a kilobyte ahead, and may have what it has not begun.
         """
@@ -124,7 +120,6 @@ class ControlLine:
             return False
 
     def close(self) -> None:
-        """Let the shell read the end of its input."""
         self._pending.clear()
         for descriptor in (self.shell_end, self._writer):
             if descriptor >= 0:
@@ -184,23 +179,20 @@ class Streams:
 
     @property
     def is_open(self) -> bool:
-        """True between :meth:`open` and :meth:`close`."""
         return self._terminal is not None
 
     @property
     def terminal(self) -> Terminal:
-        """The terminal; there is one while the streams are open."""
         if self._terminal is None:
             raise RuntimeError("the terminal is not open")
         return self._terminal
 
     @property
     def report_path(self) -> str:
-        """The path under which the shell opens the way for a report."""
         return self._reports.path if self._reports is not None else os.devnull
 
     def open(self) -> Terminal:
-        """Open what is not open; raises OSError when there is no terminal or no descriptor to be had."""
+        """Open what is not open; OSError when there is no terminal or no descriptor to be had."""
         if self._terminal is None:
             self._terminal = Terminal()
             self._loop.add_reader(self._terminal.master, self.read_terminal)
@@ -211,7 +203,6 @@ class Streams:
         return self._terminal
 
     def close(self) -> None:
-        """Close them, and forget the state."""
         self.state.close()
         self._cancel_hold()
         if self._terminal is not None:
@@ -222,23 +213,18 @@ class Streams:
             self._reports = None
 
     def restore(self) -> None:
-        """Undo what programs did to the modes of what they can open, and forget input that nobody read."""
         self.terminal.restore()
         self.state.restore()
         if self._reports is not None:
             self._reports.restore()
 
     def hold(self) -> None:
-        """Leave the terminal alone for a moment, so that a short command's output is read once, with its report.
-
-        Being woken for each of its lines would cost more than the command.
-        """
+        """Leave the terminal alone for a moment: being woken for each line of a short command would cost more."""
         if self._terminal is not None and self._held is None:
             self._loop.remove_reader(self._terminal.master)
             self._held = self._loop.call_later(_HOLD_SECONDS, self.watch)
 
     def watch(self) -> None:
-        """Read the terminal whenever there is something, again."""
         self._cancel_hold()
         if self._terminal is not None:
             self._loop.add_reader(self._terminal.master, self.read_terminal)
@@ -249,7 +235,6 @@ class Streams:
             self._held = None
 
     def read_terminal(self) -> None:
-        """Read what the terminal has now: everything written to it so far, unless that is very much."""
         if self._terminal is None:
             return
         parts: List[bytes] = []  # the terminal hands out at most a page at a time: handled together they cost less
@@ -262,7 +247,6 @@ class Streams:
             self._output(b"".join(parts))
 
     def read_reports(self) -> None:
-        """Read what the shell has reported."""
         for _ in range(_READS_IN_A_ROW):
             if self._reports is None:
                 return

@@ -1,9 +1,8 @@
-"""Turns what programs write to a terminal into the text a person would read on it.
+"""A terminal's screen as the text that a person would read on it.
 
-A screen of fixed height is kept: what scrolls off its top is final and handed on, what is still on it may be changed
-by carriage returns, cursor movements and erasing, so that a progress bar leaves its last state and a full-screen
-program its picture. Colours, titles and all other control sequences are dropped. Lines are never wrapped or cut,
-except on the screen of a full-screen program, which counts on its width.
+A screen of fixed height is kept: what scrolls off its top is final, what is still on it may be changed, so that a
+progress bar leaves its last state and a full-screen program its picture. Colours, titles and all other control
+sequences are dropped. Lines are never wrapped or cut, except on the screen of a full-screen program.
 """
 
 from __future__ import annotations
@@ -48,18 +47,8 @@ def is_plain(text: str) -> bool:
     return _CONTROLS.search(text) is None
 
 
-def without_idle(text: str) -> str:
-    """Return a text that holds no escape sequence without the control characters that have no effect, NUL above all."""
-    if text.isascii():
-        return text.encode("ascii").translate(None, _IDLE).decode("ascii")
-    return _IDLE_OR_HIGH.sub("", text)
-
-
 class TerminalText:
-    """A terminal's screen that forgets everything but its text: lines, a cursor, margins, and what scrolls off.
-
-    ``commit`` receives final text in order; :meth:`flush` commits what is still on the screen. The text is the same
-    however the input is divided among calls of :meth:`feed`.
+    """Lines, a cursor and margins; ``commit`` gets final text in order, however the input is divided.
 
     A full-screen program paints on a screen of its own (the alternate one), of which only the picture counts: it is
     kept when it has been shown, since the program goes on from there. Only there have lines the screen's width, and
@@ -74,8 +63,8 @@ class TerminalText:
         self._reply = reply
         self._rows = rows
         self._lines: List[str] = [""]
-        self._row = 0
-        self._column = 0
+        self._row = self._column = 0
+        self._top, self._bottom = 0, rows - 1
         self._saved = (0, 0)
         self._last = " "
         self._measured, self._measured_width = "", 0
@@ -89,7 +78,6 @@ class TerminalText:
         self._reset_modes()
 
     def feed(self, text: str) -> None:
-        """Take the next text as programs wrote it."""
         if self._carry:
             text = self._carry + text
             self._carry = ""
@@ -100,7 +88,10 @@ class TerminalText:
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         if "\x1b" in text or text[-1] == "\r":
-            text = self._hold_incomplete(text)
+            incomplete = INCOMPLETE.search(text, max(0, len(text) - LONGEST_INCOMPLETE))
+            if incomplete is not None:
+                self._carry = incomplete.group()
+                text = text[: incomplete.start()]
             plain = COLOUR.sub("", text)
             if "\x1b" not in plain:  # otherwise what stood before and after a colour might now look like a sequence
                 text = plain
@@ -109,7 +100,11 @@ class TerminalText:
         if self._append(text):
             return
         if "\x1b" not in text:
-            text = without_idle(text)
+            # Without escapes, control characters that have no effect may go, NUL above all.
+            if text.isascii():
+                text = text.encode("ascii").translate(None, _IDLE).decode("ascii")
+            else:
+                text = _IDLE_OR_HIGH.sub("", text)
             if self._append(text):
                 return
         self._settle()
@@ -123,22 +118,10 @@ class TerminalText:
         self._show()
 
     def clear(self) -> None:
-        """Empty the screen without committing what was on it."""
         self._tail.clear()
         self._lines = [""]
         self._row = self._column = 0
         self._is_painted = False
-
-    def _at_end(self) -> bool:
-        return self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
-
-    def _hold_incomplete(self, text: str) -> str:
-        tail = max(0, len(text) - LONGEST_INCOMPLETE)
-        match = INCOMPLETE.search(text, tail)
-        if match is None:
-            return text
-        self._carry = match.group()
-        return text[: match.start()]
 
     def _skip_string(self, text: str) -> str:
         match = STRING_END.search(text)
@@ -151,11 +134,11 @@ class TerminalText:
         return text[match.end() :]
 
     def _append(self, text: str) -> bool:
-        """The fast way for plain text at the end of the screen: it is not divided into lines before it must be.
-
-        False for anything else.
-        """
-        if self._has_modes or not (self._tail or self._at_end()) or not is_plain(text):
+        """Add plain text at the screen's end, not divided into lines before it must be; False for anything else."""
+        is_at_end = bool(self._tail) or (
+            self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
+        )
+        if self._has_modes or not is_at_end or not is_plain(text):
             return False
         if not self._tail:
             self._tail.append("\n".join(self._lines))
@@ -167,7 +150,6 @@ class TerminalText:
         return True
 
     def _settle(self) -> None:
-        """Divide what was appended the fast way into the lines of the screen."""
         if not self._tail:
             return
         text = "".join(self._tail)
@@ -207,19 +189,19 @@ class TerminalText:
             elif kind == "return":
                 self._column = 0
             elif kind == "back":
-                self._back(position - match.start())
+                # Behind the last column of a screen the cursor is still on it.
+                column = min(self._column, COLUMNS - 1) if self._is_full else self._column
+                self._column = max(0, column - (position - match.start()))
             elif kind == "final":
                 self._control(match.group("final"), match.group("parameters"))
             elif kind == "letters":
-                self._designate(match.group("letters"))
+                self._draws_lines = match.group("letters") == "0"
             elif kind == "escape":
                 self._escape(match.group("escape"))
             elif kind == "string":
                 self._in_string = True
                 rest = self._skip_string(text[position:])
                 text, position = rest, 0
-
-    # Escape sequences
 
     def _escape(self, letter: str) -> None:
         if letter == "7":
@@ -239,10 +221,6 @@ class TerminalText:
         elif letter == "c":
             self.clear()
             self._reset_modes()
-
-    def _designate(self, letter: str) -> None:
-        """Choose the set that characters are drawn from: letters, or lines and corners."""
-        self._draws_lines = letter == "0"
 
     def _control(self, final: str, parameters: str) -> None:
         numbers = [int(part) if part.isdigit() and len(part) < 7 else 0 for part in parameters.split(";")]
@@ -271,7 +249,11 @@ class TerminalText:
             second = numbers[1] if len(numbers) > 1 else 1
             self._move(count - 1, max(1, second) - 1)
         elif final == "r" and not parameters.startswith("?"):
-            self._set_margins(max(1, first) - 1, numbers[1] if len(numbers) > 1 else 0)
+            top, end = max(1, first) - 1, numbers[1] if len(numbers) > 1 else 0
+            bottom = min(end or self._rows, self._rows) - 1
+            if top < bottom or (top, bottom) == (0, 0):
+                self._top, self._bottom = top, bottom
+                self._move(0, 0)
         elif final == "s" and not parameters:
             self._saved = (row, column)
         elif final == "u" and not parameters:
@@ -282,12 +264,6 @@ class TerminalText:
             self._set_mode(parameters, final == "h")
         else:
             self._edit(final, first, count)
-
-    def _set_margins(self, top: int, end: int) -> None:
-        bottom = min(end or self._rows, self._rows) - 1
-        if top < bottom or (top, bottom) == (0, 0):
-            self._top, self._bottom = top, bottom
-            self._move(0, 0)
 
     def _set_mode(self, parameters: str, is_on: bool) -> None:
         if parameters == "4":
@@ -371,8 +347,6 @@ class TerminalText:
         wider = before + " " * count + rest
         return columns.fitting(wider, COLUMNS) if self._is_full else wider
 
-    # Lines and the cursor
-
     def _reset_modes(self) -> None:
         self._top, self._bottom = 0, self._rows - 1
         self._draws_lines = self._inserts = False
@@ -380,7 +354,6 @@ class TerminalText:
 
     @property
     def _has_modes(self) -> bool:
-        """Whether text means more than itself: it has to be written character by character."""
         return self._is_full or self._draws_lines or self._inserts or self._has_margins
 
     @property
@@ -420,19 +393,16 @@ class TerminalText:
             gone = self._lines[:excess]
             del self._lines[:excess]
             self._row = max(0, self._row - excess)
-            self._commit_gone(gone)
-
-    def _commit_gone(self, gone: List[str]) -> None:
-        if self._shown is None:
-            self._commit("\n".join([*gone, ""]))
+            if self._shown is None:
+                self._commit("\n".join([*gone, ""]))
 
     def _shift_up(self, top: int, count: int) -> None:
         """Take lines out at the row ``top``; those below it move up, down to the margin."""
         below = self._lines[self._bottom + 1 :]
         inside = self._lines[top : self._bottom + 1]
         gone, inside = inside[:count], inside[count:]
-        if top == self._top == 0 and not self._is_full:
-            self._commit_gone(gone)
+        if top == self._top == 0 and not self._is_full and self._shown is None:
+            self._commit("\n".join([*gone, ""]))
         if below:
             inside += [""] * (self._bottom + 1 - top - len(inside))
         self._lines[top:] = inside + below
@@ -478,7 +448,6 @@ class TerminalText:
             self._write_within(piece)
 
     def _write_within(self, run: str) -> None:
-        """Write on a screen with a right edge."""
         while run:
             piece = columns.fitting(run, COLUMNS - self._column)
             if piece:
@@ -509,10 +478,6 @@ class TerminalText:
             line, self._column = columns.overwrite(line, self._column, run)
         self._lines[self._row] = line
 
-    def _back(self, count: int) -> None:
-        # Behind the last column of a screen the cursor is still on it.
-        self._column = max(0, min(self._column, COLUMNS - 1) - count if self._is_full else self._column - count)
-
     def _tab(self, count: int) -> None:
         stop = (self._column // _TAB + count) * _TAB
         self._column = min(max(0, stop), COLUMNS - 1)
@@ -521,7 +486,11 @@ class TerminalText:
         self._column = 0
         if self._has_margins:
             for _ in range(count):
-                self._down()
+                if self._row == self._bottom:
+                    self._shift_up(self._top, 1)
+                elif self._row < self._rows - 1:
+                    self._row += 1
+                    self._fill()
             return
         self._row += count
         missing = self._row - len(self._lines) + 1
@@ -529,13 +498,6 @@ class TerminalText:
             self._lines += [""] * missing
             self._scroll()
             self._row = len(self._lines) - 1
-
-    def _down(self) -> None:
-        if self._row == self._bottom:
-            self._shift_up(self._top, 1)
-        elif self._row < self._rows - 1:
-            self._row += 1
-            self._fill()
 
     def _move(self, row: int, column: int) -> None:
         self._row = min(max(0, row), self._rows - 1)

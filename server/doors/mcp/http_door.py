@@ -19,7 +19,7 @@ from server.doors.mcp import sdk
 from server.doors.mcp.tools import Caller, DoorTool, Offer, ToolResult
 from server.git_providers.request_tools import SERVER_NAME, TOOLS, RequestArguments, RequestMaker, RequestTool, told
 from server.wire.errors import WireError
-from server.wire.json_data import check_number
+from server.wire.json_data import check_value_count
 
 END_SECONDS = 5.0
 PATH: Final = "/mcp/mcp"
@@ -82,7 +82,7 @@ class HttpDoor:
         if body is None:
             return
         try:
-            await check_number(body)
+            await check_value_count(body)
         except WireError as error:
             await _refusal(f"Invalid Request: {error}", 400)(scope, receive, send)
             return

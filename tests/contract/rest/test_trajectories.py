@@ -12,7 +12,7 @@ import pytest
 
 from agent_core.events.serialization import from_payload
 from agent_core.memory.view import View
-from server.wire.json_data import BREATH
+from server.wire.json_data import STEPS_PER_TURN
 from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server
 
@@ -365,7 +365,7 @@ async def test_others_have_their_turn_while_a_long_recording_is_read() -> None:
     finally:
         task.cancel()
         await asyncio.wait([task])
-    assert turns >= 2 * 1000 // BREATH, "while it is checked, and while it is taken in"
+    assert turns >= 2 * 1000 // STEPS_PER_TURN, "while it is checked, and while it is taken in"
 
 
 async def test_what_old_versions_wrote_is_done_again_as_far_as_it_is_known() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_images.runner.browser.browser_driver.tree import FRAME_STEP, Box, Numbers, read_tree
+from runtime_images.runner.browser.browser_driver.tree import FRAME_STEP, Box, ElementNumbers, read_tree
 
 SNAPSHOT = """\
 - generic [active] [ref=e1] [box=0,0,1280,3000]:
@@ -26,7 +26,7 @@ WINDOW = Box(0, 0, 1280, 720)
 
 
 def test_the_tree_is_written_with_numbers_first_and_without_places() -> None:
-    tree = read_tree(SNAPSHOT, Numbers())
+    tree = read_tree(SNAPSHOT, ElementNumbers())
     assert tree.text().splitlines() == [
         "[1] generic [focused]",
         '  [2] heading "Hello" [level=1]',
@@ -46,26 +46,26 @@ def test_the_tree_is_written_with_numbers_first_and_without_places() -> None:
 
 
 def test_the_visible_part_leaves_out_what_is_outside_of_the_window() -> None:
-    shown = read_tree(SNAPSHOT, Numbers()).text(WINDOW)
+    shown = read_tree(SNAPSHOT, ElementNumbers()).text(WINDOW)
     assert "Below" not in shown
     assert 'option "Alpha"' in shown
     assert "the end" in shown
     assert "/url: /x" in shown
-    low = read_tree(SNAPSHOT, Numbers()).text(Box(0, 2800, 1280, 720))
+    low = read_tree(SNAPSHOT, ElementNumbers()).text(Box(0, 2800, 1280, 720))
     assert "Below" in low
     assert "Hello" not in low
 
 
 def test_only_what_a_person_would_use_gets_a_mark_where_it_shows() -> None:
-    marks = dict(read_tree(SNAPSHOT, Numbers()).marks(WINDOW))
+    marks = dict(read_tree(SNAPSHOT, ElementNumbers()).marks(WINDOW))
     assert set(marks) == {3, 4, 5, 6, FRAME_STEP + 2, 2 * FRAME_STEP + 2}
     assert marks[FRAME_STEP + 2] == Box(108, 208, 50, 20)
     assert marks[2 * FRAME_STEP + 2] == Box(115, 235, 50, 20)
 
 
 def test_the_focus_is_the_elements_not_the_pages() -> None:
-    assert read_tree(SNAPSHOT, Numbers()).focused() == "4"
-    assert read_tree("- generic [active] [ref=e1]", Numbers()).focused() == ""
+    assert read_tree(SNAPSHOT, ElementNumbers()).focused() == "4"
+    assert read_tree("- generic [active] [ref=e1]", ElementNumbers()).focused() == ""
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_the_focus_is_the_elements_not_the_pages() -> None:
     ],
 )
 def test_what_a_page_says_cannot_pass_for_a_number(line: str) -> None:
-    assert [node.number for node in read_tree(line, Numbers()).nodes] in ([5], [0])
+    assert [node.number for node in read_tree(line, ElementNumbers()).nodes] in ([5], [0])
 
 
 def test_what_cannot_be_read_stays_as_text() -> None:
-    tree = read_tree("- [odd\n- 12: x\n\n-", Numbers())
+    tree = read_tree("- [odd\n- 12: x\n\n-", ElementNumbers())
     assert len(tree.nodes) == 3
     assert all(node.number == 0 for node in tree.nodes)
 
 
 def test_numbers_mean_the_documents_of_the_last_look() -> None:
-    numbers = Numbers()
+    numbers = ElementNumbers()
     read_tree(SNAPSHOT, numbers)
     assert numbers.reference(3) == "e3"
     assert numbers.reference(FRAME_STEP + 2) == "f1e2"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent_core import json_values
 from server.wire.errors import WireError
-from server.wire.json_data import MAX_VALUES, check_number, has_many_values, read_document
+from server.wire.json_data import MAX_VALUES, check_value_count, has_many_values, read_document
 
 MEGABYTES = 15_000_000
 JSON = st.recursive(
@@ -116,7 +116,7 @@ async def test_the_whole_of_a_large_document_is_checked() -> None:
 async def test_a_text_full_of_signs_is_no_list() -> None:
     text = "[,{" * 200_000
     assert await read_document(json.dumps({"a": text}).encode()) == {"a": text}
-    await check_number(json.dumps(text).encode())
+    await check_value_count(json.dumps(text).encode())
 
 
 def test_whether_there_are_many_values_is_seen_at_a_glance() -> None:

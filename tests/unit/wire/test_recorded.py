@@ -18,7 +18,7 @@ from agent_core.memory.view import View
 from server.wire.envelope import to_record, to_wire
 from server.wire.errors import WireError
 from server.wire.imported_events import recorded_events
-from server.wire.trajectory import END_OF_RECORD, counting, retold
+from server.wire.trajectory import END_OF_RECORD, not_rewound, with_transcript
 from tests.unit.wire.test_outgoing import CASES, ORDER
 
 WIRE = Path(__file__).parents[2] / "contract" / "wire"
@@ -70,7 +70,7 @@ def trajectories(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def exported(trajectory: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What is exported again of an import that went through the store."""
-    events = list(retold(list(recorded_events(trajectory))))
+    events = list(with_transcript(list(recorded_events(trajectory))))
     stored = [from_payload(encoded(event)[1], place) for place, event in enumerate(events)]
     return [record for record in map(to_record, stored) if record.get("args", {}).get("hidden") is not True]
 
@@ -124,7 +124,7 @@ def said(content: str, source: str = "user") -> dict[str, Any]:
 
 
 def told(trajectory: list[dict[str, Any]]) -> list[Message]:
-    events = list(retold(list(recorded_events(trajectory))))
+    events = list(with_transcript(list(recorded_events(trajectory))))
     log = [event.stored_as(place) for place, event in enumerate(events)]
     asked = MessageEvent(id=len(log) + 1, source="user", llm_message=Message.user("and now?"))
     return View.from_log([*log, PROMPT.stored_as(len(log)), asked]).messages()
@@ -182,8 +182,8 @@ def test_a_rewind_undoes_what_came_after_its_event_and_without_one_that_came_bef
     to: Any, counts: list[bool]
 ) -> None:
     rewind = {"source": "user", "action": "rewind", "args": {"to": to}}
-    assert counting([said("a"), said("b"), rewind, said("c")]) == counts
-    assert counting([said("a"), said("b")]) == [True, True]
+    assert not_rewound([said("a"), said("b"), rewind, said("c")]) == counts
+    assert not_rewound([said("a"), said("b")]) == [True, True]
 
 
 def test_the_answer_of_a_finished_recording_is_told() -> None:

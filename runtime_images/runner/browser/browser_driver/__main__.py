@@ -18,18 +18,20 @@ async def main(workspace: str) -> None:
     """Serve one runner."""
     out = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
-    tell = BrowserTeller(out)
+    file = os.fdopen(out, "wb")
+
+    def tell(message: dict[str, Any]) -> None:
+        """Write a line for the runner, which always reads."""
+        file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+        file.flush()
+
     try:
         # Imported late: without the library the reason is to be told in words.
         from .driver import BrowserDriver
         from .session import find_chromium, library_is_new_enough
     except ImportError as error:
-        tell(
-            {
-                "unavailable": f"the library that drives it cannot be loaded by Python"
-                f" {sys.version_info[0]}.{sys.version_info[1]} ({error})"
-            }
-        )
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        tell({"unavailable": f"the library that drives it cannot be loaded by Python {version} ({error})"})
         return
     if not library_is_new_enough():
         tell({"unavailable": "the library that drives it, Playwright, is older than 1.65"})
@@ -41,32 +43,16 @@ async def main(workspace: str) -> None:
     tell({"ready": True})
     driver = BrowserDriver(tell, workspace, chromium)
     try:
-        await _serve(driver)
+        reader = asyncio.StreamReader(limit=LINE_LIMIT)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while line := await reader.readline():
+            message = json.loads(line)
+            if "cancel" in message:
+                driver.cancel(message["cancel"])
+            else:
+                driver.begin(message)
     finally:
         await driver.close()
-
-
-async def _serve(driver: Any) -> None:
-    reader = asyncio.StreamReader(limit=LINE_LIMIT)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
-        message = json.loads(line)
-        if "cancel" in message:
-            driver.cancel(message["cancel"])
-        else:
-            driver.begin(message)
-
-
-class BrowserTeller:
-    """Writes lines for the runner, which always reads."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._file = os.fdopen(descriptor, "wb")
-
-    def __call__(self, message: dict[str, Any]) -> None:
-        """Write one line."""
-        self._file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
-        self._file.flush()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from .elements import Elements
 from .errors import ActionError, has_moved, in_words, is_gone
 from .session import VIEWPORT, BrowserSession
 from .tabs import Tab, Tabs, loaded, repeated, settle
-from .workspace_files import Places
+from .workspace_files import WorkspaceFiles
 
 _SECONDS = 3.0
 _READ = "() => [location.origin, Object.entries(sessionStorage)]"
@@ -31,8 +31,41 @@ _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None", "no_restriction"
 State = dict[str, Any]
 
 
+_FRAME_SECONDS = 5.0
+_MOST_FRAMES = 20
+_TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
+_LINKS = """() => {
+    const seen = new Map();
+    for (const link of document.querySelectorAll('a[href]')) {
+        const text = (link.innerText || link.getAttribute('aria-label') || '').trim().replace(/\\s+/g, ' ');
+        if (/^https?:|^mailto:/.test(link.href) && !seen.has(link.href)) seen.set(link.href, text.slice(0, 200));
+    }
+    return [...seen].map(([address, text]) => text + ' <' + address + '>');
+}"""
+TEXT_LIMIT = 50_000
+RECORDINGS = ".browser_recordings"
+_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:")
+_LOCAL = re.compile(r"\A(?:localhost|127(?:\.\d+){3}|\[::1\]|\d+(?:\.\d+){3}|[^/.:]+)(?::\d+)?(?:[/?#]|\Z)")
+_SCROLLED = """() => {
+    const e = document.scrollingElement || document.documentElement;
+    return [Math.round(scrollY), innerHeight, e.scrollHeight];
+}"""
+_ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
+_NOT_OF_THE_PAGE = frozenset(
+    {"look", "navigate", "back", "forward", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
+    | {"start_recording", "stop_recording"}
+)
+_ERROR_PAGE_MS = 1000
+_SCROLL_OVERLAP = 80
+_DOWNLOAD_SECONDS = 5.0
+_NEW_TAB_SECONDS = 3.0
+_ATTEMPTS = 3
+
+Call = Callable[[dict[str, Any]], Awaitable[str]]
+
+
 class Storage:
-    """Reads and replaces all of it, in the form that the library has for it, with ``sessionStorage`` besides."""
+    """What sites have stored, as Playwright has it, with the ``sessionStorage`` of the open tabs besides."""
 
     def __init__(self, session: BrowserSession, tabs: Tabs) -> None:
         self._session = session
@@ -49,11 +82,7 @@ class Storage:
         return {**state, "origins": list(origins.values())}
 
     async def replace(self, state: State) -> str:
-        """Put this in place of all there is; says what was set, and which session storage had no tab to be set in.
-
-        Raises:
-            ActionError: it is not in the form that was read.
-        """
+        """Put this in place of all there is; says what was set, and which session storage had no tab to be set in."""
         cookies, origins = _list(state, "cookies"), _list(state, "origins")
         plain = [{"localStorage": [], **origin} for origin in origins]
         try:
@@ -89,9 +118,9 @@ async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
     return "", []
 
 
-def _cookie(given: State) -> State:
-    same_site = _SAME_SITE.get(str(given.get("sameSite") or "").lower())
-    rest = {name: value for name, value in given.items() if name != "sameSite"}
+def _cookie(args: State) -> State:
+    same_site = _SAME_SITE.get(str(args.get("sameSite") or "").lower())
+    rest = {name: value for name, value in args.items() if name != "sameSite"}
     return {**rest, "sameSite": same_site} if same_site else rest
 
 
@@ -100,19 +129,6 @@ def _list(state: State, name: str) -> list[State]:
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ActionError(f"storage_state cannot be used: {name} must be a list of objects")
     return found
-
-
-_FRAME_SECONDS = 5.0
-_MOST_FRAMES = 20
-_TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
-_LINKS = """() => {
-    const seen = new Map();
-    for (const link of document.querySelectorAll('a[href]')) {
-        const text = (link.innerText || link.getAttribute('aria-label') || '').trim().replace(/\\s+/g, ' ');
-        if (/^https?:|^mailto:/.test(link.href) && !seen.has(link.href)) seen.set(link.href, text.slice(0, 200));
-    }
-    return [...seen].map(([address, text]) => text + ' <' + address + '>');
-}"""
 
 
 async def text_of(tab: Tab, *, with_links: bool) -> str:
@@ -130,15 +146,18 @@ async def text_of(tab: Tab, *, with_links: bool) -> str:
 
 
 async def _text_of(page: Page, with_links: bool) -> str:
+    async def asked(frame: Frame, script: str) -> Any:
+        return await asyncio.wait_for(repeated(lambda: frame.evaluate(script)), _FRAME_SECONDS)
+
     parts: list[str] = []
     links: list[str] = []
     for frame in page.frames[:_MOST_FRAMES]:
         try:
-            text = str(await _asked(frame, _TEXT)).strip()
+            text = str(await asked(frame, _TEXT)).strip()
             if text:
                 parts.append(text if frame is page.main_frame else f"[Frame {frame.url}]\n{text}")
             if with_links:
-                links += await _asked(frame, _LINKS)
+                links += await asked(frame, _LINKS)
         except asyncio.TimeoutError:
             if frame is page.main_frame:
                 raise ActionError(f"the page did not tell its text within {_FRAME_SECONDS:g} s") from None
@@ -150,42 +169,16 @@ async def _text_of(page: Page, with_links: bool) -> str:
     return "\n\n".join(parts)
 
 
-async def _asked(frame: Frame, script: str) -> Any:
-    return await asyncio.wait_for(repeated(lambda: frame.evaluate(script)), _FRAME_SECONDS)
-
-
-TEXT_LIMIT = 50_000
-RECORDINGS = ".browser_recordings"
-_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:")
-_LOCAL = re.compile(r"\A(?:localhost|127(?:\.\d+){3}|\[::1\]|\d+(?:\.\d+){3}|[^/.:]+)(?::\d+)?(?:[/?#]|\Z)")
-_SCROLLED = """() => {
-    const e = document.scrollingElement || document.documentElement;
-    return [Math.round(scrollY), innerHeight, e.scrollHeight];
-}"""
-_ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
-_NOT_OF_THE_PAGE = frozenset(
-    {"look", "navigate", "back", "forward", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
-    | {"start_recording", "stop_recording"}
-)
-_ERROR_PAGE_MS = 1000
-_SCROLL_OVERLAP = 80
-_DOWNLOAD_SECONDS = 5.0
-_NEW_TAB_SECONDS = 3.0
-_ATTEMPTS = 3
-
-Call = Callable[[dict[str, Any]], Awaitable[str]]
-
-
 class TabCalls:
     """Carries out single calls on the active tab."""
 
-    def __init__(self, session: BrowserSession, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
+    def __init__(self, session: BrowserSession, tabs: Tabs, files: WorkspaceFiles, navigation_seconds: float) -> None:
         self._session = session
         self._tabs = tabs
-        self._places = places
+        self._files = files
         self._navigation_ms = navigation_seconds * 1000
         self._storage = Storage(session, tabs)
-        elements = Elements(tabs, places)
+        elements = Elements(tabs, files)
         self._elements = elements
         self._known: dict[str, Call] = {
             "look": self._look,
@@ -196,31 +189,29 @@ class TabCalls:
             "wheel": self._wheel,
             "scroll": self._scroll,
             "click": self._click,
-            "type": lambda given: elements.type(given["id"], given["text"]),
-            "fill": lambda given: elements.fill(given["id"], given["text"]),
-            "clear": lambda given: elements.clear(given["id"]),
-            "select": lambda given: elements.select(given["id"], given["options"]),
-            "hover": lambda given: elements.hover(given["id"]),
-            "focus": lambda given: elements.focus(given["id"]),
-            "press": lambda given: elements.press(given["id"], given["keys"]),
-            "drag": lambda given: elements.drag(given["from"], given["to"]),
-            "upload": lambda given: elements.upload(given["id"], given["files"]),
+            "type": lambda args: elements.type(args["id"], args["text"]),
+            "fill": lambda args: elements.fill(args["id"], args["text"]),
+            "clear": lambda args: elements.clear(args["id"]),
+            "select": lambda args: elements.select(args["id"], args["options"]),
+            "hover": lambda args: elements.hover(args["id"]),
+            "focus": lambda args: elements.focus(args["id"]),
+            "press": lambda args: elements.press(args["id"], args["keys"]),
+            "drag": lambda args: elements.drag(args["from"], args["to"]),
+            "upload": lambda args: elements.upload(args["id"], args["files"]),
             "content": self._content,
             "tabs": self._list_tabs,
             "switch_tab": self._switch_tab,
             "close_tab": self._close_tab,
             "get_storage": self._get_storage,
-            "set_storage": self._set_storage,
+            "set_storage": lambda args: self._storage.replace(args["state"]),
             "start_recording": self._start_recording,
             "stop_recording": self._stop_recording,
         }
 
-    async def do(self, name: str, given: dict[str, Any]) -> str:
+    async def do(self, name: str, args: dict[str, Any]) -> str:
         """Carry out one call, and wait until the page has done what it does about it.
 
-        Raises:
-            ActionError: it cannot be done; the message says why.
-            playwright.async_api.Error: likewise, in the library's words.
+        Raises `ActionError`, whose message says why it cannot be done, or Playwright's own error.
         """
         call = self._known.get(name)
         if call is None:
@@ -228,8 +219,13 @@ class TabCalls:
         unseen = await self._session.unseen()
         try:
             if name not in _NOT_OF_THE_PAGE:
-                await self._expect_page()
-            said = await call(given)
+                if not await self._tabs.arrive(self._navigation_ms / 1000):
+                    raise ActionError(
+                        "the page asked for another one, which has not answered yet: look again later, or navigate"
+                    )
+                await self._tabs.expect_reaction()
+                (await self._tabs.active()).was_told()
+            said = await call(args)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
         if name not in _ONLY_LOOK and not await self._new_tabs(unseen):
@@ -239,19 +235,10 @@ class TabCalls:
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
         return "\n".join(filter(None, (said, notice)))
 
-    async def _expect_page(self) -> None:
-        """See that the page is there to hear what is to be asked of it."""
-        if not await self._tabs.arrive(self._navigation_ms / 1000):
-            raise ActionError(
-                "the page asked for another one, which has not answered yet: look again later, or navigate"
-            )
-        await self._tabs.expect_reaction()
-        (await self._tabs.active()).was_told()
-
     async def _new_tabs(self, unseen: int) -> bool:
-        """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before.
+        """Wait until the tabs that the call made the page open are there; False when one's site has not answered.
 
-        False when one of them is not there yet: its site has not answered.
+        `unseen` is how many were not there before the call.
         """
         deadline = time.monotonic() + _NEW_TAB_SECONDS
         while await self._session.unseen() > unseen:
@@ -263,9 +250,9 @@ class TabCalls:
     async def _look(self, _: dict[str, Any]) -> str:
         return ""
 
-    async def _navigate(self, given: dict[str, Any]) -> str:
-        url = _address(given["url"])
-        tab = await (self._tabs.open() if given.get("new_tab") else self._tabs.to_leave())
+    async def _navigate(self, args: dict[str, Any]) -> str:
+        url = _address(args["url"])
+        tab = await (self._tabs.open() if args.get("new_tab") else self._tabs.to_leave())
         tab.is_slow = False
         try:
             tab, response = await self._go(tab, url)
@@ -279,12 +266,13 @@ class TabCalls:
                 raise
             if "invalid URL" in error.message:
                 raise ActionError(f"{url[:200]!r} is no address") from None
-            await _error_page(tab.page)
+            with contextlib.suppress(Error):  # Chromium's own page about the error would interrupt the next one
+                await tab.page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_ERROR_PAGE_MS)
             raise ActionError(in_words(error)) from None
         await loaded(tab)
         status = response.status if response is not None else 200
         answer = f" It answered with the error HTTP {status}." if status >= 400 else ""
-        place = f" in the new tab {tab.id}" if given.get("new_tab") else ""
+        place = f" in the new tab {tab.id}" if args.get("new_tab") else ""
         return f"Opened {tab.page.url}{place}.{answer}"
 
     async def _go(self, tab: Tab, url: str) -> tuple[Tab, Response | None]:
@@ -301,12 +289,12 @@ class TabCalls:
                 tab = await self._tabs.leave_for_new(tab, "kept going elsewhere")
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
-    async def _click(self, given: dict[str, Any]) -> str:
-        new_tab = given.get("new_tab", False)
-        if new_tab and (address := await self._elements.address(given["id"])):
+    async def _click(self, args: dict[str, Any]) -> str:
+        new_tab = args.get("new_tab", False)
+        if new_tab and (address := await self._elements.address(args["id"])):
             return await self._navigate({"url": address, "new_tab": True})
-        button, modifiers, times = given.get("button", "left"), given.get("modifiers", []), given.get("times", 1)
-        return await self._elements.click(given["id"], button, modifiers, times, new_tab)
+        button, modifiers, times = args.get("button", "left"), args.get("modifiers", []), args.get("times", 1)
+        return await self._elements.click(args["id"], button, modifiers, times, new_tab)
 
     async def _through_history(self, steps: int) -> str:
         tab = await self._tabs.active()
@@ -328,35 +316,35 @@ class TabCalls:
         await loaded(tab)
         return f"The page is {page.url} now."
 
-    async def _wait(self, given: dict[str, Any]) -> str:
-        await asyncio.sleep(given.get("ms", 1000) / 1000)
+    async def _wait(self, args: dict[str, Any]) -> str:
+        await asyncio.sleep(args.get("ms", 1000) / 1000)
         return ""
 
-    async def _wheel(self, given: dict[str, Any]) -> str:
+    async def _wheel(self, args: dict[str, Any]) -> str:
         page = (await self._tabs.active()).page
-        await page.mouse.wheel(given["x"], given["y"])
+        await page.mouse.wheel(args["x"], args["y"])
         return "Turned the wheel."
 
-    async def _scroll(self, given: dict[str, Any]) -> str:
+    async def _scroll(self, args: dict[str, Any]) -> str:
         """Almost a screen; the wheel turns over the middle, so that a list there scrolls in place of the page."""
         page = (await self._tabs.active()).page
         await page.mouse.move(VIEWPORT["width"] / 2, VIEWPORT["height"] / 2)
         distance = VIEWPORT["height"] - _SCROLL_OVERLAP
-        await page.mouse.wheel(0, distance if given.get("direction", "down") == "down" else -distance)
+        await page.mouse.wheel(0, distance if args.get("direction", "down") == "down" else -distance)
         await asyncio.sleep(0.1)
         top, height, whole = await repeated(lambda: page.evaluate(_SCROLLED))
-        return f"Scrolled {given.get('direction', 'down')}: the window shows {top} to {top + height} of {whole} pixels."
+        return f"Scrolled {args.get('direction', 'down')}: the window shows {top} to {top + height} of {whole} pixels."
 
-    async def _content(self, given: dict[str, Any]) -> str:
-        text = await text_of(await self._tabs.active(), with_links=given.get("links", False))
-        start = given.get("start", 0)
+    async def _content(self, args: dict[str, Any]) -> str:
+        text = await text_of(await self._tabs.active(), with_links=args.get("links", False))
+        start = args.get("start", 0)
         if start and start >= len(text):
             raise ActionError(f"start_from_char is {start}, but the page has {len(text)} characters only")
         shown = text[start : start + TEXT_LIMIT]
         end = start + len(shown)
         if end == len(text):
             return shown or "The page has no text."
-        path = self._places.save_text(text)
+        path = self._files.save_text(text)
         saved = f" The whole text is in {path}." if path else ""
         return f"{shown}\n[Characters {start} to {end} of {len(text)}; go on with start_from_char={end}.{saved}]"
 
@@ -369,14 +357,14 @@ class TabCalls:
         ]
         return "\n".join(lines) or "No tab is open."
 
-    async def _switch_tab(self, given: dict[str, Any]) -> str:
-        tab = self._tabs.switch(given["tab"])
+    async def _switch_tab(self, args: dict[str, Any]) -> str:
+        tab = self._tabs.switch(args["tab"])
         await tab.page.bring_to_front()
         return f"Tab {tab.id} is the active one now: {tab.page.url}."
 
-    async def _close_tab(self, given: dict[str, Any]) -> str:
+    async def _close_tab(self, args: dict[str, Any]) -> str:
         active = (await self._tabs.active()).id
-        tab = self._tabs.switch(given["tab"])
+        tab = self._tabs.switch(args["tab"])
         if active != tab.id:
             self._tabs.switch(active)
         await tab.page.close()
@@ -386,11 +374,8 @@ class TabCalls:
         text = json.dumps(await self._storage.read(), indent=1, ensure_ascii=False)
         if len(text) <= TEXT_LIMIT:
             return text
-        path = self._places.save_text(text)
+        path = self._files.save_text(text)
         return f"{text[:TEXT_LIMIT]}\n[Cut; all {len(text)} characters are in {path or 'no file: the disk is full'}.]"
-
-    async def _set_storage(self, given: dict[str, Any]) -> str:
-        return await self._storage.replace(given["state"])
 
     async def _start_recording(self, _: dict[str, Any]) -> str:
         try:
@@ -401,18 +386,12 @@ class TabCalls:
 
     async def _stop_recording(self, _: dict[str, Any]) -> str:
         try:
-            path = self._places.new_path(RECORDINGS, ".zip")
+            path = self._files.new_path(RECORDINGS, ".zip")
             await self._session.context.tracing.stop(path=path)
         except (Error, OSError) as error:
             words = in_words(error) if isinstance(error, Error) else str(error)
             raise ActionError(f"there is no recording to stop: {words}") from None
         return f"The recording is in {path}; `playwright show-trace` shows it."
-
-
-async def _error_page(page: Page) -> None:
-    """Wait until Chromium shows its own page about the error: it would interrupt the next one."""
-    with contextlib.suppress(Error):
-        await page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_ERROR_PAGE_MS)
 
 
 def _address(url: str) -> str:

@@ -12,10 +12,10 @@ from playwright.async_api import Error
 
 from .calls import TabCalls
 from .errors import ActionError, in_words, is_gone, sentence
-from .page_view import Looker
+from .page_view import PageViewer
 from .session import BrowserSession, NoBrowserError
 from .tabs import Tabs
-from .workspace_files import Places
+from .workspace_files import WorkspaceFiles
 
 _AFTER_TIMEOUT_SECONDS = 30.0
 _TIMEOUTS_TO_RESET = 3
@@ -28,7 +28,7 @@ class BrowserDriver:
 
     def __init__(self, tell: Callable[[dict[str, Any]], None], workspace: str, chromium: str) -> None:
         self._tell = tell
-        self._places = Places(workspace)
+        self._files = WorkspaceFiles(workspace)
         self._chromium = chromium
         self._session: BrowserSession | None = None
         self._turn = asyncio.Lock()
@@ -36,19 +36,16 @@ class BrowserDriver:
         self._timeouts = 0
 
     def begin(self, message: dict[str, Any]) -> None:
-        """Serve a request; the answer is told."""
         task = asyncio.ensure_future(self._serve(message))
         self._tasks[message["id"]] = task
         task.add_done_callback(lambda _: self._tasks.pop(message["id"], None))
 
     def cancel(self, ident: Any) -> None:
-        """Break a request off; it is answered all the same."""
         task = self._tasks.get(ident)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """End the browser."""
         for task in list(self._tasks.values()):
             task.cancel()
         if self._session is not None:
@@ -60,7 +57,9 @@ class BrowserDriver:
             if self._timeouts:
                 limit = min(limit, _AFTER_TIMEOUT_SECONDS)
             try:
-                tabs = await self._started(message)
+                if self._session is None:
+                    self._session = BrowserSession(self._chromium, self._files, float(message["start_seconds"]))
+                tabs = await self._session.tabs()  # whose start has a limit of its own
                 result = await asyncio.wait_for(self._do(message, tabs), limit)
                 self._timeouts = 0
             except asyncio.TimeoutError:
@@ -101,19 +100,13 @@ class BrowserDriver:
         words = "The browser ended in the middle of it; it is started anew with the next call."
         return {"status": "crashed", "error": words}
 
-    async def _started(self, message: dict[str, Any]) -> Tabs:
-        """The tabs of the browser, which has a limit of its own for its start."""
-        if self._session is None:
-            self._session = BrowserSession(self._chromium, self._places, float(message["start_seconds"]))
-        return await self._session.tabs()
-
     async def _do(self, message: dict[str, Any], tabs: Tabs) -> Result:
         session = self._session
         if session is None:
             raise NoBrowserError("Chromium does not run")
         await session.allow(tuple(message.get("allowed_domains") or ()))
         navigation_seconds = float(message["navigation_seconds"])
-        calls = TabCalls(session, tabs, self._places, navigation_seconds)
+        calls = TabCalls(session, tabs, self._files, navigation_seconds)
         said: list[str] = []
         error, status = "", "completed"
         for call in message["calls"]:
@@ -128,8 +121,8 @@ class BrowserDriver:
                 error, status = sentence(words), "failed"
             if error:
                 break
-        looker = Looker(session, tabs, self._places, navigation_seconds)
-        seen = await looker.look(message.get("look", {}))
+        viewer = PageViewer(session, tabs, self._files, navigation_seconds)
+        seen = await viewer.look(message.get("look", {}))
         notices = [*tabs.take_notices(), *seen.pop("notices")]
         return {
             "status": status,

@@ -12,10 +12,10 @@ from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from .errors import ActionError, has_closed
 from .tabs import Tab, Tabs, repeated
-from .tree import AccessibilityTree, Numbers, read_tree
-from .workspace_files import Places
+from .tree import AccessibilityTree, ElementNumbers, read_tree
+from .workspace_files import WorkspaceFiles
 
-_FIELD_LIMIT_MS = 10_000.0
+_LIMIT_MS = 10_000.0
 _OPTIONS_MS = 3000.0
 _SHOWN_OPTIONS = 50
 _INPUT_TYPE = "e => e.tagName === 'INPUT' ? e.type : ''"
@@ -35,41 +35,6 @@ _KEEPING = frozenset({"color", "range"})
 """Fields that keep their own value in place of one that they do not take; the others are empty then."""
 
 
-async def fill(element: Locator, number: int, text: str) -> None:
-    """Put a text into a field in one go.
-
-    Raises:
-        ActionError: it is a field for a date, a colour or the like, and does not take the text.
-    """
-    kind = await element.evaluate(_INPUT_TYPE)
-    await element.fill(text, timeout=_FIELD_LIMIT_MS)
-    if kind not in _FORMS or not text:
-        return
-    value = await element.input_value(timeout=_FIELD_LIMIT_MS)
-    if not value or (kind in _KEEPING and value != text.strip().lower()):
-        raise ActionError(f"element {number} is for a {kind} and did not take {text!r}; write it like {_FORMS[kind]}")
-
-
-async def choose(element: Locator, number: int, options: list[str]) -> list[str]:
-    """Choose these options of a list, by their values or labels, and no others; returns the values.
-
-    Raises:
-        ActionError: the list does not have them.
-    """
-    try:
-        return await element.select_option(options, timeout=_OPTIONS_MS)
-    except PlaywrightTimeoutError:
-        known = await element.evaluate(_OPTIONS)
-        if known is None:
-            raise
-        shown = ", ".join(known[:_SHOWN_OPTIONS]) + (", …" if len(known) > _SHOWN_OPTIONS else "")
-        wanted = ", ".join(map(repr, options))
-        raise ActionError(
-            f"{wanted} cannot be chosen in element {number}; its options are: {shown or 'none'}"
-        ) from None
-
-
-_LIMIT_MS = 10_000.0
 _TAKES_FOLDER = "e => e.webkitdirectory"
 _EMPTY = """e => {
     e.value = '';
@@ -77,72 +42,9 @@ _EMPTY = """e => {
 }"""
 
 
-async def choose_files(element: Locator | ElementHandle, number: int, paths: list[Path]) -> str:
-    """Choose these in place of what was chosen; says so.
-
-    Raises:
-        ActionError: it takes a folder and was given files, or the other way around.
-    """
-    if not paths:
-        await element.evaluate(_EMPTY)
-        return f"Element {number} has no files now."
-    folders = [path for path in paths if path.is_dir()]
-    if await element.evaluate(_TAKES_FOLDER):
-        if len(paths) > 1 or not folders:
-            raise ActionError(f"element {number} takes one folder, with all that is in it: give the folder's path")
-        await element.set_input_files(folders[0], timeout=_LIMIT_MS)
-        return f"Chose the folder {folders[0].name} in element {number}."
-    if folders:
-        raise ActionError(f"{str(folders[0])!r} is a folder, and element {number} takes files only")
-    await element.set_input_files([str(path) for path in paths], timeout=_LIMIT_MS)
-    return f"Chose {len(paths)} files in element {number}."
-
-
 _LOOK_MS = 5000.0
 
 
-async def present(tab: Tab, number: int) -> Locator | None:
-    """The element, if its document still has it."""
-    reference = tab.numbers.reference(number)
-    if not reference:
-        return None
-    with contextlib.suppress(Error):  # a document of that number is not there any more
-        found = tab.page.get_by_ref(reference)
-        if await found.count():
-            return found
-    return None
-
-
-async def in_new_document(tab: Tab, number: int) -> Locator | None:
-    """The only element of that role and name, if the page has been loaded anew since it was seen, and had one only.
-
-    Pages that load themselves again and again would otherwise never be used: they are another document by the time a
-    model has read them.
-    """
-    seen = tab.seen.named_once(number)
-    if seen is None or _place(tab.page.url) != _place(tab.seen_url):
-        return None
-    fresh = Numbers()
-    with contextlib.suppress(Error, asyncio.TimeoutError):
-        tree = await repeated(lambda: _tree(tab, fresh))
-        if fresh.documents[:1] == tab.numbers.documents[:1]:
-            return None
-        again = next((node for node in tree.nodes if (node.role, node.name) == (seen.role, seen.name)), None)
-        if again is not None and tree.named_once(again.number) is not None:
-            return tab.page.get_by_ref(fresh.reference(again.number))
-    return None
-
-
-async def _tree(tab: Tab, numbers: Numbers) -> AccessibilityTree:
-    await tab.page.wait_for_load_state("domcontentloaded", timeout=_LOOK_MS)
-    return read_tree(await tab.page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), numbers)
-
-
-def _place(url: str) -> str:
-    return url.partition("#")[0]
-
-
-LIMIT_MS = 10_000.0
 _TYPED_CHARACTERS = 500
 _DRAGGED_PIXELS = 6
 _TYPED_KINDS = {f"INPUT:{kind}" for kind in ("text", "search", "email", "url", "tel", "password")}
@@ -169,9 +71,9 @@ _IS_EDITABLE = "e => e.isContentEditable || ['INPUT', 'TEXTAREA'].includes(e.tag
 class Elements:
     """Each method does one thing and says so in a sentence; else it raises `ActionError`, or the library's error."""
 
-    def __init__(self, tabs: Tabs, places: Places) -> None:
+    def __init__(self, tabs: Tabs, files: WorkspaceFiles) -> None:
         self._tabs = tabs
-        self._places = places
+        self._files = files
 
     async def find(self, number: int) -> Locator:
         """The element of that number.
@@ -180,7 +82,7 @@ class Elements:
             ActionError: the page has no such element, or not any more.
         """
         tab = await self._tabs.active()
-        found = await present(tab, number) or await in_new_document(tab, number)
+        found = await _present(tab, number) or await _in_new_document(tab, number)
         if found is not None:
             return found
         raise ActionError(
@@ -200,7 +102,7 @@ class Elements:
         held = [*modifiers, *(["ControlOrMeta"] if new_tab else [])]
         clicked = f"{'Double-clicked' if times > 1 else 'Clicked'} element {number}."
         try:
-            await element.click(button=button, modifiers=held, click_count=times, timeout=LIMIT_MS, no_wait_after=True)
+            await element.click(button=button, modifiers=held, click_count=times, timeout=_LIMIT_MS, no_wait_after=True)
         except Error as error:
             if not has_closed(error):
                 raise
@@ -220,54 +122,60 @@ class Elements:
         if kind in _CLICKED_KINDS:
             raise ActionError(f"element {number} takes no text, it is a {kind.partition(':')[2]}: click it")
         if not await element.evaluate(_IS_EDITABLE):
-            await element.click(timeout=LIMIT_MS)
-            await self._keyboard_type(text)
+            await element.click(timeout=_LIMIT_MS)
+            await (await self._tabs.active()).page.keyboard.type(text)
             return f"Clicked element {number} and typed the text."
         typed, enters = text.rstrip("\n"), text.endswith("\n") and "TEXTAREA" not in kind
         if not enters:
             typed = text
         if len(typed) > _TYPED_CHARACTERS or "\n" in typed or kind not in _TYPED_KINDS:
-            await fill(element, number, typed)
+            await _fill(element, number, typed)
         else:
-            await element.fill("", timeout=LIMIT_MS)
-            await element.press_sequentially(typed, timeout=LIMIT_MS)
+            await element.fill("", timeout=_LIMIT_MS)
+            await element.press_sequentially(typed, timeout=_LIMIT_MS)
         if enters:
-            await element.press("Enter", timeout=LIMIT_MS, no_wait_after=True)
+            await element.press("Enter", timeout=_LIMIT_MS, no_wait_after=True)
         return f"Typed the text into element {number}{' and pressed Enter' if enters else ''}."
 
     async def fill(self, number: int, text: str) -> str:
-        """Put text into a field in one go."""
-        await fill(await self.find(number), number, text)
+        await _fill(await self.find(number), number, text)
         return f"Filled element {number}."
 
     async def clear(self, number: int) -> str:
-        """Empty a field."""
-        await (await self.find(number)).clear(timeout=LIMIT_MS)
+        await (await self.find(number)).clear(timeout=_LIMIT_MS)
         return f"Emptied element {number}."
 
     async def select(self, number: int, options: list[str]) -> str:
-        """Choose these options of a list, by their values or labels, and no others."""
-        chosen = await choose(await self.find(number), number, options)
+        element = await self.find(number)
+        try:
+            chosen = await element.select_option(options, timeout=_OPTIONS_MS)
+        except PlaywrightTimeoutError:
+            known = await element.evaluate(_OPTIONS)
+            if known is None:
+                raise
+            shown = ", ".join(known[:_SHOWN_OPTIONS]) + (", …" if len(known) > _SHOWN_OPTIONS else "")
+            wanted = ", ".join(map(repr, options))
+            raise ActionError(
+                f"{wanted} cannot be chosen in element {number}; its options are: {shown or 'none'}"
+            ) from None
         return f"Chose {', '.join(chosen) or 'nothing'} in element {number}."
 
     async def hover(self, number: int) -> str:
-        """Put the pointer on it."""
-        await (await self.find(number)).hover(timeout=LIMIT_MS)
+        await (await self.find(number)).hover(timeout=_LIMIT_MS)
         return f"The pointer is on element {number}."
 
     async def focus(self, number: int) -> str:
-        """Give it the focus."""
-        await (await self.find(number)).focus(timeout=LIMIT_MS)
+        await (await self.find(number)).focus(timeout=_LIMIT_MS)
         return f"Element {number} has the focus."
 
     async def press(self, number: int, keys: str) -> str:
         """Press a key or a combination in it; a character that no key of the keyboard has is written."""
         element = await self.find(number)
         if len(keys) == 1 and not keys.isascii():
-            await element.focus(timeout=LIMIT_MS)
+            await element.focus(timeout=_LIMIT_MS)
             await (await self._tabs.active()).page.keyboard.insert_text(keys)
         else:
-            await element.press(keys, timeout=LIMIT_MS, no_wait_after=True)
+            await element.press(keys, timeout=_LIMIT_MS, no_wait_after=True)
         return f"Pressed {keys} in element {number}."
 
     async def drag(self, source: int, target: int) -> str:
@@ -278,15 +186,15 @@ class Elements:
         """
         taken, place = await self.find(source), await self.find(target)
         mouse = (await self._tabs.active()).page.mouse
-        await taken.hover(timeout=LIMIT_MS)
-        box = await taken.bounding_box(timeout=LIMIT_MS)
+        await taken.hover(timeout=_LIMIT_MS)
+        box = await taken.bounding_box(timeout=_LIMIT_MS)
         await mouse.down()
         try:
             if box is not None:
                 x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
                 await mouse.move(x + _DRAGGED_PIXELS, y + _DRAGGED_PIXELS, steps=2)
             for _ in range(2):  # the page hears that it is over the target, and then where on it
-                await place.hover(timeout=LIMIT_MS)
+                await place.hover(timeout=_LIMIT_MS)
         finally:
             await mouse.up()
         return f"Dragged element {source} to element {target}."
@@ -294,15 +202,76 @@ class Elements:
     async def upload(self, number: int, files: list[str]) -> str:
         """Choose files for a file input, or for what opens a choice of files; none takes the choice back."""
         element = await self.find(number)
-        paths = [self._places.given(path) for path in files]
+        paths = [self._files.existing(path) for path in files]
         if await element.evaluate(_KIND) == "INPUT:file":
-            return await choose_files(element, number, paths)
+            return await _choose_files(element, number, paths)
         page = (await self._tabs.active()).page
         with self._tabs.files_at_hand():
-            async with page.expect_file_chooser(timeout=LIMIT_MS) as asked:
-                await element.click(timeout=LIMIT_MS)
-            return await choose_files((await asked.value).element, number, paths)
+            async with page.expect_file_chooser(timeout=_LIMIT_MS) as asked:
+                await element.click(timeout=_LIMIT_MS)
+            return await _choose_files((await asked.value).element, number, paths)
 
-    async def _keyboard_type(self, text: str) -> None:
-        page = (await self._tabs.active()).page
-        await page.keyboard.type(text)
+
+async def _fill(element: Locator, number: int, text: str) -> None:
+    """Put a text into a field in one go; say, where it is for a date or the like, when it does not take it."""
+    kind = await element.evaluate(_INPUT_TYPE)
+    await element.fill(text, timeout=_LIMIT_MS)
+    if kind not in _FORMS or not text:
+        return
+    value = await element.input_value(timeout=_LIMIT_MS)
+    if not value or (kind in _KEEPING and value != text.strip().lower()):
+        raise ActionError(f"element {number} is for a {kind} and did not take {text!r}; write it like {_FORMS[kind]}")
+
+
+async def _present(tab: Tab, number: int) -> Locator | None:
+    """The element, if its document still has it."""
+    reference = tab.numbers.reference(number)
+    if not reference:
+        return None
+    with contextlib.suppress(Error):  # a document of that number is not there any more
+        found = tab.page.get_by_ref(reference)
+        if await found.count():
+            return found
+    return None
+
+
+async def _in_new_document(tab: Tab, number: int) -> Locator | None:
+    """The only element of that role and name, if the page has been loaded anew since it was seen, and had one only.
+
+    Pages that load themselves again and again would otherwise never be used: they are another document by the time a
+    model has read them.
+    """
+    seen = tab.seen.named_once(number)
+    if seen is None or tab.page.url.partition("#")[0] != tab.seen_url.partition("#")[0]:
+        return None
+    fresh = ElementNumbers()
+    with contextlib.suppress(Error, asyncio.TimeoutError):
+        tree = await repeated(lambda: _tree(tab, fresh))
+        if fresh.documents[:1] == tab.numbers.documents[:1]:
+            return None
+        again = next((node for node in tree.nodes if (node.role, node.name) == (seen.role, seen.name)), None)
+        if again is not None and tree.named_once(again.number) is not None:
+            return tab.page.get_by_ref(fresh.reference(again.number))
+    return None
+
+
+async def _tree(tab: Tab, numbers: ElementNumbers) -> AccessibilityTree:
+    await tab.page.wait_for_load_state("domcontentloaded", timeout=_LOOK_MS)
+    return read_tree(await tab.page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), numbers)
+
+
+async def _choose_files(element: Locator | ElementHandle, number: int, paths: list[Path]) -> str:
+    """Choose these in place of what was chosen, files or a folder as it takes them; says so."""
+    if not paths:
+        await element.evaluate(_EMPTY)
+        return f"Element {number} has no files now."
+    folders = [path for path in paths if path.is_dir()]
+    if await element.evaluate(_TAKES_FOLDER):
+        if len(paths) > 1 or not folders:
+            raise ActionError(f"element {number} takes one folder, with all that is in it: give the folder's path")
+        await element.set_input_files(folders[0], timeout=_LIMIT_MS)
+        return f"Chose the folder {folders[0].name} in element {number}."
+    if folders:
+        raise ActionError(f"{str(folders[0])!r} is a folder, and element {number} takes files only")
+    await element.set_input_files([str(path) for path in paths], timeout=_LIMIT_MS)
+    return f"Chose {len(paths)} files in element {number}."

@@ -1,4 +1,4 @@
-"""What can go wrong with a call, in words for a model."""
+"""Errors of a call, in words for a model."""
 
 from __future__ import annotations
 
@@ -12,17 +12,7 @@ _NETWORK = re.compile(r"net::ERR_[A-Z_]+")
 _COUNT = re.compile(r"\A\d+ × ")
 _OWN_PAGE = "not available in an isolated browser context"
 _LOG_LINES = 4
-_LOG_NOISE = (
-    "waiting for",
-    "attempting",
-    "retrying",
-    "waiting ",
-    "navigating to",
-    "scrolling",
-    "done ",
-    "locator ",
-    'fill("',
-)
+_LOG_NOISE = ("waiting ", "attempting", "retrying", "navigating to", "scrolling", "done ", "locator ", 'fill("')
 _MOVED = ("context was destroyed", "Cannot find context", "Frame was detached", "Not attached to an active page")
 _MEANINGS = {
     "net::ERR_NAME_NOT_RESOLVED": "its host name is not known here, or the sandbox has no network",
@@ -45,10 +35,13 @@ class ActionError(Exception):
 
 
 def in_words(error: Error) -> str:
-    """What the library's error says, without its own matters."""
+    """What Playwright's error says, without its own matters."""
     message = error.message.strip()
     head, _, log = message.partition("\nCall log:")
-    first = _TIMEOUT.sub(_in_seconds, _CALL.sub("", _first_sentence(head)))
+    lines = [line.strip() for line in head.strip().splitlines() if line.strip()] or [""]
+    said = " ".join(lines[: 2 if lines[0].endswith(":") else 1])  # the next line, where the first only announces it
+    in_seconds = lambda found: f"it was not possible within {int(found.group(1)) / 1000:g} s"  # noqa: E731
+    first = _TIMEOUT.sub(in_seconds, _CALL.sub("", said))
     if _OWN_PAGE in first:
         return "that page of the browser itself cannot be opened here"
     if has_moved(error):
@@ -62,16 +55,6 @@ def in_words(error: Error) -> str:
     telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
     unique = list(dict.fromkeys(telling))[-_LOG_LINES:]
     return f"{first} ({'; '.join(unique)})" if unique else first
-
-
-def _first_sentence(text: str) -> str:
-    """The first line, with the next one where that only announces it."""
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
-
-
-def _in_seconds(found: re.Match[str]) -> str:
-    return f"it was not possible within {int(found.group(1)) / 1000:g} s"
 
 
 def has_closed(error: Error) -> bool:

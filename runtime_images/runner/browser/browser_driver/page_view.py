@@ -1,4 +1,4 @@
-"""What a page is like: its tree, its picture, and in words what of it cannot be seen."""
+"""A look at a page: its tree, its picture, and in words what of it cannot be seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import ActionError, has_moved, in_words, sentence
 from .session import VIEWPORT, BrowserSession
 from .tabs import UNANSWERED, Tab, Tabs, repeated
 from .tree import AccessibilityTree, Box, read_tree
-from .workspace_files import Places
+from .workspace_files import WorkspaceFiles
 
 QUALITY = 80
 _COLOURS = ("#d12b2b", "#1f5fd6", "#1b7f37", "#a0460a", "#7a2bbf", "#0b7285", "#b0126f", "#5c5f00")
@@ -31,24 +31,22 @@ b { position: absolute; left: -1px; top: -1px; background: var(--c); color: #fff
 _LIMIT_MS = 10_000
 
 
-async def draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:
-    """The picture with a frame and a number for each mark, as JPEG."""
-    page = await context.new_page()
-    try:
-        await page.set_content(_marked_page(picture, marks), wait_until="load", timeout=_LIMIT_MS)
-        return await page.screenshot(type="jpeg", quality=QUALITY, timeout=_LIMIT_MS)
-    finally:
-        await page.close()
+_COUNT_SECONDS = 10.0
+_MOST_ELEMENTS = 30_000
+_LOOK_MS = 15_000.0
+_PICTURE_MS = 10_000.0
+_EMPTY_SECONDS = 3.0
+_RESTLESS_MOVES = 2
+_STEP_SECONDS = 0.05
+_MOST_CHARACTERS = 5_000_000
+_WRITTEN = frozenset({"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/plain"})
+_FACTS = """() => [document.readyState !== 'loading', Boolean(document.body || !document.documentElement),
+    document.contentType, document.documentElement?.textContent.length ?? 0]"""
+_WINDOW = Box(0, 0, VIEWPORT["width"], VIEWPORT["height"])
 
+_JPEG = "data:image/jpeg;base64,"
 
-def _marked_page(picture: bytes, marks: list[tuple[int, Box]]) -> str:
-    source = "data:image/jpeg;base64," + base64.b64encode(picture).decode("ascii")
-    parts = [f"<!doctype html><style>{_STYLE}</style><img src='{html.escape(source)}'>"]
-    for number, box in marks:
-        colour = _COLOURS[number % len(_COLOURS)]
-        place = f"left:{box.x}px;top:{max(0.0, box.y)}px;width:{box.width}px;height:{box.height}px;--c:{colour}"
-        parts.append(f"<div style='{place}'><b>{number}</b></div>")
-    return "".join(parts)
+Seen = dict[str, Any]
 
 
 # The tree has numbers for what has a role or a pointing hand. A shape in a drawing (SVG) that listens for clicks has
@@ -88,37 +86,6 @@ _SCRIPT = """(() => {
 })()"""
 
 
-async def show_clickable(page: Page) -> None:
-    """Let what listens for clicks be numbered in the tree that is read next; for a page that is busy, it stays."""
-    with contextlib.suppress(Error, asyncio.TimeoutError):
-        await asyncio.wait_for(_show(page), _SECONDS)
-
-
-async def _show(page: Page) -> None:
-    line = await page.context.new_cdp_session(page)
-    try:
-        await line.send("Runtime.evaluate", {"expression": _SCRIPT, "includeCommandLineAPI": True})
-    finally:
-        with contextlib.suppress(Error):
-            await line.detach()
-
-
-_COUNT_SECONDS = 10.0
-_MOST_ELEMENTS = 30_000
-_LOOK_MS = 15_000.0
-_PICTURE_MS = 10_000.0
-_EMPTY_SECONDS = 3.0
-_RESTLESS_MOVES = 2
-_STEP_SECONDS = 0.05
-_MOST_CHARACTERS = 5_000_000
-_WRITTEN = frozenset({"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/plain"})
-_FACTS = """() => [document.readyState !== 'loading', Boolean(document.body || !document.documentElement),
-    document.contentType, document.documentElement?.textContent.length ?? 0]"""
-_WINDOW = Box(0, 0, VIEWPORT["width"], VIEWPORT["height"])
-
-Seen = dict[str, Any]
-
-
 class _Document(NamedTuple):
     """What is to be known of a document before its tree is asked for; `is_read`: all of it is there."""
 
@@ -128,13 +95,13 @@ class _Document(NamedTuple):
     size: int
 
 
-class Looker:
+class PageViewer:
     """Looks at the active tab."""
 
-    def __init__(self, session: BrowserSession, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
+    def __init__(self, session: BrowserSession, tabs: Tabs, files: WorkspaceFiles, navigation_seconds: float) -> None:
         self._session = session
         self._tabs = tabs
-        self._places = places
+        self._files = files
         self._navigation_seconds = navigation_seconds
 
     async def look(self, wish: dict[str, bool]) -> Seen:
@@ -177,10 +144,12 @@ class Looker:
         while tab.moves - began < _RESTLESS_MOVES:
             is_late, moves = time.monotonic() > deadline, tab.moves
             try:
-                document = await _document(tab.page)
+                document = await _document_of(tab.page)
                 tree = await _tree_now(tab, document)
                 if tree.nodes or is_late or (document.is_read and moves == tab.moves):
-                    self._tell_kind(tree, document)
+                    if not tree.nodes and document.kind not in _WRITTEN:
+                        words = f"The page is a file of the type {document.kind}"
+                        self._tabs.note(f"{words}: only a screenshot shows what is in it.")
                     return tree
             except Error as error:
                 is_elsewhere = isinstance(error, PlaywrightTimeoutError) and moves != tab.moves
@@ -188,50 +157,34 @@ class Looker:
                     raise
             await asyncio.sleep(_STEP_SECONDS)
         async with tab.held():
-            tree = await _tree_now(tab, await _document(tab.page))
+            tree = await _tree_now(tab, await _document_of(tab.page))
         self._tabs.note("The page went on to another again and again; it was stopped where it was.")
         return tree
-
-    def _tell_kind(self, tree: AccessibilityTree, document: _Document) -> None:
-        """Say what a page without anything to name is, if it is none of words."""
-        if not tree.nodes and document.kind not in _WRITTEN:
-            self._tabs.note(f"The page is a file of the type {document.kind}: only a screenshot shows what is in it.")
 
     async def _picture(self, page: Page, tree: AccessibilityTree | None, seen: Seen) -> None:
         try:
             picture = await page.screenshot(type="jpeg", quality=QUALITY, timeout=_PICTURE_MS)
-            seen["screenshot"] = _data_url(picture)
-            seen["screenshot_path"] = self._places.save_screenshot(picture)
+            seen["screenshot"] = _JPEG + base64.b64encode(picture).decode("ascii")
+            seen["screenshot_path"] = self._files.save_screenshot(picture)
             if tree is not None:
-                marked = await draw_marks(await self._session.sketch(), picture, tree.marks(_WINDOW))
-                seen["marks"] = _data_url(marked)
+                marked = await _draw_marks(await self._session.own_context(), picture, tree.marks(_WINDOW))
+                seen["marks"] = _JPEG + base64.b64encode(marked).decode("ascii")
         except Error as error:
             seen["notices"].append(sentence(f"there is no screenshot: {in_words(error)}"))
 
     def _cut(self, text: str) -> str:
         if len(text) <= TEXT_LIMIT:
             return text
-        path = self._places.save_text(text)
+        path = self._files.save_text(text)
         shown = text[:TEXT_LIMIT].rpartition("\n")[0]
         rest = text.count("\n") - shown.count("\n")
         return f"{shown}\n[{rest} more lines{f'; the whole tree is in {path}' if path else ''}]"
 
 
-async def _document(page: Page) -> _Document:
-    """What kind of document it shows.
-
-    Raises:
-        asyncio.TimeoutError: it does not react.
-    """
-    return _Document(*await asyncio.wait_for(repeated(lambda: page.evaluate(_FACTS)), _COUNT_SECONDS))
-
-
 async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
-    """The tree of the document, such as it is.
+    """The tree of the document, such as it is; asyncio.TimeoutError when it does not react.
 
-    Raises:
-        ActionError: there is so much on it that it would be busy listing it for longer than anybody waits.
-        asyncio.TimeoutError: it does not react.
+    Raises `ActionError` where there is so much on it that it would be busy listing it for longer than anybody waits.
     """
     page = tab.page
     # By a locator, which works out of the reach of the page's own scripts.
@@ -242,7 +195,7 @@ async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
             raise ActionError(f"the page has {more}; its text can be read")
     if not count:
         return AccessibilityTree()  # the library would wait for some
-    await show_clickable(page)
+    await _show_clickable(page)
     if document.has_body:
         snapshot = await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS)
     else:  # a drawing, or XML
@@ -250,5 +203,41 @@ async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
     return read_tree(snapshot, tab.numbers)
 
 
-def _data_url(picture: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(picture).decode("ascii")
+async def _document_of(page: Page) -> _Document:
+    """What kind of document it shows; asyncio.TimeoutError when it does not react."""
+    return _Document(*await asyncio.wait_for(repeated(lambda: page.evaluate(_FACTS)), _COUNT_SECONDS))
+
+
+async def _show_clickable(page: Page) -> None:
+    """Let what listens for clicks be numbered in the tree that is read next; a page that is busy stays as it is."""
+
+    async def show() -> None:
+        connection = await page.context.new_cdp_session(page)
+        try:
+            await connection.send("Runtime.evaluate", {"expression": _SCRIPT, "includeCommandLineAPI": True})
+        finally:
+            with contextlib.suppress(Error):
+                await connection.detach()
+
+    with contextlib.suppress(Error, asyncio.TimeoutError):
+        await asyncio.wait_for(show(), _SECONDS)
+
+
+async def _draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:
+    """The picture with a frame and a number for each mark, as JPEG."""
+    page = await context.new_page()
+    try:
+        await page.set_content(_marked_page(picture, marks), wait_until="load", timeout=_LIMIT_MS)
+        return await page.screenshot(type="jpeg", quality=QUALITY, timeout=_LIMIT_MS)
+    finally:
+        await page.close()
+
+
+def _marked_page(picture: bytes, marks: list[tuple[int, Box]]) -> str:
+    source = _JPEG + base64.b64encode(picture).decode("ascii")
+    parts = [f"<!doctype html><style>{_STYLE}</style><img src='{html.escape(source)}'>"]
+    for number, box in marks:
+        colour = _COLOURS[number % len(_COLOURS)]
+        place = f"left:{box.x}px;top:{max(0.0, box.y)}px;width:{box.width}px;height:{box.height}px;--c:{colour}"
+        parts.append(f"<div style='{place}'><b>{number}</b></div>")
+    return "".join(parts)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.async_api import (
@@ -22,7 +23,7 @@ from playwright.async_api import (
 )
 
 from .tabs import Tabs
-from .workspace_files import Places
+from .workspace_files import WorkspaceFiles
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 720}
 _VARIABLE = "DRYDOCK_CHROMIUM"
@@ -45,13 +46,22 @@ _OPTIONS = (
 )
 
 
+_CLOSE_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
+_STAY = """addEventListener('click', event => {
+    const link = event.composedPath().find(element => element.href && element.protocol);
+    if (link && !/^(https?|ftp|file|data|blob|about|javascript):$/.test(link.protocol)) event.preventDefault();
+}, true)"""
+"""Links for other programs (``tel:``) are not followed: Chromium would ask in a window that nobody sees."""
+
+
 def library_is_new_enough() -> bool:
     """Whether it can name the elements of a page."""
     return hasattr(Page, "get_by_ref")
 
 
 def find_chromium() -> str | None:
-    """The program to start: the one that ``DRYDOCK_CHROMIUM`` names, one on the PATH, or one of the library's own."""
+    """The program to start: the one that ``DRYDOCK_CHROMIUM`` names, one on the PATH, or one of Playwright's own."""
     given = os.environ.get(_VARIABLE)
     if given:
         return given if os.access(given, os.X_OK) else None
@@ -67,23 +77,6 @@ def find_chromium() -> str | None:
     return None
 
 
-async def launch(playwright: Playwright, chromium: str, seconds: float) -> Browser:
-    """Start it, with an empty profile that goes when it ends."""
-    return await playwright.chromium.launch(
-        executable_path=chromium, headless=True, args=list(_OPTIONS), timeout=seconds * 1000, chromium_sandbox=False
-    )
-
-
-_CLOSE_SECONDS = 5.0
-_ANSWER_SECONDS = 5.0
-_STAY = """addEventListener('click', event => {
-    const link = event.composedPath().find(element => element.href && element.protocol);
-    if (link && !/^(https?|ftp|file|data|blob|about|javascript):$/.test(link.protocol)) event.preventDefault();
-}, true)"""
-"""Links for other programs (``tel:``) are not followed: Chromium would ask in a window of its own, which nobody sees,
-and behind which the page takes no more clicks."""
-
-
 class NoBrowserError(Exception):
     """There is no browser to work with; the message says why."""
 
@@ -91,35 +84,33 @@ class NoBrowserError(Exception):
 class BrowserSession:
     """Chromium with one context; `tabs` raises `NoBrowserError` where it cannot be started."""
 
-    def __init__(self, chromium: str, places: Places, start_seconds: float) -> None:
+    def __init__(self, chromium: str, files: WorkspaceFiles, start_seconds: float) -> None:
         self._chromium = chromium
-        self._places = places
+        self._files = files
         self._start_seconds = start_seconds
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._context: BrowserContext | None = None
-        self._sketch: BrowserContext | None = None
+        self._own_context: BrowserContext | None = None
         self._tabs: Tabs | None = None
-        self._line: CDPSession | None = None
+        self._connection: CDPSession | None = None
         self._allowed: tuple[str, ...] = ()
 
     @property
     def is_running(self) -> bool:
-        """Whether Chromium runs, as far as is known."""
         return self._browser is not None and self._browser.is_connected()
 
     async def answers(self) -> bool:
-        """Whether Chromium, and the library's process between it and us, still do what they are asked."""
-        if self._line is None or not self.is_running:
+        """Whether Chromium, and Playwright's process between it and us, still do what they are asked."""
+        if self._connection is None or not self.is_running:
             return False
         try:
-            await asyncio.wait_for(self._line.send("Browser.getVersion"), _ANSWER_SECONDS)
+            await asyncio.wait_for(self._connection.send("Browser.getVersion"), _ANSWER_SECONDS)
         except (Error, asyncio.TimeoutError):
             return False
         return True
 
     async def tabs(self) -> Tabs:
-        """The tabs of the running browser, which is started if need be."""
         if self._tabs is not None and self.is_running:
             return self._tabs
         had_run = self._tabs is not None
@@ -138,51 +129,51 @@ class BrowserSession:
 
     @property
     def context(self) -> BrowserContext:
-        """The context with the tabs; only after `tabs`."""
         if self._context is None:
             raise NoBrowserError("Chromium does not run")
         return self._context
 
-    async def sketch(self) -> BrowserContext:
+    async def own_context(self) -> BrowserContext:
         """A context of our own, out of the reach of sites."""
         if self._browser is None:
             raise NoBrowserError("Chromium does not run")
-        if self._sketch is None:
-            self._sketch = await self._browser.new_context(viewport=VIEWPORT, java_script_enabled=False, offline=True)
-        return self._sketch
+        if self._own_context is None:
+            options: dict[str, Any] = {"java_script_enabled": False, "offline": True}
+            self._own_context = await self._browser.new_context(viewport=VIEWPORT, **options)
+        return self._own_context
 
     async def unseen(self) -> int:
         """How many pages Chromium has that are no tabs, or not yet: a new one is announced only when it is set up."""
-        if self._line is None or self._tabs is None:
+        if self._connection is None or self._tabs is None:
             return 0
-        targets = (await self._line.send("Target.getTargets"))["targetInfos"]
+        targets = (await self._connection.send("Target.getTargets"))["targetInfos"]
         return len([target for target in targets if target["type"] == "page"]) - len(self._tabs)
 
     async def allow(self, domains: tuple[str, ...]) -> None:
         """Let pages come only from these hosts and what is below them; none means all.
 
-        Raises:
-            SessionError: the browser did not take it; it has been ended, since it might show what is not allowed.
+        A browser that does not take it is ended, since it might show what is not allowed (`NoBrowserError`).
         """
+
+        async def route(context: BrowserContext) -> None:
+            if self._allowed:
+                await context.unroute("**/*")
+            self._allowed = domains
+            if domains:
+                await context.route("**/*", self._judge)
+
         if domains == self._allowed or self._context is None:
             return
         try:
-            await asyncio.wait_for(self._route(self._context, domains), _ANSWER_SECONDS)
+            await asyncio.wait_for(route(self._context), _ANSWER_SECONDS)
         except asyncio.TimeoutError:
             await self.end()
             raise NoBrowserError("Chromium did not react any more; it is started anew with the next call") from None
 
-    async def _route(self, context: BrowserContext, domains: tuple[str, ...]) -> None:
-        if self._allowed:
-            await context.unroute("**/*")
-        self._allowed = domains
-        if domains:
-            await context.route("**/*", self._judge)
-
     async def end(self) -> None:
-        """End Chromium and the library's process; takes a few seconds at most."""
+        """Takes a few seconds at most."""
         tabs, browser, playwright = self._tabs, self._browser, self._playwright
-        self._context = self._sketch = self._browser = self._playwright = self._line = None
+        self._context = self._own_context = self._browser = self._playwright = self._connection = None
         self._allowed = ()
         if tabs is not None:
             await tabs.close()
@@ -193,11 +184,17 @@ class BrowserSession:
 
     async def _start(self) -> Tabs:
         self._playwright = await async_playwright().start()
-        self._browser = await launch(self._playwright, self._chromium, self._start_seconds)
-        self._line = await self._browser.new_browser_cdp_session()
+        self._browser = await self._playwright.chromium.launch(
+            executable_path=self._chromium,
+            headless=True,
+            args=list(_OPTIONS),
+            timeout=self._start_seconds * 1000,
+            chromium_sandbox=False,
+        )
+        self._connection = await self._browser.new_browser_cdp_session()
         self._context = await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True)
         await self._context.add_init_script(_STAY)
-        self._tabs = Tabs(self._context, self._places)
+        self._tabs = Tabs(self._context, self._files)
         self._tabs.may_open = self._may_open
         return self._tabs
 

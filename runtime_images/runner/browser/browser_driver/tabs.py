@@ -15,8 +15,8 @@ from playwright.async_api import BrowserContext, Dialog, Download, Error, FileCh
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from .errors import has_moved
-from .tree import AccessibilityTree, Numbers
-from .workspace_files import Places
+from .tree import AccessibilityTree, ElementNumbers
+from .workspace_files import WorkspaceFiles
 
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
@@ -29,19 +29,37 @@ _SHOWN_TITLE = 200
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 
 
+_MOST_NOTICES = 20
+_MOST_TABS = 20
+_SHOWN_MESSAGE = 500
+_REACTION_SECONDS = 2.0
+_ARRIVAL_SECONDS = 5.0
+_STEP_SECONDS = 0.03
+_BUSY_SECONDS = 10.0
+_DOWNLOAD_SECONDS = 120.0
+_QUIET_SECONDS = 0.12
+_REQUEST_SECONDS = 3.0
+_PARSED_SECONDS = 4.0
+_LOADED_SECONDS = 2.0
+_AGAIN_SECONDS = 0.1
+_MOVING_SECONDS = 3.0
+UNANSWERED = "The page asked for another one, which has not answered yet."
+STILL_LOADING = "The page is still loading; what it shows may change."
+T = TypeVar("T")
+
+
 @dataclass
 class Tab:
-    """One open page: its requests under way, with the times they began at, and what is known of it.
+    """One open page, its requests under way with the times they began at, and what is known of it.
 
-    `numbers` are those of its elements, `seen` is what was last seen of it, and where; `is_slow`: it was waited for in
-    vain; `moves` is how many documents it has shown, `moved_at` has the times of the newest since it was told
-    what to do, and `dialogs` those of the newest ones that its present document has shown.
+    `seen` is what was last seen of it, and where; `is_slow`: it was waited for in vain; `moves` is how many documents
+    it has shown, `moved_at` has the newest times since it was told what to do, `dialogs` those of its newest dialogs.
     """
 
     id: str
     page: Page
     requests: dict[Request, float] = field(default_factory=dict)
-    numbers: Numbers = field(default_factory=Numbers)
+    numbers: ElementNumbers = field(default_factory=ElementNumbers)
     is_slow: bool = False
     moves: int = 0
     moved_at: deque[float] = field(default_factory=lambda: deque(maxlen=_RESTLESS_MOVES))
@@ -50,12 +68,10 @@ class Tab:
     dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
 
     def begun(self, request: Request) -> None:
-        """A request of the page began."""
         if request.resource_type in _WAITED_FOR:
             self.requests[request] = time.monotonic()
 
     def ended(self, request: Request) -> None:
-        """It ended, well or not."""
         self.requests.pop(request, None)
 
     @property
@@ -76,16 +92,16 @@ class Tab:
         self.requests.clear()
 
     async def _stop(self) -> None:
-        line = await self.page.context.new_cdp_session(self.page)
-        await line.send("Page.stopLoading")
-        await line.detach()
+        connection = await self.page.context.new_cdp_session(self.page)
+        await connection.send("Page.stopLoading")
+        await connection.detach()
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """While in it, the page does nothing by itself: a page that never stays can be looked at."""
-        line = await self.page.context.new_cdp_session(self.page)
+        connection = await self.page.context.new_cdp_session(self.page)
         try:
-            await line.send("Emulation.setScriptExecutionDisabled", {"value": True})
+            await connection.send("Emulation.setScriptExecutionDisabled", {"value": True})
             for _ in range(_STOPS):  # between two documents there is nobody to hear it
                 moves = self.moves
                 await self.stop_loading()
@@ -95,15 +111,13 @@ class Tab:
             yield
         finally:
             with contextlib.suppress(Error):
-                await line.detach()  # which gives the page its scripts back
+                await connection.detach()  # which gives the page its scripts back
 
     def forget(self) -> None:
-        """No number means anything until the next look."""
         self.numbers.forget()
         self.seen, self.seen_url = AccessibilityTree(), ""
 
     def saw(self, tree: AccessibilityTree) -> None:
-        """The tree that its page was last shown by."""
         self.seen, self.seen_url = tree, self.page.url
 
     def _is_for_page(self, request: Request) -> bool:
@@ -156,62 +170,19 @@ class Tab:
         return is_page
 
 
-_MOST = 20
-
-
-class News:
-    """Sentences, in the order in which they were first said, and the tabs that pages have opened."""
-
-    def __init__(self) -> None:
-        self._said: dict[str, int] = {}
-        self._opened: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Tell this; there is a limit to what is told at once."""
-        if text in self._said or len(self._said) < _MOST:
-            self._said[text] = self._said.get(text, 0) + 1
-
-    def opened(self, tab_id: str) -> None:
-        """A page has opened this tab."""
-        self._opened.append(tab_id)
-
-    def take(self, active: str) -> list[str]:
-        """What was said since the last time; what was said often is told once. `active` is the active tab's id."""
-        said, self._said = self._said, {}
-        opened, self._opened = self._opened, []
-        told = [text if count == 1 else f"{text} ({count} times)" for text, count in said.items()]
-        return [_opened_words(opened, active), *told] if opened else told
-
-
-def _opened_words(ids: list[str], active: str) -> str:
-    """What is said of tabs that pages have opened; the active one may be another by now, or they closed themselves."""
-    if len(ids) == 1 and ids[0] == active:
-        return f"A new tab {active} was opened and is the active one now."
-    words = f"A new tab {ids[0]} was opened" if len(ids) == 1 else f"New tabs were opened: {', '.join(ids)}"
-    return f"{words}; the active one is {active or 'none'} now."
-
-
-_MOST_TABS = 20
-_SHOWN_MESSAGE = 500
-_REACTION_SECONDS = 2.0
-_ARRIVAL_SECONDS = 5.0
-_STEP_SECONDS = 0.03
-_BUSY_SECONDS = 10.0
-_DOWNLOAD_SECONDS = 120.0
-
-
 class Tabs:
     """Follows a context's pages. What they did is told once, by `take_notices`."""
 
-    def __init__(self, context: BrowserContext, places: Places) -> None:
+    def __init__(self, context: BrowserContext, files: WorkspaceFiles) -> None:
         self._context = context
-        self._places = places
+        self._files = files
         self._tabs: dict[str, Tab] = {}
         self._active = ""
         self._visited: list[str] = []  # the tabs that were active, the newest last
         self._opening = 0
         self._has_files = False
-        self._news = News()
+        self._notices: dict[str, int] = {}  # how often each was said
+        self._opened_ids: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._downloading: set[asyncio.Task[None]] = set()
         self.downloads: list[str] = []
@@ -222,7 +193,6 @@ class Tabs:
         return len(self._tabs)
 
     def all(self) -> list[Tab]:
-        """The open tabs, in the order of their opening."""
         return list(self._tabs.values())
 
     async def active(self) -> Tab:
@@ -255,7 +225,6 @@ class Tabs:
         return tab
 
     async def leave_for_new(self, tab: Tab, why: str) -> Tab:
-        """A new tab in place of one whose page lets nobody go."""
         fresh = await self.open()
         self.note(f"The page of tab {tab.id} {why}; its tab was closed, and {fresh.id} is in its place.")
         self._drop(tab)
@@ -278,22 +247,14 @@ class Tabs:
         return True
 
     async def expect_reaction(self) -> None:
-        """See that there is somebody to hear what is to be asked of the active tab's page.
-
-        Raises:
-            ValueError: it did not react any more; its tab is closed.
-        """
+        """Close the active tab, and raise ValueError, if its page does not react any more."""
         tab = await self.active()
         if not await tab.reacts(_BUSY_SECONDS):
             self._drop(tab)
             raise ValueError("the page did not react any more, so its tab was closed")
 
     def switch(self, tab_id: str) -> Tab:
-        """Make a tab the active one.
-
-        Raises:
-            ValueError: there is none of that id.
-        """
+        """Make a tab the active one; ValueError when there is none of that id."""
         if tab_id not in self._tabs:
             raise ValueError(f"there is no tab {tab_id!r}; open are: {', '.join(self._tabs) or 'none'}")
         return self._activate(self._tabs[tab_id])
@@ -306,24 +267,31 @@ class Tabs:
 
     @property
     def active_index(self) -> int:
-        """The place of the active tab in `listed`; -1 when none is open."""
         return list(self._tabs).index(self._active) if self._active in self._tabs else -1
 
     def note(self, text: str) -> None:
-        """Tell this with the next result."""
-        self._news.say(text)
+        """Tell this with the next result; there is a limit to what is told at once."""
+        if text in self._notices or len(self._notices) < _MOST_NOTICES:
+            self._notices[text] = self._notices.get(text, 0) + 1
 
     def take_notices(self) -> list[str]:
         """What happened since the last call; what happened often is told once."""
-        return self._news.take(self._active)
+        notices, self._notices = self._notices, {}
+        told = [text if count == 1 else f"{text} ({count} times)" for text, count in notices.items()]
+        opened, self._opened_ids = self._opened_ids, []
+        if not opened:
+            return told
+        if opened == [self._active]:
+            return [f"A new tab {self._active} was opened and is the active one now.", *told]
+        one, many = f"A new tab {opened[0]} was opened", f"New tabs were opened: {', '.join(opened)}"
+        words = one if len(opened) == 1 else many
+        return [f"{words}; the active one is {self._active or 'none'} now.", *told]
 
     def take_downloads(self) -> list[str]:
-        """The paths of the downloads that were finished since the last call."""
         taken, self.downloads = self.downloads, []
         return taken
 
     async def drop_hung(self) -> bool:
-        """Close the active tab if its page does not react any more."""
         tab = self._tabs.get(self._active)
         if tab is None or await tab.reacts(_REACTION_SECONDS):
             return False
@@ -331,19 +299,16 @@ class Tabs:
         return True
 
     async def finish_downloads(self, seconds: float) -> None:
-        """Wait that long for downloads that are under way."""
         if self._downloading:
             await asyncio.wait(self._downloading, timeout=seconds)
 
     async def close(self) -> None:
-        """End what is under way for the pages."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
 
     def _activate(self, tab: Tab) -> Tab:
-        """Numbers are those of the last look, and that was at another page."""
         if tab.id != self._active:
             self._active = tab.id
             self._visited = [*(one for one in self._visited if one != tab.id), tab.id]
@@ -381,7 +346,7 @@ class Tabs:
             await tab.page.close()
             return
         self._activate(tab)
-        self._news.opened(tab.id)
+        self._opened_ids.append(tab.id)
 
     async def _answer(self, tab: Tab, dialog: Dialog) -> None:
         """Pages wait for the answer, so it is given at once; the model reads what was asked."""
@@ -402,10 +367,7 @@ class Tabs:
         """Redirects are followed without asking; one that leads where pages must not come from ends here."""
         if tab.moved(frame) and not self.may_open(frame.url):
             self.note(f"The page led to {frame.url}, which is not among the allowed domains; it was left.")
-            self._begin(self._leave(tab.page))
-
-    async def _leave(self, page: Page) -> None:
-        await page.goto("about:blank")
+            self._begin(tab.page.goto("about:blank"))
 
     def _downloads(self, tab: Tab, download: Download) -> None:
         tab.requests.clear()  # the one that became a download is never told to have ended
@@ -414,7 +376,7 @@ class Tabs:
         task.add_done_callback(self._downloading.discard)
 
     async def _keep(self, download: Download) -> None:
-        path = self._places.download_path(download.suggested_filename)
+        path = self._files.download_path(download.suggested_filename)
         path.touch()
         try:
             await asyncio.wait_for(download.save_as(path), _DOWNLOAD_SECONDS)
@@ -459,28 +421,15 @@ class Tabs:
             if next_id:
                 self._activate(self._tabs[next_id])
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(_quietly(work))
+    def _begin(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
+        async def quietly() -> None:
+            with contextlib.suppress(Error, OSError):  # that the page has gone meanwhile is nobody's fault
+                await work
+
+        task = asyncio.ensure_future(quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """Work on behalf of a page; that the page has gone meanwhile is nobody's fault."""
-    with contextlib.suppress(Error, OSError):
-        await work
-
-
-_QUIET_SECONDS = 0.12
-_REQUEST_SECONDS = 3.0
-_PARSED_SECONDS = 4.0
-_LOADED_SECONDS = 2.0
-_AGAIN_SECONDS = 0.1
-_MOVING_SECONDS = 3.0
-UNANSWERED = "The page asked for another one, which has not answered yet."
-STILL_LOADING = "The page is still loading; what it shows may change."
-T = TypeVar("T")
 
 
 async def settle(tab: Tab) -> str:
@@ -500,7 +449,7 @@ async def settle(tab: Tab) -> str:
 
 
 async def loaded(tab: Tab) -> str:
-    """Wait for the page's document and what belongs to it, within limits; returns what there is to say, if anything.
+    """Wait, within limits, for the page's document and what belongs to it; returns what there is to say, if anything.
 
     A page that was waited for in vain is not waited for again, until it is done or goes on to another.
     """

@@ -1,7 +1,7 @@
-"""The accessibility tree of a page: the library's snapshot read into lines, and written for a model.
+"""The accessibility tree of a page: Playwright's snapshot read into lines, and written for a model.
 
-Pure text work. Each element has a number by which calls name it: that of the library's reference (``e12``, or ``f3e12``
-in the third document), and a hundred thousand more for each frame that came before its own.
+Each element has a number by which calls name it: that of Playwright's reference (``e12``, or ``f3e12`` in the third
+document), and a hundred thousand more for each frame that came before its own.
 """
 
 from __future__ import annotations
@@ -35,11 +35,9 @@ class Box(NamedTuple):
     height: float
 
     def moved(self, x: float, y: float) -> Box:
-        """The same rectangle elsewhere."""
         return Box(self.x + x, self.y + y, self.width, self.height)
 
     def meets(self, other: Box) -> bool:
-        """Whether the two have a point in common."""
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -64,11 +62,9 @@ class Node:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person would use it."""
         return self.number > 0 and (self.is_clickable or self.role in _INTERACTIVE)
 
     def line(self) -> str:
-        """The line for a model."""
         words = [f"[{self.number}]"] if self.number else []
         words.append(self.role)
         words += [self.name] if self.name else []
@@ -85,7 +81,6 @@ class AccessibilityTree:
     nodes: tuple[Node, ...] = field(default_factory=tuple)
 
     def text(self, viewport: Box | None = None) -> str:
-        """All of it, or what shows in the viewport."""
         shown = self.nodes if viewport is None else self._visible(viewport)
         return "\n".join(node.line() for node in shown)
 
@@ -122,7 +117,7 @@ class AccessibilityTree:
         return kept
 
 
-class Numbers:
+class ElementNumbers:
     """Which document each number of the last look belongs to. Those of another document are nobody's."""
 
     def __init__(self) -> None:
@@ -130,11 +125,10 @@ class Numbers:
 
     @property
     def documents(self) -> list[str]:
-        """The documents of the last look, as the library names them; the page's own is the first."""
+        """The documents of the last look, as Playwright names them; the page's own is the first."""
         return list(self._documents)
 
     def forget(self) -> None:
-        """No number means anything until the next look."""
         self._documents = []
 
     def begin(self, snapshot: str) -> None:
@@ -144,7 +138,7 @@ class Numbers:
             self.forget()
 
     def number(self, reference: str) -> int:
-        """The number for the library's reference; 0 for what is none."""
+        """The number for Playwright's reference; 0 for what is none."""
         found = _REFERENCE.match(reference)
         if found is None or int(found.group(2)) >= FRAME_STEP:
             return 0
@@ -153,13 +147,13 @@ class Numbers:
         return self._documents.index(found.group(1)) * FRAME_STEP + int(found.group(2))
 
     def reference(self, number: int) -> str:
-        """The library's reference for a number; "" for one that no look has shown."""
+        """Playwright's reference for a number; "" for one that no look has shown."""
         place, element = divmod(number, FRAME_STEP)
         return f"{self._documents[place]}e{element}" if 0 <= place < len(self._documents) else ""
 
 
-def read_tree(snapshot: str, numbers: Numbers) -> AccessibilityTree:
-    """Read the library's snapshot for models, with boxes; what cannot be read stays as text."""
+def read_tree(snapshot: str, numbers: ElementNumbers) -> AccessibilityTree:
+    """Read Playwright's snapshot for models, with boxes; what cannot be read stays as text."""
     numbers.begin(snapshot)
     nodes: list[Node] = []
     frames: list[tuple[int, Box]] = []
@@ -179,7 +173,7 @@ def read_tree(snapshot: str, numbers: Numbers) -> AccessibilityTree:
     return AccessibilityTree(tuple(nodes))
 
 
-def _read_line(depth: int, text: str, numbers: Numbers) -> Node:
+def _read_line(depth: int, text: str, numbers: ElementNumbers) -> Node:
     body = text[2:] if text.startswith("- ") else text
     if body.startswith("/"):  # a property, as /url
         return Node(depth, body)
@@ -223,7 +217,7 @@ def _attributes(key: str, position: int) -> Iterable[str]:
         position = attribute.end()
 
 
-def _with_attributes(node: Node, given: Iterable[str], numbers: Numbers) -> Node:
+def _with_attributes(node: Node, given: Iterable[str], numbers: ElementNumbers) -> Node:
     kept: list[str] = []
     number, box, is_clickable, is_focused = 0, None, False, False
     for attribute in given:

@@ -13,7 +13,7 @@ _KEPT = 200
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
-class Places:
+class WorkspaceFiles:
     """Files in the workspace, under names of their own; a folder of ours keeps itself out of version control."""
 
     def __init__(self, workspace: str) -> None:
@@ -25,17 +25,12 @@ class Places:
         return self._save(SCREENSHOTS, ".jpg", data)
 
     def save_text(self, text: str) -> str:
-        """Keep a text that was too long to show; the same text is kept once."""
         data = text.encode("utf-8", "replace")
         name = f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt"
         return self._save(OUTPUT, ".txt", data, name)
 
     def new_path(self, folder: str, extension: str) -> Path:
-        """A path for a new file in one of our folders.
-
-        Raises:
-            OSError: the folder cannot be made.
-        """
+        """A path for a new file in one of our folders; OSError when that cannot be made."""
         place = self._folder(folder)
         while True:
             self._number += 1
@@ -53,12 +48,8 @@ class Places:
                 return path
             number += 1
 
-    def given(self, path: str) -> Path:
-        """A path that a model gave, of a file or a folder; a relative one counts from the workspace.
-
-        Raises:
-            ValueError: there is neither.
-        """
+    def existing(self, path: str) -> Path:
+        """A model's path of a file or folder, relative ones from the workspace; ValueError when there is neither."""
         found = self.workspace / path
         if "\0" in path or not (found.is_file() or found.is_dir()):
             raise ValueError(f"there is no file {str(found)!r}")
@@ -76,12 +67,9 @@ class Places:
         try:
             path = self._folder(folder) / name if name else self.new_path(folder, extension)
             path.write_bytes(data)
-            self._thin(path.parent)
+            files = [one for one in path.parent.iterdir() if one.name != ".gitignore"]
+            for old in sorted(files, key=lambda one: one.stat().st_mtime)[:-_KEPT]:
+                old.unlink()
         except OSError:
             return ""  # a full disk must not keep the model from seeing the page
         return str(path)
-
-    def _thin(self, folder: Path) -> None:
-        files = [path for path in folder.iterdir() if path.name != ".gitignore"]
-        for path in sorted(files, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
-            path.unlink()

@@ -15,7 +15,13 @@ def main(workspace: str, library: str, folder: str) -> None:
     """Serve one runner; ``folder`` is for the kernel's sockets."""
     out = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
-    tell = Teller(out)
+    file = os.fdopen(out, "wb")
+
+    def tell(message: Dict[str, Any]) -> None:
+        """Write a line for the runner, which always reads."""
+        file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+        file.flush()
+
     try:
         from .driver import KernelDriver, KernelError
     except ImportError as error:
@@ -31,18 +37,6 @@ def main(workspace: str, library: str, folder: str) -> None:
         driver.serve()
     finally:
         driver.close()
-
-
-class Teller:
-    """Writes lines for the runner, which always reads."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._file = os.fdopen(descriptor, "wb")
-
-    def __call__(self, message: Dict[str, Any]) -> None:
-        """Write one line."""
-        self._file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
-        self._file.flush()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs cells in a kernel, one at a time, and says what they show as soon as they show it."""
+"""The kernel's driver: it starts a kernel through jupyter_client and runs cells in it, one at a time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +21,11 @@ from .outputs import shown
 
 _PATH_LIMIT = 90
 _LAST_WORDS = 2000
+_ASK_AGAIN_SECONDS = 0.2
+_LOOK_MILLISECONDS = 500
+_LATE_SECONDS = 1.0
+_READ = 1024 * 1024
+_PLAIN_TEXT = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 _BOOT = """
 import importlib.util, os, site, sys
 runner, library, first = sys.argv[1:4]
@@ -53,11 +59,11 @@ class _OurKernel(KernelSpecManager):
         return KernelSpec(argv=self.command, display_name=kernel_name, language="python", interrupt_mode="signal")
 
 
-class Launched:
+class KernelProcess:
     """A kernel's process, from its start to its end."""
 
     def __init__(self, workspace: str, library: str, folder: str, *, library_first: bool = False) -> None:
-        """Start it; ``library`` is where ipykernel is when this Python does not have it, "" when it does.
+        """``library`` is where ipykernel is when this Python does not have it, "" when it does.
 
         What the user has installed counts before the library, unless ``library_first``.
         """
@@ -78,8 +84,9 @@ class Launched:
             shutdown_wait_time=0.5,
         )
         try:
+            environment = {**os.environ, **_PLAIN_TEXT}
             self._manager.start_kernel(
-                cwd=workspace, env=_environment(), stdout=_nowhere(), stderr=words_out, independent=False
+                cwd=workspace, env=environment, stdout=subprocess.DEVNULL, stderr=words_out, independent=False
             )
         except BaseException:
             self.close()
@@ -108,13 +115,11 @@ class Launched:
         return bool(said)
 
     def last_words(self) -> str:
-        """The last line of what it wrote there."""
         self.read_words()
         lines = self._last_words.decode("utf-8", "replace").strip().splitlines()
         return lines[-1][-300:] if lines else ""
 
     def close(self) -> None:
-        """End it and remove its sockets."""
         try:
             if self._manager.has_kernel:
                 self._manager.shutdown_kernel(now=True)
@@ -132,26 +137,6 @@ def _short_folder(folder: str) -> str:
     return tempfile.mkdtemp(prefix="kernel-", dir="/tmp")  # nobody else may enter it
 
 
-def _environment() -> Dict[str, str]:
-    """The sandbox's variables; plain text is wanted, whoever prints it."""
-    return {
-        **os.environ,
-        "TERM": "dumb",
-        "NO_COLOR": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    }
-
-
-def _nowhere() -> int:
-    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-
-
-_ASK_AGAIN_SECONDS = 0.2
-_LOOK_MILLISECONDS = 500
-_LATE_SECONDS = 1.0
-_READ = 1024 * 1024
-
 Message = Dict[str, Any]
 
 
@@ -163,11 +148,7 @@ class KernelDriver:
     """One kernel, and what the runner wants of it."""
 
     def __init__(self, tell: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:
-        """Start the kernel and wait until it answers, for as long as it lives.
-
-        Raises:
-            KernelError: it ended instead.
-        """
+        """Start the kernel and wait until it answers; raises `KernelError` when it ends instead."""
         self._tell = tell
         self._poller = zmq.Poller()
         self._orders = bytearray()
@@ -180,9 +161,9 @@ class KernelDriver:
         self._kernel = self._start(workspace, library, folder)
 
     def serve(self) -> None:
-        """Serve until the runner closes our input, or the kernel ends."""
         while self._is_open:
-            for ready, _ in self._poller.poll(self._patience()):
+            is_late = bool(self._cell and self._replied_at)
+            for ready, _ in self._poller.poll(50 if is_late else _LOOK_MILLISECONDS):
                 if ready == 0:
                     self._read_orders()
                 elif ready == self._kernel.words:
@@ -190,7 +171,9 @@ class KernelDriver:
                         self._poller.unregister(ready)
                 else:
                     self._receive(ready)
-            self._check_late()
+            if self._cell and self._replied_at and time.monotonic() - self._replied_at > _LATE_SECONDS:
+                self._is_idle = True  # the word was lost
+                self._finish_if_done()
             code = self._kernel.exit_code()
             if code is not None:
                 self._receive(self._kernel.client.iopub_channel.socket)
@@ -198,15 +181,12 @@ class KernelDriver:
                 return
 
     def close(self) -> None:
-        """End the kernel."""
         self._kernel.close()
 
-    # The start
-
-    def _start(self, workspace: str, library: str, folder: str) -> Launched:
+    def _start(self, workspace: str, library: str, folder: str) -> KernelProcess:
         """Start one that answers; the second time without what the user has installed, which may not fit together."""
         for library_first in (False, True) if library else (False,):
-            kernel = Launched(workspace, library, folder, library_first=library_first)
+            kernel = KernelProcess(workspace, library, folder, library_first=library_first)
             if self._answers(kernel):
                 break
             words, code = kernel.last_words() or "without a word", kernel.exit_code()
@@ -219,7 +199,7 @@ class KernelDriver:
         self._tell({"ready": {"pid": kernel.pid}})
         return kernel
 
-    def _answers(self, kernel: Launched) -> bool:
+    def _answers(self, kernel: KernelProcess) -> bool:
         """Ask it until we hear it on both channels: then nothing that a cell shows is lost."""
         client = kernel.client
         shell, shown_on = client.shell_channel.socket, client.iopub_channel.socket
@@ -248,8 +228,6 @@ class KernelDriver:
                 has_shown = has_shown or message["parent_header"].get("msg_type") == "kernel_info_request"
         return True
 
-    # Orders
-
     def _read_orders(self) -> None:
         data = os.read(0, _READ)
         if not data:
@@ -262,7 +240,6 @@ class KernelDriver:
             self._begin(json.loads(line))
 
     def _begin(self, order: Message) -> None:
-        """Run what prepares the kernel, unseen, and then the cell."""
         client = self._kernel.client
         for code in order["prepare"]:
             self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
@@ -270,10 +247,7 @@ class KernelDriver:
         self._replied_at, self._is_idle, self._exits, self._failed_with = 0.0, False, False, ""
         self._cell = client.execute(order["code"], allow_stdin=False, stop_on_error=False)
 
-    # What the kernel says
-
     def _receive(self, socket: Any) -> None:
-        """Take all that is there now."""
         session, replies = self._kernel.client.session, self._kernel.client.shell_channel.socket
         while True:
             try:
@@ -315,11 +289,3 @@ class KernelDriver:
         if self._cell and self._is_idle and self._replied_at:
             self._cell = ""
             self._tell({"cell": self._number, "done": True, "exits": self._exits, "error": self._failed_with})
-
-    def _check_late(self) -> None:
-        if self._cell and self._replied_at and time.monotonic() - self._replied_at > _LATE_SECONDS:
-            self._is_idle = True  # the word was lost
-            self._finish_if_done()
-
-    def _patience(self) -> int:
-        return 50 if self._cell and self._replied_at else _LOOK_MILLISECONDS

@@ -1,9 +1,10 @@
-"""What runs in the kernel's own process before the first cell: plain text, bounded output, helpers for cells."""
+"""The kernel's own process: plain text, bounded output, helpers for cells."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import json
 import os
 import select
@@ -35,11 +36,10 @@ _TAIL_CHARACTERS = 64 * 1024
 class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
     """Publishes what is written, in order; of a flood the beginning and the end of each moment, and how much it lacks.
 
-    Without a bound the messages of a program that prints faster than they are read would fill the memory.
+    Without a bound the messages of a fast program would fill the memory.
     """
 
     _last: Optional[BoundedStream] = None
-    """The one that was written to last."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._bound = threading.RLock()
@@ -53,7 +53,6 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
         super().__init__(*args, **options)
 
     def write(self, string: str) -> int:
-        """Take text."""
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string).__name__}")
         with self._bound:
@@ -74,14 +73,7 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
         """Publish what there is. It stays open: the cells that follow have no other."""
         self.release()
 
-    def put_back(self) -> None:
-        """Be what prints go to again, where a cell has left nothing, or has closed it."""
-        current = getattr(sys, self.name)
-        if current is None or getattr(current, "closed", False):
-            setattr(sys, self.name, self)
-
     def release(self) -> None:
-        """Publish what was held back too."""
         with self._bound:
             self._release()
         self.flush()
@@ -106,7 +98,6 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
             self._hold(text)
 
     def _hold(self, text: str) -> None:
-        """Keep the end of what comes."""
         joined = "".join((*self._held, text))
         over = len(joined) - _TAIL_CHARACTERS
         if over > 0:
@@ -153,11 +144,18 @@ def bounded(told: Callable[..., List[str]]) -> Callable[..., List[str]]:
     """
 
     def short(kind: Any, value: Any, trace: Optional[TracebackType] = None, *more: Any, **options: Any) -> List[str]:
-        frames = _frames(trace)
+        frames: List[TracebackType] = []
+        frame = trace
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.tb_next
         over = len(frames) - 2 * _FRAMES
         if over <= 0:
             return told(kind, value, trace, *more, **options)
-        lines = told(kind, value, _joined(frames[:_FRAMES] + frames[-_FRAMES:]), *more, **options)
+        shown: Optional[TracebackType] = None
+        for frame in reversed(frames[:_FRAMES] + frames[-_FRAMES:]):
+            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        lines = told(kind, value, shown, *more, **options)
         return [f"[{over} frames in the middle of the calls are left out here]", *lines]
 
     return short
@@ -171,24 +169,9 @@ def warm(shell: Any) -> None:
         shell.InteractiveTB.structured_traceback(*sys.exc_info())
 
 
-def _frames(trace: Optional[TracebackType]) -> List[TracebackType]:
-    found = []
-    while trace is not None:
-        found.append(trace)
-        trace = trace.tb_next
-    return found
-
-
-def _joined(frames: List[TracebackType]) -> Optional[TracebackType]:
-    joined: Optional[TracebackType] = None
-    for frame in reversed(frames):
-        joined = TracebackType(joined, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return joined
-
-
 # The library takes a TCP port for it, which would be one of the sandbox's ports that users see and open.
 class PortlessThread(IOPubThread):  # type: ignore[misc] # the library has no types
-    """The library's own, which listens to forks at `address`; a library that does it in another way keeps its port."""
+    """ipykernel's own thread, which listens to forks at `address`; where it does so otherwise it keeps its port."""
 
     address = ""
     _is_portless = False
@@ -224,7 +207,7 @@ def run(shell: Any, command: str) -> None:
     ends with the command: what that has started in the background goes on, and what it prints later is not shown.
     """
     process = subprocess.Popen(
-        [_shell(), "-c", shell.var_expand(command, depth=2)],
+        ["/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", "-c", shell.var_expand(command, depth=2)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -271,15 +254,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             continue
 
 
-def _shell() -> str:
-    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
-
-
 _SHOWN = ["text/plain", "image/png", "image/jpeg"]
 _TEXT_LIMIT = 1024 * 1024
 _MESSAGES_LIMIT = 100_000
 _WARM_AFTER_SECONDS = 0.3
-_FIRST_TO_GO = "600"  # when memory runs out it shall be the kernel's or its children's turn, not ours
 
 _lent: Dict[str, Tuple[str, Optional[str]]] = {}
 """The variables of the cell that runs, and what they were before."""
@@ -305,21 +283,21 @@ def prepare(directory: str, variables: Dict[str, str]) -> None:
     _lent.update({name: (value, os.environ.get(name)) for name, value in variables.items()})
     os.environ.update(variables)
     if directory:
-        try:
+        with contextlib.suppress(OSError):  # it is gone: the terminal's user has removed it
             os.chdir(directory)
-        except OSError:
-            return  # it is gone: the terminal's user has removed it
 
 
 def main() -> None:
     """Run the kernel until it is told to end."""
-    _go_first()
+    # When memory runs out it shall be the kernel's or its children's turn; not every sandbox lets us say so.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("600")
     _let_pip_install()
     app = KernelApp.instance(config=_config())
     app.initialize(sys.argv[1:])
     shell: Any = app.shell
     streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, BoundedStream)]
-    shell.events.register("post_run_cell", _after_each_cell(streams))
+    shell.events.register("post_run_cell", lambda *_: _put_in_order(streams))
     shell.system = lambda command: run(shell, command)
     shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
     _bound_displays(shell)
@@ -350,13 +328,13 @@ def _release_streams() -> None:
             stream.release()
 
 
-def _after_each_cell(streams: List[BoundedStream]) -> Callable[..., None]:
-    def put_in_order(*_: Any) -> None:
-        for stream in streams:
-            stream.put_back()
-        _release_streams()
-
-    return put_in_order
+def _put_in_order(streams: List[BoundedStream]) -> None:
+    """After each cell: prints go to the streams again, where it has left nothing, or has closed them."""
+    for stream in streams:
+        current = getattr(sys, stream.name)
+        if current is None or getattr(current, "closed", False):
+            setattr(sys, stream.name, stream)
+    _release_streams()
 
 
 def _give_helpers(shell: Any) -> None:
@@ -411,11 +389,3 @@ def _let_pip_install() -> None:
     if not os.access(sysconfig.get_path("purelib"), os.W_OK):
         os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-
-
-def _go_first() -> None:
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(_FIRST_TO_GO)
-    except OSError:
-        return  # not every sandbox lets us

@@ -6,7 +6,7 @@ import base64
 from typing import Any, Dict, List
 
 OMITTED = "drydock_omitted"
-"""The kind of message by which our kernel says how many characters it left out (``kernel_driver.streams``)."""
+"""The kind of message by which our kernel says how many characters it left out (``inside``)."""
 _IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 """The kinds of pictures that models take, and how their data begins."""
 _IMAGE_LIMIT = 5 * 1024 * 1024
