@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from agent_core.errors import DrydockError
 from drydock_client import ClientError, DrydockClient
 from server.settings.running_server import client_of, words_of
+
+T = TypeVar("T")
 
 STANDARD = Path("-")
 """Stands for standard input or output."""
@@ -38,8 +40,11 @@ def import_recording(
         raise DrydockError("--title: a conversation that is replayed is named by its first message; leave it out")
     text = _read(file)
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
-    made = _done(_replayed(client, text) if replay else _imported(client, _trajectory(file, text), title))
-    out.write(f"{made}\n")
+    if replay:
+        made = _asked(client, client.create_conversation(options={"replay_json": text}))
+    else:
+        made = _asked(client, client.import_conversation(_trajectory(file, text), title=title))
+    out.write(f"{made.id}\n")
     return 0
 
 
@@ -54,7 +59,7 @@ def export_recording(
 ) -> int:
     """Write the trajectory of a conversation into a file, as first-generation servers export it."""
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
-    text = json.dumps(_done(_exported(client, conversation_id)), ensure_ascii=False, indent=2) + "\n"
+    text = json.dumps(_asked(client, client.trajectory(conversation_id)), ensure_ascii=False, indent=2) + "\n"
     if file == STANDARD:
         out.write(text)
         return 0
@@ -65,24 +70,13 @@ def export_recording(
     return 0
 
 
-async def _imported(client: DrydockClient, trajectory: list[Any], title: str | None) -> str:
-    async with client:
-        return (await client.import_conversation(trajectory, title=title)).id
+def _asked(client: DrydockClient, call: Coroutine[Any, Any, T]) -> T:
+    async def in_session() -> T:
+        async with client:
+            return await call
 
-
-async def _replayed(client: DrydockClient, text: str) -> str:
-    async with client:
-        return (await client.create_conversation(options={"replay_json": text})).id
-
-
-async def _exported(client: DrydockClient, conversation_id: str) -> list[dict[str, Any]]:
-    async with client:
-        return await client.trajectory(conversation_id)
-
-
-def _done(work: Any) -> Any:
     try:
-        return asyncio.run(work)
+        return asyncio.run(in_session())
     except ClientError as error:
         raise DrydockError(words_of(error)) from error
 

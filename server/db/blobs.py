@@ -120,7 +120,7 @@ class FolderBlobStore:
         while True:
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _sync_folder(self._folder)
+                sync_folder(self._folder)
             try:
                 _write(path, data)
             except FileNotFoundError:
@@ -178,7 +178,7 @@ def _write(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _remove_tree(path: Path) -> None:
@@ -186,7 +186,8 @@ def _remove_tree(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make durable what was created, replaced or removed in the folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -110,12 +110,8 @@ class ConversationRepository:
             ConversationExistsError: there is one with this id; of several that create it at once, one succeeds.
         """
         values = {column.name: _stored(getattr(record, column.name)) for column in conversations.c}
-
-        async def apply(connection: AsyncConnection) -> None:
-            await connection.execute(insert(conversations), values)
-
         try:
-            await self._writer.change(apply)
+            await self._writer.execute(insert(conversations), values)
         except IntegrityError as error:
             raise ConversationExistsError(f"a conversation with the id {record.id!r} exists already") from error
         return record
@@ -183,11 +179,7 @@ class ConversationRepository:
             return await self.get(conversation_id) is not None
         self._touches.supersede(conversation_id, values)
         statement = update(conversations).where(conversations.c.id == conversation_id).values(values)
-
-        async def apply(connection: AsyncConnection) -> bool:
-            return (await connection.execute(statement)).rowcount > 0
-
-        return await self._writer.change(apply)
+        return await self._writer.execute(statement) > 0
 
     async def add_pr_number(self, conversation_id: str, number: int) -> bool:
         """Add the number of a pull or merge request behind those that it has; False: there is no such conversation."""

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from sqlalchemy import insert, select, tuple_
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.db.engine import Engines
@@ -46,12 +45,8 @@ class FeedbackRepository:
         self._engines = engines
         self._writer = writer
 
-    async def add(self, given: Feedback) -> None:
-
-        async def apply(connection: AsyncConnection) -> None:
-            await connection.execute(insert(table), asdict(given))
-
-        await self._writer.change(apply)
+    async def add(self, feedback: Feedback) -> None:
+        await self._writer.execute(insert(table), asdict(feedback))
 
     async def list_page(
         self, *, limit: int, page_id: str | None = None, user_id: str = "", conversation_id: str | None = None

@@ -94,7 +94,8 @@ class IdempotencyKeys:
             return await work(Attempt(resource, is_repeated=False))
         async with self._turn((user_id, scope, key)):
             row = _Row(user_id, scope, key, _digest(asked))
-            found = await self._claim(row, resource)
+            now = self._now()
+            found = await self._writer.change(lambda connection: row.claim(connection, resource, now))
             if found.digest != row.digest:
                 raise KeyReusedError(
                     f"Idempotency-Key: {key!r} came with another request before; a new request needs a new key"
@@ -104,14 +105,10 @@ class IdempotencyKeys:
             try:
                 answer = await work(Attempt(found.resource, found.is_repeated))
             except refusals:
-                await self._writer.change(row.release)
+                await self._writer.execute(delete(idempotency_keys).where(row.is_it))
                 raise
-            await self._writer.change(lambda connection: row.finish(connection, answer))
+            await self._writer.execute(update(idempotency_keys).where(row.is_it).values(answer=answer))
             return answer
-
-    async def _claim(self, row: _Row, resource: str) -> _Found:
-        now = self._now()
-        return await self._writer.change(lambda connection: row.claim(connection, resource, now))
 
     @asynccontextmanager
     async def _turn(self, name: tuple[str, str, str]) -> AsyncIterator[None]:
@@ -153,7 +150,7 @@ class _Found(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A key with what is asked under it; its methods run in the writer's transactions."""
+    """A key with what is asked under it; `claim` runs in the writer's transactions."""
 
     user_id: str
     scope: str
@@ -165,7 +162,7 @@ class _Row(NamedTuple):
         table = idempotency_keys.c
         await connection.execute(delete(idempotency_keys).where(table.created_at < now - KEPT))
         found = (
-            await connection.execute(select(table.digest, table.resource, table.answer).where(self._is_it))
+            await connection.execute(select(table.digest, table.resource, table.answer).where(self.is_it))
         ).one_or_none()
         if found is not None:
             return _Found(found.digest, found.resource, found.answer, is_repeated=True)
@@ -174,14 +171,8 @@ class _Row(NamedTuple):
         )
         return _Found(self.digest, resource, None, is_repeated=False)
 
-    async def finish(self, connection: AsyncConnection, answer: Answer) -> None:
-        await connection.execute(update(idempotency_keys).where(self._is_it).values(answer=answer))
-
-    async def release(self, connection: AsyncConnection) -> None:
-        await connection.execute(delete(idempotency_keys).where(self._is_it))
-
     @property
-    def _is_it(self) -> Any:
+    def is_it(self) -> Any:
         table = idempotency_keys.c
         return (table.user_id == self.user_id) & (table.scope == self.scope) & (table.key == self.key)
 

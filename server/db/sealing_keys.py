@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.auth.secrets import SEALED, SecretBox, SecretKeyError, SecretUnreadableError
+from server.db.blobs import sync_folder
 from server.db.engine import Engines
 from server.db.tables import conversations, sealing_keys, secrets, settings, webhooks
 from server.db.user_secrets import purpose_of_secret
@@ -48,7 +48,7 @@ async def check_key(engines: Engines, writer: Writer, box: SecretBox, key_file: 
             key_file,
         )
     row = {"key_id": box.key_id, "first_used_at": utc_now()}
-    await writer.change(lambda connection: connection.execute(insert(sealing_keys), row))
+    await writer.execute(insert(sealing_keys), row)
 
 
 class Rotation(NamedTuple):
@@ -153,8 +153,4 @@ def _next(key_file: Path) -> Path:
 
 def _take(fresh_file: Path, key_file: Path) -> None:
     fresh_file.replace(key_file)
-    folder = os.open(key_file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(key_file.parent)

@@ -129,11 +129,7 @@ class SecretRepository:
 
     async def delete(self, name: str, user_id: str = "") -> bool:
         """Forget the secret, durably; False when there is none of this name."""
-
-        async def apply(connection: AsyncConnection) -> bool:
-            return bool((await connection.execute(delete(table).where(_is(user_id, name)))).rowcount)
-
-        return await self._writer.change(apply)
+        return await self._writer.execute(delete(table).where(_is(user_id, name))) > 0
 
     def _sealed(self, user_id: str, name: str, value: str) -> dict[str, Any]:
         sealed = self._box.encrypt(value, purpose=purpose_of_secret(user_id, name))

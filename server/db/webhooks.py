@@ -112,12 +112,7 @@ class WebhookRepository:
             values["events"] = list(changes["events"])
         if "secret" in changes:
             values["secret"] = self._sealed(webhook_id, changes["secret"])
-
-        async def apply(connection: AsyncConnection) -> bool:
-            statement = update(webhooks).where(webhooks.c.id == webhook_id).values(values)
-            return (await connection.execute(statement)).rowcount > 0
-
-        return await self._writer.change(apply)
+        return await self._writer.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(values)) > 0
 
     async def delete(self, webhook_id: str) -> None:
 

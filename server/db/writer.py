@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, TypeVar
 
+from sqlalchemy import Executable
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -109,6 +110,14 @@ class Writer:
         done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._enqueue(PendingChange(log, apply, done))
         return await done
+
+    async def execute(self, statement: Executable, row: Mapping[str, Any] | None = None) -> int:
+        """Run one statement (with the parameters `row`) as a `change`; returns how many rows it concerned."""
+
+        async def apply(connection: AsyncConnection) -> int:
+            return (await connection.execute(statement, row)).rowcount
+
+        return await self.change(apply)
 
     async def close(self) -> None:
         """Take no more, write what is pending within the time limit, and end; calling it again is fine."""
