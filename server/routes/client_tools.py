@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import ReplyError
@@ -27,10 +27,8 @@ class ClientToolsReply(BaseModel):
     client_tools: list[dict[str, Any]]
 
 
-class ToolsChange(BaseModel):
+class ToolsChange(BaseModel, extra="forbid"):
     """The body of a change: all tools that there are from now on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     client_tools: ClientTools
 

@@ -97,7 +97,7 @@ def _in_utc(moment: datetime) -> datetime:
 Moment = Annotated[datetime, BeforeValidator(_iso), AfterValidator(_in_utc), Field(strict=False)]
 
 
-class EventFilter(BaseModel):
+class EventFilter(BaseModel, extra="forbid", strict=True):
     """The body of ``GET …/events``; all that is named has to hold.
 
     Attributes:
@@ -105,8 +105,6 @@ class EventFilter(BaseModel):
         start_date: the earliest time, ISO 8601; without a zone it is UTC.
         end_date: the latest time, likewise.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     exclude_hidden: bool = False
     query: str | None = None
@@ -174,10 +172,8 @@ class Done(BaseModel):
     success: Literal[True]
 
 
-class NewMessage(BaseModel):
+class NewMessage(BaseModel, extra="forbid"):
     """The body of ``POST …/message``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     message: str
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from agent_core.errors import DrydockError, NoSuchEventError
 from agent_core.events.branches import Rewind
@@ -94,10 +94,8 @@ class ConversationList(BaseModel):
     next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
 
 
-class TitleChange(BaseModel):
+class TitleChange(BaseModel, extra="forbid"):
     """The body of a rename."""
-
-    model_config = ConfigDict(extra="forbid")
 
     title: Title
 
@@ -232,18 +230,14 @@ async def stop_conversation(
     }
 
 
-class RewindWish(BaseModel):
+class RewindWish(BaseModel, extra="forbid", strict=True):
     """The body of ``POST …/rewind``; ``event_id`` null goes before the first event."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     event_id: int | None = Field(ge=0, strict=True)
 
 
-class ForkWish(BaseModel):
+class ForkWish(BaseModel, extra="forbid", strict=True):
     """The body of ``POST …/fork``; without ``event_id`` the fork has the whole log."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     event_id: int | None = Field(None, ge=0, strict=True)
     reset_metrics: bool = True

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
 from agent_core.events.event import utc_now
 from agent_core.skills.files import split_frontmatter
@@ -55,10 +55,8 @@ _accounts_router = APIRouter(
 MAX_TOKEN = 500
 
 
-class GivenToken(BaseModel):
+class GivenToken(BaseModel, extra="ignore", hide_input_in_errors=True):
     """A token and where it is for; what is empty stays as it is stored."""
-
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     token: Annotated[str, Field(max_length=MAX_TOKEN)] | None = None
     host: str | None = None
@@ -74,10 +72,8 @@ class GivenToken(BaseModel):
         return (self.host or "").strip()
 
 
-class GivenTokens(BaseModel):
+class GivenTokens(BaseModel, extra="ignore", hide_input_in_errors=True):
     """The body of ``POST /api/add-git-providers``."""
-
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     provider_tokens: dict[Provider, GivenToken]
 

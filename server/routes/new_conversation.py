@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agent_core.controller.replay import beginning_of
 from agent_core.errors import DrydockError
@@ -137,11 +137,10 @@ _PROMPTS: Final = {
 _LOOK = "Ask the API of {provider} about it; the token for that is in the environment variable {variable}."
 
 
-class SuggestedTask(BaseModel):
+class SuggestedTask(BaseModel, extra="forbid", strict=True, title="SuggestedTask"):
     """A task card of the client."""
 
     __qualname__ = "SuggestedTask"  # its name in the published document, as is its title
-    model_config = ConfigDict(extra="forbid", strict=True, title="SuggestedTask")
 
     git_provider: Provider
     task_type: Literal[
@@ -167,20 +166,16 @@ class SuggestedTask(BaseModel):
         )
 
 
-class CreateMicroagent(BaseModel):
+class CreateMicroagent(BaseModel, extra="forbid", strict=True):
     """The client's wish for a microagent; what it is to be is said in the first message."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     repo: str = Field(min_length=1, max_length=500)
     git_provider: Provider | None = None
     title: str | None = None
 
 
-class NewConversation(BaseModel):
+class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_errors=True):
     """The body of ``POST /api/conversations``; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
     repository: str | None = Field(None, max_length=500)
     git_provider: Provider | None = None

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError
 from agent_core.security.secrets import MAX_VALUE_BYTES
@@ -45,20 +45,16 @@ class SecretNames(BaseModel):
     custom_secrets: list[SecretName]
 
 
-class NewSecret(BaseModel):
+class NewSecret(BaseModel, extra="ignore", hide_input_in_errors=True):
     """The body of ``POST /api/secrets``."""
-
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     name: Name
     value: Value
     description: Description | None = None
 
 
-class SecretChange(BaseModel):
+class SecretChange(BaseModel, extra="ignore", hide_input_in_errors=True):
     """The body of ``PUT /api/secrets/{name}``: what is left out, or null, stays as it is."""
-
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     name: Name
     description: Description | None = None

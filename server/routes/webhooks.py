@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -74,10 +74,8 @@ EventTypes = Annotated[list[Annotated[str, _without(_event_type_problem)]], Fiel
 Secret = Annotated[SecretStr, Field(max_length=200), _without(secret_problem)]
 
 
-class NewWebhook(BaseModel):
+class NewWebhook(BaseModel, extra="forbid", hide_input_in_errors=True):
     """The body of a creation."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     url: Url = Field(description="Where events are sent, by POST.")
     events: EventTypes = Field([], description="The public types of events to send; empty for all.")
@@ -85,10 +83,8 @@ class NewWebhook(BaseModel):
     secret: Secret | None = Field(None, description="Signs what is sent; left out, the server makes one.")
 
 
-class WebhookChange(BaseModel):
+class WebhookChange(BaseModel, extra="forbid", hide_input_in_errors=True):
     """The body of a change; what is left out stays."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     url: Url | None = None
     events: EventTypes | None = None
@@ -96,10 +92,8 @@ class WebhookChange(BaseModel):
     active: bool | None = Field(None, strict=True)
 
 
-class Replay(BaseModel):
+class Replay(BaseModel, extra="forbid", hide_input_in_errors=True):
     """The body of a replay."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     conversation_id: str
     after_event_id: int = Field(ge=-1, le=2**53, strict=True, description="-1 sends the log from its beginning.")

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from agent_core.version import VERSION
 from drydock_client import ClientError, DrydockClient, NotFoundError, RefusedError
 from server.doors.acp.editor import ASK, MODES, EditorClient, Permissions
-from server.doors.acp.editor_files import Copies, EditorFiles, Folders, instructions_for, tools_for
+from server.doors.acp.editor_files import EditorFiles, Folders, instructions_for, tools_for
 from server.doors.acp.json_rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -31,7 +31,7 @@ from server.doors.acp.json_rpc import (
     standard_lines,
 )
 from server.doors.acp.prompts import message_from
-from server.doors.acp.session import COMMANDS, Commands, EditorSession
+from server.doors.acp.session import COMMANDS, EditorSession
 from server.doors.stdio_program import run_over_stdio
 from server.settings.running_server import client_of
 
@@ -194,7 +194,7 @@ class EditorsAgent:
     async def _prompt(self, params: schema.PromptRequest) -> schema.PromptResponse:
         session = self._open(params.session_id)
         message = message_from(params.prompt)
-        if await session.commands.run(message.text):
+        if await session.run_command(message.text):
             return schema.PromptResponse(stop_reason="end_turn")
         return schema.PromptResponse(stop_reason=await session.prompt(message))
 
@@ -222,14 +222,12 @@ class EditorsAgent:
                 logger.warning("the editor's files are no tools in conversation %s: %s", session_id, error)
 
     def _session(self, session_id: str, folders: Folders) -> EditorSession:
-        copies = Copies(self._client, self._editor, session_id, folders)
         return EditorSession(
             session_id,
             self._client,
             self._editor,
             permissions=Permissions(session_id, self._client, self._editor),
-            files=EditorFiles(self._editor, session_id, folders, copies),
-            commands=Commands(self._client, self._editor, session_id, copies),
+            files=EditorFiles(self._client, self._editor, session_id, folders),
         )
 
     def _begin(self, session: EditorSession, asks: bool) -> schema.SessionModeState | None:

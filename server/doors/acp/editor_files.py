@@ -31,8 +31,8 @@ COPY_IN, COPY_OUT = "editor_copy_in", "editor_copy_out"
 _LEFT_OUT: Final = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 
 
-class OutsideError(Exception):
-    """A path that is none of the editor's; the message is for the model."""
+class EditorFilesError(Exception):
+    """A path that is none of the editor's, or what cannot be read, written or copied; the message is for the model."""
 
 
 class Listing(NamedTuple):
@@ -50,13 +50,13 @@ class Folders:
         self._real = [os.path.realpath(folder) for folder in folders]
 
     def path(self, path: object) -> str:
-        """The absolute path that is meant; `OutsideError`: none in the open folders, links followed."""
+        """The absolute path that is meant; `EditorFilesError`: none in the open folders, links followed."""
         if not isinstance(path, str) or not path or "\0" in path:
-            raise OutsideError("path: is missing; name a file or folder of the user's")
+            raise EditorFilesError("path: is missing; name a file or folder of the user's")
         whole = os.path.normpath(os.path.join(self.home, path))
         real = os.path.realpath(whole)
         if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in self._real):
-            raise OutsideError(f"path: {whole} is outside of the user's folder {self.home}; stay below it")
+            raise EditorFilesError(f"path: {whole} is outside of the user's folder {self.home}; stay below it")
         return whole
 
     async def files(self, path: str) -> Listing:
@@ -108,12 +108,11 @@ def _walked(folder: str) -> Iterator[str]:
             return
 
 
-class CopyError(Exception):
-    """It cannot be copied; the message says why."""
+class EditorFiles:
+    """The editor's files for one session: copies to and from the workspace, and the agent's calls for them.
 
-
-class Copies:
-    """Copies of one session between the folders that are open in the editor and the workspace of its agent."""
+    Raises `ConnectionError` when the editor has gone.
+    """
 
     def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, folders: Folders) -> None:
         self._client = client
@@ -124,7 +123,7 @@ class Copies:
     async def copy_in(self, source: str) -> str:
         """Copy a file or folder into the workspace, below the name of the open folder; returns what was done, in words.
 
-        What git ignores is left out. Raises `OutsideError`, `CopyError` and `ClientError`.
+        What git ignores is left out. Raises `EditorFilesError` and `ClientError`.
         """
         path = self._folders.path(source)
         root = Path(self._folders.home)
@@ -140,13 +139,13 @@ class Copies:
                 continue
             total += len(content)
             if total > MAX_BYTES:
-                raise CopyError(f"{path} has more than {MAX_BYTES} bytes; copy the parts of it that are needed")
+                raise EditorFilesError(f"{path} has more than {MAX_BYTES} bytes; copy the parts of it that are needed")
             batch[places[name]] = content
             if len(batch) >= BATCH_FILES or sum(map(len, batch.values())) > BATCH_BYTES:
                 sent, batch = sent + await self._sent(batch, left_out), {}
         sent += await self._sent(batch, left_out)
         if not sent:
-            raise CopyError(f"{path}: there is nothing to copy; is it a file or a folder with files?")
+            raise EditorFilesError(f"{path}: there is nothing to copy; is it a file or a folder with files?")
         where = _place(Path(path), root)
         told = f"Copied to {where} in the workspace: {sent} file{'s' if sent > 1 else ''}."
         if left_out:
@@ -156,22 +155,71 @@ class Copies:
     async def copy_out(self, path: str, target: str) -> str:
         """Copy a text file of the workspace into the open folder, through the editor; returns where to, in words.
 
-        Raises `OutsideError`, `CopyError`, `ClientError` and `RequestError`.
+        Raises `EditorFilesError`, `ClientError` and `RequestError`.
         """
         if not self._editor.writes_files:
-            raise CopyError("the editor takes no files; show the user what to change")
+            raise EditorFilesError("the editor takes no files; show the user what to change")
         whole = self._folders.path(target)
         content = bytearray()
         async for piece in self._client.files.open(self._session_id, path):
             content += piece
             if len(content) > MAX_FILE:
-                raise CopyError(f"{path} has more than {MAX_FILE} bytes, which is too much for an editor")
+                raise EditorFilesError(f"{path} has more than {MAX_FILE} bytes, which is too much for an editor")
         try:
             text = content.decode()
         except UnicodeDecodeError:
-            raise CopyError(f"{path} is no text, which is all that an editor takes") from None
+            raise EditorFilesError(f"{path} is no text, which is all that an editor takes") from None
         await self._editor.write_file(self._session_id, whole, text)
         return f"{path} was copied to {whole}."
+
+    async def answer(self, call: ToolCall) -> tuple[str, bool]:
+        """What to tell the model, and whether it is an error."""
+        try:
+            return await self._call(call.name, call.arguments), False
+        except (EditorFilesError, ClientError) as error:
+            return str(error), True
+        except RequestError as error:
+            return f"The editor refused: {error}", True
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        match name:
+            case "editor_list_files":
+                return await self._list(arguments)
+            case "editor_read_file":
+                return await self._read(arguments)
+            case "editor_write_file":
+                return await self._write(arguments)
+            case "editor_copy_in":
+                return await self.copy_in(str(arguments.get("path") or "."))
+            case "editor_copy_out":
+                return await self.copy_out(str(arguments.get("path") or ""), str(arguments.get("to") or ""))
+        raise EditorFilesError(f"{name}: the editor has no such tool")
+
+    async def _read(self, arguments: Mapping[str, Any]) -> str:
+        if not self._editor.reads_files:
+            raise EditorFilesError("The editor does not give out its files; ask the user to paste what you need.")
+        path = self._folders.path(arguments.get("path"))
+        text = await self._editor.read_file(self._session_id, path, arguments.get("line"), arguments.get("limit"))
+        if len(text) <= MAX_CHARS:
+            return text
+        return f"{text[:MAX_CHARS]}\n[Cut after {MAX_CHARS} characters: name `line` and `limit` to read the rest.]"
+
+    async def _write(self, arguments: Mapping[str, Any]) -> str:
+        if not self._editor.writes_files:
+            raise EditorFilesError("The editor takes no changes of its files; show the user what to change.")
+        path, content = self._folders.path(arguments.get("path")), arguments.get("content")
+        if not isinstance(content, str):
+            raise EditorFilesError("content: is missing; give the whole text of the file")
+        await self._editor.write_file(self._session_id, path, content)
+        return f"{path} was written."
+
+    async def _list(self, arguments: Mapping[str, Any]) -> str:
+        folder = self._folders.path(arguments.get("path") or ".")
+        files, is_cut = await self._folders.files(folder)
+        shown = [name.removeprefix(folder).lstrip("/") for name in files[:MAX_ENTRIES]]
+        if is_cut or len(files) > len(shown):
+            shown.append("[There are more: list a folder below this one.]")
+        return "\n".join(shown) or "[no files]"
 
     async def _sent(self, batch: dict[str, bytes], left_out: list[str]) -> int:
         if not batch:
@@ -188,76 +236,8 @@ class Copies:
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
                 return None
             return Path(name).read_bytes()
-        except (OSError, OutsideError):
+        except (OSError, EditorFilesError):
             return None
-
-
-def _place(path: Path, root: Path) -> str:
-    """Where it is in the workspace: below a folder of the open folder's name."""
-    try:
-        inside = path.relative_to(root)
-    except ValueError:
-        inside = Path(path.name)
-    return str(Path(root.name or "project") / inside)
-
-
-class EditorFiles:
-    """Carries out an agent's calls for the editor's files; raises `ConnectionError` when the editor has gone."""
-
-    def __init__(self, editor: EditorClient, session_id: str, folders: Folders, copies: Copies) -> None:
-        self._editor = editor
-        self._session_id = session_id
-        self._folders = folders
-        self._copies = copies
-
-    async def answer(self, call: ToolCall) -> tuple[str, bool]:
-        """What to tell the model, and whether it is an error."""
-        try:
-            return await self._call(call.name, call.arguments), False
-        except (OutsideError, CopyError, ClientError) as error:
-            return str(error), True
-        except RequestError as error:
-            return f"The editor refused: {error}", True
-
-    async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        match name:
-            case "editor_list_files":
-                return await self._list(arguments)
-            case "editor_read_file":
-                return await self._read(arguments)
-            case "editor_write_file":
-                return await self._write(arguments)
-            case "editor_copy_in":
-                return await self._copies.copy_in(str(arguments.get("path") or "."))
-            case "editor_copy_out":
-                return await self._copies.copy_out(str(arguments.get("path") or ""), str(arguments.get("to") or ""))
-        raise CopyError(f"{name}: the editor has no such tool")
-
-    async def _read(self, arguments: Mapping[str, Any]) -> str:
-        if not self._editor.reads_files:
-            raise CopyError("The editor does not give out its files; ask the user to paste what you need.")
-        path = self._folders.path(arguments.get("path"))
-        text = await self._editor.read_file(self._session_id, path, arguments.get("line"), arguments.get("limit"))
-        if len(text) <= MAX_CHARS:
-            return text
-        return f"{text[:MAX_CHARS]}\n[Cut after {MAX_CHARS} characters: name `line` and `limit` to read the rest.]"
-
-    async def _write(self, arguments: Mapping[str, Any]) -> str:
-        if not self._editor.writes_files:
-            raise CopyError("The editor takes no changes of its files; show the user what to change.")
-        path, content = self._folders.path(arguments.get("path")), arguments.get("content")
-        if not isinstance(content, str):
-            raise CopyError("content: is missing; give the whole text of the file")
-        await self._editor.write_file(self._session_id, path, content)
-        return f"{path} was written."
-
-    async def _list(self, arguments: Mapping[str, Any]) -> str:
-        folder = self._folders.path(arguments.get("path") or ".")
-        files, is_cut = await self._folders.files(folder)
-        shown = [name.removeprefix(folder).lstrip("/") for name in files[:MAX_ENTRIES]]
-        if is_cut or len(files) > len(shown):
-            shown.append("[There are more: list a folder below this one.]")
-        return "\n".join(shown) or "[no files]"
 
 
 def tools_for(editor: EditorClient) -> list[dict[str, Any]]:
@@ -320,3 +300,12 @@ def _tool(
         "timeout": _SECONDS,
         "annotations": {"readOnlyHint": reads},
     }
+
+
+def _place(path: Path, root: Path) -> str:
+    """Where it is in the workspace: below a folder of the open folder's name."""
+    try:
+        inside = path.relative_to(root)
+    except ValueError:
+        inside = Path(path.name)
+    return str(Path(root.name or "project") / inside)

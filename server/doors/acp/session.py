@@ -26,7 +26,7 @@ from drydock_client import (
     ToolCall,
 )
 from server.doors.acp.editor import EditorClient, Permissions
-from server.doors.acp.editor_files import Copies, CopyError, EditorFiles, OutsideError
+from server.doors.acp.editor_files import EditorFiles, EditorFilesError
 from server.doors.acp.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, from_server
 from server.doors.acp.prompts import PromptMessage, fenced
 from server.doors.acp.updates import Updates
@@ -50,50 +50,6 @@ COMMANDS: Final = [
     _command("send", "Copy a file or folder of yours into the agent's sandbox.", "its path, or . for all"),
     _command("title", "Give this conversation another title.", "the title"),
 ]
-
-
-class Commands:
-    """Commands that a user types in the editor, carried out here and never told to the agent."""
-
-    def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, copies: Copies) -> None:
-        self._client = client
-        self._editor = editor
-        self._session_id = session_id
-        self._copies = copies
-
-    async def run(self, text: str) -> bool:
-        """Carry out the command in this message and say what came of it; False where it is none."""
-        name, _, argument = text.partition(" ")
-        known = next((command for command in COMMANDS if f"/{command.name}" == name), None)
-        if known is None:
-            return False
-        if known.input is not None and not argument.strip():
-            answer = f"Say which: `{name} {known.input.root.hint}`"
-        else:
-            try:
-                answer = await self._answer(known.name, argument.strip())
-            except (ClientError, RequestError, CopyError, OutsideError) as error:
-                answer = f"{name} failed: {error}"
-        await self._editor.show(self._session_id, update_agent_message_text(answer))
-        return True
-
-    async def _answer(self, name: str, argument: str) -> str:
-        match name:
-            case "changes":
-                changes = await self._client.git.changes(self._session_id)
-                return fenced("\n".join(f"{one.status} {one.path}" for one in changes)) if changes else "No changes."
-            case "diff":
-                diff = await self._client.git.diff(self._session_id, argument)
-                return f"Before:\n{fenced(diff.original)}\nNow:\n{fenced(diff.modified)}"
-            case "fetch":
-                return await self._copies.copy_out(argument, os.path.basename(argument))
-            case "send":
-                return await self._copies.copy_in(argument)
-            case _:
-                await self._client.rename(self._session_id, argument)
-                renamed = schema.SessionInfoUpdate(session_update="session_info_update", title=argument)
-                await self._editor.show(self._session_id, renamed)
-                return f"The title is now “{argument}”."
 
 
 _AT_REST: Final[dict[str, schema.StopReason]] = {
@@ -199,11 +155,9 @@ class EditorSession:
         *,
         permissions: Permissions,
         files: EditorFiles,
-        commands: Commands,
     ) -> None:
         self.id = session_id
         self.permissions = permissions
-        self.commands = commands
         self._client = client
         self._editor = editor
         self._files = files
@@ -237,6 +191,40 @@ class EditorSession:
             await asyncio.wait(tasks)
         if self._turn is not None:
             self._turn.end("cancelled")
+
+    async def run_command(self, text: str) -> bool:
+        """Carry out the command in this message, and say what came of it; False where it is none."""
+        name, _, argument = text.partition(" ")
+        known = next((command for command in COMMANDS if f"/{command.name}" == name), None)
+        if known is None:
+            return False
+        if known.input is not None and not argument.strip():
+            answer = f"Say which: `{name} {known.input.root.hint}`"
+        else:
+            try:
+                answer = await self._command(known.name, argument.strip())
+            except (ClientError, RequestError, EditorFilesError) as error:
+                answer = f"{name} failed: {error}"
+        await self._editor.show(self.id, update_agent_message_text(answer))
+        return True
+
+    async def _command(self, name: str, argument: str) -> str:
+        match name:
+            case "changes":
+                changes = await self._client.git.changes(self.id)
+                return fenced("\n".join(f"{one.status} {one.path}" for one in changes)) if changes else "No changes."
+            case "diff":
+                diff = await self._client.git.diff(self.id, argument)
+                return f"Before:\n{fenced(diff.original)}\nNow:\n{fenced(diff.modified)}"
+            case "fetch":
+                return await self._files.copy_out(argument, os.path.basename(argument))
+            case "send":
+                return await self._files.copy_in(argument)
+            case _:
+                await self._client.rename(self.id, argument)
+                renamed = schema.SessionInfoUpdate(session_update="session_info_update", title=argument)
+                await self._editor.show(self.id, renamed)
+                return f"The title is now “{argument}”."
 
     async def prompt(self, message: PromptMessage) -> schema.StopReason:
         """Say it, and wait until the agent is at rest; what it does meanwhile is shown.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 MODEL: Final = "drydock"
 """The one model of this door: the agent, with whatever model its user has set up."""
@@ -76,15 +76,13 @@ class ChatMessage(BaseModel):
         return [part.image_url.url for part in parts if part.image_url is not None]
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(BaseModel, strict=True):
     """What a stream is to end with."""
-
-    model_config = ConfigDict(strict=True)
 
     include_usage: bool = False
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(BaseModel, extra="ignore", strict=True):
     """The body of ``POST /v1/chat/completions``.
 
     How the model is asked is set for the agent, not here: temperature, length and the like are read and left alone.
@@ -92,8 +90,6 @@ class ChatRequest(BaseModel):
     the conversation to go on with, whatever the history says. ``user`` and ``safety_identifier`` tell apart the chats
     of those for whom one client speaks.
     """
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
     model: str = Field(json_schema_extra={"enum": [MODEL]})
     messages: list[ChatMessage] = Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from agent_core.tools.spec import ToolAnnotations
 from agent_core.version import VERSION
@@ -55,8 +55,8 @@ Message = Annotated[str, Field(min_length=1, max_length=1_000_000), AfterValidat
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT)]
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Arguments(BaseModel, extra="forbid"):
+    pass
 
 
 class Start(_Arguments):

@@ -47,30 +47,6 @@ TITLES = {
 }
 
 
-async def send_page(send: Send, status: int, text: str, headers: Headers) -> None:
-    """Answer with a page that says what is the matter."""
-    body = _PAGE.format(title=TITLES.get(status, TITLES[502]), text=html.escape(text)).encode()
-    own = [
-        (b"content-type", b"text/html; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def refuse_websocket(scope: Scope, send: Send, status: int, text: str) -> None:
-    """Answer the handshake of a WebSocket with an error."""
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
-        return
-    body = text.encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
-
-
 logger = logging.getLogger(__name__)
 
 _NOT_OPEN = "Open it from its conversation, under Ports. If it was open before, its time is over: open it there again."
@@ -142,11 +118,12 @@ class Preview:
         origin = f"{scheme}://{headers['host'].lower()}"
         place = PreviewPlace(0, origin)
         try:
-            ticket = self._ticket(scope, headers["host"])
+            sealed = ticket_in(scope["query_string"].decode("latin-1"))
+            ticket = None if sealed is None else self._for_host(self._passes.read("ticket", sealed), headers["host"])
             if ticket is not None and scope["type"] == "http" and "origin" not in headers:
                 await self._let_in(scope, ticket, scheme, send)
                 return
-            allowed = ticket or self._allowed(scope, headers, headers["host"])
+            allowed = ticket or self._allowed(scope, headers, sealed)
             # A page of another origin may ask with a ticket, which it could not have without being told.
             if ticket is None and headers.get("origin", origin).lower() != origin:
                 raise _RefusedError(403, _FOREIGN)
@@ -155,35 +132,27 @@ class Preview:
         except _RefusedError as refusal:
             await self._refuse(scope, refusal, place, send)
 
-    def _ticket(self, scope: Scope, host: str) -> PreviewPass | None:
-        sealed = ticket_in(scope["query_string"].decode("latin-1"))
-        return None if sealed is None else self._for_host(self._passes.read("ticket", sealed), host)
-
-    def _allowed(self, scope: Scope, headers: Mapping[str, str], host: str) -> PreviewPass:
+    def _allowed(self, scope: Scope, headers: Mapping[str, str], ticket: str | None) -> PreviewPass:
         cookies = cookies_in(headers.get("cookie", ""))
         for sealed in cookies:
-            allowed = self._for_host(self._passes.read("cookie", sealed), host)
+            allowed = self._for_host(self._passes.read("cookie", sealed), headers["host"])
             if allowed is not None:
                 return allowed
-        ticket = ticket_in(scope["query_string"].decode("latin-1"))
         shown: list[tuple[Kind, str]] = [("cookie", sealed) for sealed in cookies]
         raise self._not_open(scope, shown if ticket is None else [*shown, ("ticket", ticket)])
 
     def _not_open(self, scope: Scope, shown: Sequence[tuple[Kind, str]]) -> _RefusedError:
         """What is answered to whoever has no pass; one that was never made here is counted as a wrong token is."""
-        judged = None
-        forged = [sealed for kind, sealed in shown if self._passes.is_forged(kind, sealed)]
-        if forged:
-            judged = self._keeper.wrong(" ".join(forged), address_of(scope), "a preview")
-        if judged is None or judged.retry_after is None:
+        retry_after = None
+        if forged := [sealed for kind, sealed in shown if self._passes.is_forged(kind, sealed)]:
+            retry_after = self._keeper.wrong(" ".join(forged), address_of(scope), "a preview").retry_after
+        if retry_after is None:
             return _RefusedError(403, _NOT_OPEN)
-        return _RefusedError(429, f"{_GUESSED} {judged.retry_after} s.", retry_after=judged.retry_after)
+        return _RefusedError(429, f"{_GUESSED} {retry_after} s.", retry_after=retry_after)
 
     def _for_host(self, found: PreviewPass | None, host: str) -> PreviewPass | None:
-        named = self._addresses.parse(host)
-        if found is None or named != (found.port, mark_of(found.conversation_id)):
-            return None
-        return found
+        is_its_own = found and self._addresses.parse(host) == (found.port, mark_of(found.conversation_id))
+        return found if is_its_own else None
 
     async def _let_in(self, scope: Scope, ticket: PreviewPass, scheme: str, send: Send) -> None:
         """Give the browser its cookie, and send it to the same address without the ticket."""
@@ -275,6 +244,30 @@ class Preview:
             await refuse_websocket(scope, send, refusal.status, str(refusal))
         else:
             await send_page(send, refusal.status, str(refusal), [*refusal.headers, *guards(place)])
+
+
+async def send_page(send: Send, status: int, text: str, headers: Headers) -> None:
+    """Answer with a page that says what is the matter."""
+    body = _PAGE.format(title=TITLES.get(status, TITLES[502]), text=html.escape(text)).encode()
+    own = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse_websocket(scope: Scope, send: Send, status: int, text: str) -> None:
+    """Answer the handshake of a WebSocket with an error."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
+        return
+    body = text.encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
 
 
 async def _allow(headers: Mapping[str, str], place: PreviewPlace, send: Send) -> None:

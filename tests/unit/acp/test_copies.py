@@ -1,4 +1,4 @@
-"""Copies from the editor's folder into the workspace: what goes, in which pieces, and what is too much."""
+"""EditorFiles from the editor's folder into the workspace: what goes, in which pieces, and what is too much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drydock_client import DrydockClient, Uploaded
 from drydock_client.resources import FilesApi
 from server.doors.acp import editor_files
 from server.doors.acp.editor import EditorClient
-from server.doors.acp.editor_files import Copies, CopyError, Folders, OutsideError
+from server.doors.acp.editor_files import EditorFiles, EditorFilesError, Folders
 from server.doors.acp.json_rpc import StdioTransport
 from tests.unit.acp.test_lines import lines_of
 
@@ -48,14 +48,14 @@ def workspace() -> KeptFiles:
 
 
 @pytest.fixture
-async def copying(project: Path, workspace: KeptFiles) -> Copies:
+async def copying(project: Path, workspace: KeptFiles) -> EditorFiles:
     client = DrydockClient()
     client.files = workspace
     lines: StdioTransport = lines_of(b"")[0]
-    return Copies(client, EditorClient(Connection(nothing, lines, listening=False)), "id", Folders([str(project)]))
+    return EditorFiles(client, EditorClient(Connection(nothing, lines, listening=False)), "id", Folders([str(project)]))
 
 
-async def test_a_folder_goes_whole_but_for_links_that_lead_out(copying: Copies, workspace: KeptFiles) -> None:
+async def test_a_folder_goes_whole_but_for_links_that_lead_out(copying: EditorFiles, workspace: KeptFiles) -> None:
     told = await copying.copy_in(".")
     assert told == "Copied to project in the workspace: 3 files. Left out: project/away."
     assert [sorted(batch) for batch in workspace.batches] == [["project/a", "project/b", "project/lib/c"]]
@@ -63,16 +63,16 @@ async def test_a_folder_goes_whole_but_for_links_that_lead_out(copying: Copies, 
 
 
 async def test_what_is_too_large_is_left_out_and_too_much_is_refused(
-    copying: Copies, workspace: KeptFiles, monkeypatch: pytest.MonkeyPatch
+    copying: EditorFiles, workspace: KeptFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(editor_files, "MAX_FILE", 10)
     assert "Left out: project/away, project/b." in await copying.copy_in(".")
     monkeypatch.setattr(editor_files, "MAX_BYTES", 3)
-    with pytest.raises(CopyError, match="more than 3 bytes"):
+    with pytest.raises(EditorFilesError, match="more than 3 bytes"):
         await copying.copy_in(".")
-    with pytest.raises(CopyError, match="there is nothing to copy"):
+    with pytest.raises(EditorFilesError, match="there is nothing to copy"):
         await copying.copy_in("none")
-    with pytest.raises(OutsideError):
+    with pytest.raises(EditorFilesError):
         await copying.copy_in("..")
     monkeypatch.setattr(editor_files, "MAX_BYTES", 100)
     monkeypatch.setattr(editor_files, "BATCH_FILES", 1)
@@ -81,6 +81,6 @@ async def test_what_is_too_large_is_left_out_and_too_much_is_refused(
     assert [len(batch) for batch in workspace.batches] == [1, 1]
 
 
-async def test_what_an_editor_does_not_take_is_not_handed_over(copying: Copies) -> None:
-    with pytest.raises(CopyError, match="the editor takes no files"):
+async def test_what_an_editor_does_not_take_is_not_handed_over(copying: EditorFiles) -> None:
+    with pytest.raises(EditorFilesError, match="the editor takes no files"):
         await copying.copy_out("a", "a")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.doors.acp.editor_files import Folders, OutsideError
+from server.doors.acp.editor_files import EditorFilesError, Folders
 
 
 async def test_paths_stay_in_the_open_folders(tmp_path: Path) -> None:
@@ -20,10 +20,10 @@ async def test_paths_stay_in_the_open_folders(tmp_path: Path) -> None:
     assert folders.path(".") == str(home)
     assert folders.path(str(more / "x")) == str(more / "x")
     for outside in ("../secret", "/etc/passwd", "way/key", str(secret), f"{home}2", "a/../../secret/key"):
-        with pytest.raises(OutsideError, match="outside of the user's folder"):
+        with pytest.raises(EditorFilesError, match="outside of the user's folder"):
             folders.path(outside)
     for nothing in ("", None, 5, "a\0b"):
-        with pytest.raises(OutsideError, match="path: is missing"):
+        with pytest.raises(EditorFilesError, match="path: is missing"):
             folders.path(nothing)
 
 

@@ -11,9 +11,9 @@ from acp.connection import Connection
 from drydock_client import DrydockClient, Sent
 from drydock_client.live import Following, Line, LineMaker
 from server.doors.acp.editor import EditorClient, Permissions
-from server.doors.acp.editor_files import Copies, EditorFiles, Folders
+from server.doors.acp.editor_files import EditorFiles, Folders
 from server.doors.acp.prompts import PromptMessage
-from server.doors.acp.session import Commands, EditorSession
+from server.doors.acp.session import EditorSession
 from tests.unit.acp.test_lines import Sink, lines_of
 
 Frames = list[tuple[str, dict[str, Any]]]
@@ -85,14 +85,12 @@ def session_of(client: DrydockClient) -> tuple[EditorSession, Sink]:
     lines, sink = lines_of(b"")
     editor = EditorClient(Connection(nothing, lines, listening=False))
     folders = Folders(["/"])
-    copies = Copies(client, editor, "c1", folders)
     session = EditorSession(
         "c1",
         client,
         editor,
         permissions=Permissions("c1", client, editor),
-        files=EditorFiles(editor, "c1", folders, copies),
-        commands=Commands(client, editor, "c1", copies),
+        files=EditorFiles(client, editor, "c1", folders),
     )
     return session, sink
 
