@@ -32,42 +32,6 @@ summary{{cursor:pointer}}code{{font-size:.95em}}h2{{margin-top:2rem}}td,th{{text
 padding:.1rem .8rem .1rem 0}}</style></head><body><h1>{title}</h1>
 <p>The whole document, with the schemas of all bodies: <a href="/openapi.json">/openapi.json</a>.</p>
 """
-
-
-def docs_endpoint(document: Callable[[], Mapping[str, Any]]) -> Callable[[Request], Response]:
-    """Answers with the page of this document."""
-
-    def read_docs(request: Request) -> Response:
-        return HTMLResponse(docs_page(document()))
-
-    return read_docs
-
-
-def docs_page(document: Mapping[str, Any]) -> str:
-    """Every route with what it takes and answers."""
-    title = escape(f"{document['info']['title']}: the protocol over REST")
-    return _HEAD.format(title=title) + "\n".join(_operations(document)) + "\n</body></html>\n"
-
-
-def _operations(document: Mapping[str, Any]) -> Iterator[str]:
-    for path, item in document["paths"].items():
-        for method in METHODS:
-            if method in item:
-                yield _operation(f"{method.upper()} {path}", item[method])
-
-
-def _operation(name: str, spec: Mapping[str, Any]) -> str:
-    rows = [
-        (f"{one['name']} ({one['in']}{', required' if one.get('required') else ''})", one.get("description", ""))
-        for one in spec.get("parameters", [])
-    ]
-    rows += [(f"body: {kind}", "") for kind in spec.get("requestBody", {}).get("content", {})]
-    rows += [(status, reply.get("description", "")) for status, reply in spec.get("responses", {}).items()]
-    cells = "".join(f"<tr><td><code>{escape(left)}</code></td><td>{escape(right)}</td></tr>" for left, right in rows)
-    said = escape(spec.get("description") or spec.get("summary") or "")
-    return f"<details><summary><code>{escape(name)}</code></summary><p>{said}</p><table>{cells}</table></details>"
-
-
 _REF: Final = "#/components/schemas/"
 _JSON: Final = "application/json"
 _DESCRIPTION: Final = """\
@@ -121,7 +85,8 @@ def openapi_document(api: FastAPI) -> dict[str, Any]:
         separate_input_output_schemas=api.separate_input_output_schemas,
     )
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(_error_schemas())
+    errors: list[Any] = [(ErrorReply, "serialization"), (OpenAIError, "serialization")]
+    schemas.update(models_json_schema(errors, ref_template=_REF + "{model}")[1]["$defs"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     document["components"]["securitySchemes"] = _SCHEMES
@@ -133,14 +98,15 @@ def openapi_document(api: FastAPI) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], route: RouteContext) -> None:
-    operation["tags"] = [_tag(str(route.path))]
+    path = str(route.path)
+    operation["tags"] = [_TAGS[max((prefix for prefix in _TAGS if path.startswith(prefix)), key=len)]]
     is_openai = isinstance(route.original_route, OpenAIRoute)
     responses: dict[str, Any] = operation["responses"]
     for status, extra in _common(operation, route):
         name = "OpenAIError" if is_openai else "ErrorReply"
         content = {_JSON: {"schema": {"$ref": _REF + name}}}
         responses.setdefault(str(status), {"description": MEANINGS[status], "content": content, **extra})
-    if str(route.path).startswith(API_PREFIXES):
+    if path.startswith(API_PREFIXES):
         operation["security"] = [{name: []} for name in _SCHEMES]
     operation["responses"] = {status: responses[status] for status in sorted(responses)}
 
@@ -175,13 +141,30 @@ def _calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:
         yield from _calls(one)
 
 
-def _tag(path: str) -> str:
-    return _TAGS[max((prefix for prefix in _TAGS if path.startswith(prefix)), key=len)]
+def docs_endpoint(document: Callable[[], Mapping[str, Any]]) -> Callable[[Request], Response]:
+    """Answers with a page for people: every route with what it takes and answers, without scripts and other hosts."""
+
+    def read_docs(request: Request) -> Response:
+        found = document()
+        operations = (
+            _operation(f"{method.upper()} {path}", item[method])
+            for path, item in found["paths"].items()
+            for method in METHODS
+            if method in item
+        )
+        title = escape(f"{found['info']['title']}: the protocol over REST")
+        return HTMLResponse(_HEAD.format(title=title) + "\n".join(operations) + "\n</body></html>\n")
+
+    return read_docs
 
 
-def _error_schemas() -> Mapping[str, Any]:
-    _, definitions = models_json_schema(
-        [(ErrorReply, "serialization"), (OpenAIError, "serialization")], ref_template=_REF + "{model}"
-    )
-    found: Mapping[str, Any] = definitions["$defs"]
-    return found
+def _operation(name: str, spec: Mapping[str, Any]) -> str:
+    rows = [
+        (f"{one['name']} ({one['in']}{', required' if one.get('required') else ''})", one.get("description", ""))
+        for one in spec.get("parameters", [])
+    ]
+    rows += [(f"body: {kind}", "") for kind in spec.get("requestBody", {}).get("content", {})]
+    rows += [(status, reply.get("description", "")) for status, reply in spec.get("responses", {}).items()]
+    cells = "".join(f"<tr><td><code>{escape(left)}</code></td><td>{escape(right)}</td></tr>" for left, right in rows)
+    said = escape(spec.get("description") or spec.get("summary") or "")
+    return f"<details><summary><code>{escape(name)}</code></summary><p>{said}</p><table>{cells}</table></details>"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Request
@@ -36,7 +36,7 @@ from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, 
 from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
-from server.routes.route_classes import CLIENT_GONE, JsonRoute, while_connected
+from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, while_connected
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
@@ -51,7 +51,7 @@ class OpenAIRoute(JsonRoute):
 
     max_values: ClassVar[int] = 100_000
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Handler:
         """The handler of a `JsonRoute`, its errors put in that form."""
         handle = super().get_route_handler()
 
@@ -90,7 +90,7 @@ def _invalid(error: RequestValidationError) -> Response:
 
 
 def _is_name(part: str | int) -> bool:
-    """Whether it is a part of the place, and not the library's name for one of several forms."""
+    """Whether it is a part of the place, and not pydantic's name for one of several forms."""
     return isinstance(part, int) or (part.isidentifier() and part not in {"body", "str"})
 
 

@@ -17,6 +17,12 @@ from server.http.files import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
 from server.wire.json_data import MAX_VALUES, read_document
 
+T = TypeVar("T")
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+CLIENT_GONE: Final = 499
+"""Nobody sees this status; logs do."""
+
 
 class JsonRoute(APIRoute):
     """An `APIRoute` whose body is read strictly.
@@ -39,15 +45,15 @@ class JsonRoute(APIRoute):
             options["openapi_extra"] = IN_DOCUMENT | (options.get("openapi_extra") or {})
         super().__init__(path, endpoint, **options)
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The library's handler, given a request that reads strictly."""
+    def get_route_handler(self) -> Handler:
+        """FastAPI's handler, given a request that reads strictly."""
         handle = super().get_route_handler()
-        takes_body = self.body_field is not None
 
         async def strictly(request: Request) -> Response:
             strict = _StrictRequest(request.scope, request.receive)
             strict.max_values = self.max_values
-            if takes_body and not _is_json(request.headers.get("content-type", "")) and await strict.body():
+            is_json = self.body_field is None or _is_json(request.headers.get("content-type", ""))
+            if not is_json and await strict.body():
                 raise _refusal(["header", "content-type"], "send JSON with the header Content-Type: application/json")
             response = await handle(strict)
             return tagged(response, request.headers) if request.method == "GET" else response
@@ -55,11 +61,27 @@ class JsonRoute(APIRoute):
         return strictly
 
 
+class WatchedRoute(APIRoute):
+    """An `APIRoute` whose handler of GET is cancelled when its client has gone: what it asked the sandbox for ends."""
+
+    def get_route_handler(self) -> Handler:
+        """FastAPI's handler, watched."""
+        return _watched(super().get_route_handler())
+
+
+class WatchedJsonRoute(JsonRoute):
+    """A `JsonRoute` that is watched like a `WatchedRoute`."""
+
+    def get_route_handler(self) -> Handler:
+        """The handler of a `JsonRoute`, watched."""
+        return _watched(super().get_route_handler())
+
+
 class _StrictRequest(Request):
     max_values = MAX_VALUES
 
     async def json(self) -> Any:
-        """The body's value; a body that is no JSON at all is left to the library to report."""
+        """The body's value; a body that is no JSON at all is left to FastAPI to report."""
         try:
             return await read_document(await self.body(), max_values=self.max_values)
         except WireError as error:
@@ -75,29 +97,6 @@ def _is_json(content_type: str) -> bool:
 
 def _refusal(place: list[str], problem: str) -> HTTPException:
     return HTTPException(422, [{"type": "value_error", "loc": place, "msg": problem}])  # type: ignore[arg-type]
-
-
-T = TypeVar("T")
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-CLIENT_GONE: Final = 499
-"""Nobody sees this status; logs do."""
-
-
-class WatchedRoute(APIRoute):
-    """An `APIRoute` whose handler of GET is cancelled when its client has gone: what it asked the sandbox for ends."""
-
-    def get_route_handler(self) -> Handler:
-        """The library's handler, watched."""
-        return _watched(super().get_route_handler())
-
-
-class WatchedJsonRoute(JsonRoute):
-    """A `JsonRoute` that is watched like a `WatchedRoute`."""
-
-    def get_route_handler(self) -> Handler:
-        """The handler of a `JsonRoute`, watched."""
-        return _watched(super().get_route_handler())
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

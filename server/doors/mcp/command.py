@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -20,6 +20,7 @@ from server.doors.stdio_program import run_over_stdio
 from server.settings.running_server import client_of
 
 A = TypeVar("A", bound=BaseModel)
+Call = Callable[[A, Caller], Awaitable[BaseModel]]
 
 PREFIX: Final = "drydock://conversations/"
 PAGE: Final = 50
@@ -125,121 +126,89 @@ class List(_Arguments):
 
 
 def conversation_tools(conversations: DoorConversations) -> tuple[DoorTool[Any], ...]:
-    """All tools, for these conversations."""
+    """All tools, for these conversations; each takes and gives what its function says, under that function's name."""
+    tools: list[DoorTool[Any]] = []
 
-    async def start(arguments: Start, caller: Caller) -> Outcome:
+    def tool(description: str, annotations: ToolAnnotations) -> Callable[[Call[A]], Call[A]]:
+        def add(call: Call[A]) -> Call[A]:
+            async def called(arguments: A, caller: Caller) -> ToolResult:
+                data = (await call(arguments, caller)).model_dump(mode="json")
+                return ToolResult(json.dumps(data, ensure_ascii=False), data)
+
+            hints = get_type_hints(call)
+            tools.append(
+                DoorTool(
+                    name=call.__name__,
+                    description=description,
+                    arguments=hints["arguments"],
+                    parameters=_schema(hints["arguments"]),
+                    annotations=annotations,
+                    call=called,
+                    output=_schema(hints["return"]),
+                )
+            )
+            return call
+
+        return add
+
+    @tool(
+        "Give a task to a new agent, which works on it in a sandbox of its own. It goes on after this call: wait"
+        " with wait_for_conversation.",
+        ToolAnnotations(title="Start a conversation", destructiveHint=False),
+    )
+    async def start_conversation(arguments: Start, caller: Caller) -> Outcome:
         made = await conversations.start(**arguments.model_dump(exclude={"wait_seconds"}))
         try:
             return await conversations.wait(made, arguments.wait_seconds, _teller(caller))
         except DoorError as error:  # it is there, and its id must not be lost
             raise DoorError(f"The conversation {made} was started. {error}") from error
 
-    async def send(arguments: Send, caller: Caller) -> Outcome:
+    @tool(
+        "Say something to the agent of a conversation; one that has ended its work takes it up again, and one at"
+        " work reads it at its next step.",
+        ToolAnnotations(title="Send a message", destructiveHint=False),
+    )
+    async def send_message(arguments: Send, caller: Caller) -> Outcome:
         await conversations.send(arguments.conversation_id, arguments.message)
         return await conversations.wait(arguments.conversation_id, arguments.wait_seconds, _teller(caller))
 
-    async def wait(arguments: WaitFor, caller: Caller) -> Outcome:
+    @tool(
+        "Wait until the agent has come to rest, and get its answer. With at_rest false it is still at work: wait"
+        " again. Giving the call up stops nothing.",
+        ToolAnnotations.read_only("Wait for the agent"),
+    )
+    async def wait_for_conversation(arguments: WaitFor, caller: Caller) -> Outcome:
         return await conversations.wait(arguments.conversation_id, arguments.wait_seconds, _teller(caller))
 
-    async def read(arguments: Read, caller: Caller) -> ReadPage:
+    @tool(
+        "Read what was said and done in a conversation, entry by entry. While has_more is true, go on with"
+        " after=next_after.",
+        ToolAnnotations.read_only("Read a conversation"),
+    )
+    async def read_conversation(arguments: Read, caller: Caller) -> ReadPage:
         return await conversations.read(**dict(arguments))
 
-    async def answer(arguments: ConfirmationAnswer, caller: Caller) -> Outcome:
+    @tool(
+        "Say whether an agent that waits in the state awaiting_user_confirmation may do what it asks about.",
+        ToolAnnotations(title="Answer the agent's question"),
+    )
+    async def answer_confirmation(arguments: ConfirmationAnswer, caller: Caller) -> Outcome:
         await conversations.confirm(arguments.conversation_id, accept=arguments.accept, feedback=arguments.feedback)
         return await conversations.wait(arguments.conversation_id, arguments.wait_seconds, _teller(caller))
 
-    async def stop(arguments: Stop, caller: Caller) -> Outcome:
+    @tool(
+        "Have the agent stop what it is doing, and what it runs be interrupted. A message lets it go on.",
+        ToolAnnotations(title="Stop the agent", idempotentHint=True, openWorldHint=False),
+    )
+    async def stop_conversation(arguments: Stop, caller: Caller) -> Outcome:
         await (conversations.stop if arguments.end_session else conversations.pause)(arguments.conversation_id)
         return await conversations.outcome(arguments.conversation_id)
 
-    async def listed(arguments: List, caller: Caller) -> ListPage:
+    @tool("List conversations, newest first.", ToolAnnotations.read_only("List conversations"))
+    async def list_conversations(arguments: List, caller: Caller) -> ListPage:
         return await conversations.page(arguments.limit, arguments.cursor, arguments.repository)
 
-    return (
-        _tool(
-            "start_conversation",
-            "Give a task to a new agent, which works on it in a sandbox of its own. It goes on after this call: wait"
-            " with wait_for_conversation.",
-            Start,
-            Outcome,
-            start,
-            ToolAnnotations(title="Start a conversation", destructiveHint=False),
-        ),
-        _tool(
-            "send_message",
-            "Say something to the agent of a conversation; one that has ended its work takes it up again, and one at"
-            " work reads it at its next step.",
-            Send,
-            Outcome,
-            send,
-            ToolAnnotations(title="Send a message", destructiveHint=False),
-        ),
-        _tool(
-            "wait_for_conversation",
-            "Wait until the agent has come to rest, and get its answer. With at_rest false it is still at work: wait"
-            " again. Giving the call up stops nothing.",
-            WaitFor,
-            Outcome,
-            wait,
-            ToolAnnotations.read_only("Wait for the agent"),
-        ),
-        _tool(
-            "read_conversation",
-            "Read what was said and done in a conversation, entry by entry. While has_more is true, go on with"
-            " after=next_after.",
-            Read,
-            ReadPage,
-            read,
-            ToolAnnotations.read_only("Read a conversation"),
-        ),
-        _tool(
-            "answer_confirmation",
-            "Say whether an agent that waits in the state awaiting_user_confirmation may do what it asks about.",
-            ConfirmationAnswer,
-            Outcome,
-            answer,
-            ToolAnnotations(title="Answer the agent's question"),
-        ),
-        _tool(
-            "stop_conversation",
-            "Have the agent stop what it is doing, and what it runs be interrupted. A message lets it go on.",
-            Stop,
-            Outcome,
-            stop,
-            ToolAnnotations(title="Stop the agent", idempotentHint=True, openWorldHint=False),
-        ),
-        _tool(
-            "list_conversations",
-            "List conversations, newest first.",
-            List,
-            ListPage,
-            listed,
-            ToolAnnotations.read_only("List conversations"),
-        ),
-    )
-
-
-def _tool(
-    name: str,
-    description: str,
-    arguments: type[A],
-    result: type[BaseModel],
-    call: Callable[[A, Caller], Awaitable[BaseModel]],
-    annotations: ToolAnnotations,
-) -> DoorTool[A]:
-    async def called(arguments: A, caller: Caller) -> ToolResult:
-        data = (await call(arguments, caller)).model_dump(mode="json")
-        return ToolResult(json.dumps(data, ensure_ascii=False), data)
-
-    return DoorTool(
-        name=name,
-        description=description,
-        arguments=arguments,
-        parameters=_schema(arguments),
-        annotations=annotations,
-        call=called,
-        output=_schema(result),
-    )
+    return tuple(tools)
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:

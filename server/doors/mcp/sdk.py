@@ -58,7 +58,7 @@ def load() -> None:
 
 
 def make_server(offer: Offer) -> Server[Any]:
-    """A server of the library with these tools; `load` was called."""
+    """The SDK's server with these tools; `load` was called."""
     from mcp import MCPError
     from mcp.server.lowlevel.server import Server
     from mcp.types import INVALID_PARAMS, CallToolRequestParams, ListToolsResult, PaginatedRequestParams

@@ -165,8 +165,7 @@ class Preview:
             (b"referrer-policy", b"no-referrer"),
             (b"content-length", b"0"),
         ]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+        await _respond(send, 303, headers)
 
     # --- a path ---
 
@@ -255,8 +254,7 @@ async def send_page(send: Send, status: int, text: str, headers: Headers) -> Non
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
-    await send({"type": "http.response.body", "body": body})
+    await _respond(send, status, [*own, *headers], body)
 
 
 async def refuse_websocket(scope: Scope, send: Send, status: int, text: str) -> None:
@@ -278,8 +276,12 @@ async def _allow(headers: Mapping[str, str], place: PreviewPlace, send: Send) ->
         (b"access-control-allow-headers", asked.encode("latin-1")),
         (b"access-control-max-age", b"600"),
     ]
-    await send({"type": "http.response.start", "status": 204, "headers": [*allowed, *guards(place)]})
-    await send({"type": "http.response.body", "body": b""})
+    await _respond(send, 204, [*allowed, *guards(place)])
+
+
+async def _respond(send: Send, status: int, headers: Headers, body: bytes = b"") -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _scheme(scope: Scope) -> str:

@@ -74,7 +74,7 @@ class DeliveryOutcome:
 
 
 class Sender:
-    """Sends; the library is loaded, and connections are made, with the first request. Close it in the end."""
+    """Sends; httpx is loaded, and connections are made, with the first request. Close it in the end."""
 
     def __init__(self, destinations: Destinations, *, limit_seconds: float = LIMIT_SECONDS) -> None:
         self._client = DirectClient(destinations, limit_seconds)
