@@ -37,7 +37,7 @@ class ToolsChange(BaseModel, extra="forbid"):
 async def list_tools(record: OwnConversation, paging: PagingDependency) -> dict[str, Any]:
     """Those that are declared, in their order."""
     placed = enumerate(record.options.get(CLIENT_TOOLS) or ())
-    return {"client_tools": [tool for _, tool in paging.linked(paging.cut(placed, lambda one: one[:1], int))]}
+    return {"client_tools": [tool for _, tool in paging.linked(placed, lambda one: one[:1], int)]}
 
 
 @router.put("/client-tools", response_model=ClientToolsReply, responses=errors(409))

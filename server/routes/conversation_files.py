@@ -339,7 +339,7 @@ async def list_files(
     found = await _listed(workspace_of(services, record.id), path, paging, if_missing=_NO_ENTRIES)
     prefix = path if not path or path.endswith("/") else f"{path}/"
     shown = [one for one in found["entries"] if not one["hidden"]]
-    page = paging.linked(paging.cut(shown, _folder_order, bool, str, str, goes_on=found["left_out"] > 0))
+    page = paging.linked(shown, _folder_order, bool, str, str, goes_on=found["left_out"] > 0)
     return [f"{prefix}{one['name']}{'/' if one['kind'] == 'folder' else ''}" for one in page]
 
 

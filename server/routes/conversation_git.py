@@ -118,8 +118,8 @@ async def read_git_changes(
     found = await _ask(services, record, "git.status", {"directory": repository_folder(record), "since": since})
     every = [(one["path"], change) for one in found["repositories"] for change in one["changes"]]
     every.sort(key=lambda placed: (placed[0], placed[1]["path"]))
-    page = paging.cut(every, lambda placed: (placed[0], placed[1]["path"]), str, str)
-    return [change for _, change in paging.linked(page)]
+    page = paging.linked(every, lambda placed: (placed[0], placed[1]["path"]), str, str)
+    return [change for _, change in page]
 
 
 @router.get("/status", response_model=GitStatus)

@@ -60,8 +60,8 @@ async def list_loaded_microagents(
     skills = await services.manager.skills(record.id)
     if skills is None:
         raise ReplyError(404, {"error": "Memory is not yet initialized for this conversation"})
-    page = paging.cut(sorted(skills, key=lambda skill: skill.name), lambda skill: (skill.name,), str)
-    return LoadedMicroagents(microagents=[_public(skill) for skill in paging.linked(page)])
+    page = paging.linked(sorted(skills, key=lambda skill: skill.name), lambda skill: (skill.name,), str)
+    return LoadedMicroagents(microagents=[_public(skill) for skill in page])
 
 
 def _public(skill: Skill) -> LoadedMicroagent:

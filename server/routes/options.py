@@ -118,4 +118,4 @@ async def list_security_analyzers(paging: PagingDependency) -> list[str]:
 
 
 def _page(paging: Paging, names: Iterable[str]) -> list[str]:
-    return paging.linked(paging.cut(sorted(names), lambda name: (name,), str))
+    return paging.linked(sorted(names), lambda name: (name,), str)

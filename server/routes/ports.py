@@ -56,7 +56,7 @@ async def read_ports(
     previews = services.previews
     host = request.headers.get("host", "")
     found = await _listening(services, record)
-    shown = paging.linked(paging.cut(found or [], lambda one: (one["port"],), int))
+    shown = paging.linked(found or [], lambda one: (one["port"],), int)
     ports = [
         {**one, "url": previews.link(request.url.scheme, host, record.id, one["port"], record.user_id)} for one in shown
     ]

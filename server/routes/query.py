@@ -76,13 +76,15 @@ class Paging:
             return page, None
         return page, make_page_id(*place(page[-1]))
 
-    def linked(self, page: tuple[list[T], str | None]) -> list[T]:
-        """The entries of a page whose successor is told in the header."""
-        items, next_page_id = page
+    def linked(
+        self, items: Iterable[T], place: Callable[[T], tuple[Any, ...]], *kinds: type, goes_on: bool = False
+    ) -> list[T]:
+        """The same page; the id of the next one is in the header ``Link``."""
+        page, next_page_id = self.cut(items, place, *kinds, goes_on=goes_on)
         if next_page_id is not None:
             url = self._request.url.include_query_params(page_id=next_page_id)
             self._response.headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
-        return items
+        return page
 
 
 PagingDependency = Annotated[Paging, Depends(Paging)]

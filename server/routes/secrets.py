@@ -71,8 +71,8 @@ async def list_secrets(
     except DrydockError as error:
         logger.error("the secrets of user %r were not read: %s", identity.user_id, error)
         raise ReplyError(500, {"error": "Failed to get secret names"}) from error
-    page = paging.cut(sorted(names), lambda one: (one.name,), str)
-    return {"custom_secrets": [one._asdict() for one in paging.linked(page)]}
+    page = paging.linked(sorted(names), lambda one: (one.name,), str)
+    return {"custom_secrets": [one._asdict() for one in page]}
 
 
 @router.post("/secrets", status_code=201, response_model=Confirmation, responses=errors(400, 409))

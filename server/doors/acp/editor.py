@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from drydock_client import Action, ClientError, DrydockClient
 from server.doors.acp.json_rpc import INTERNAL_ERROR, plain
-from server.doors.acp.tool_calls import awaits_confirmation, kind_of, locations_of, title_of, wish_of
+from server.doors.acp.tool_calls import awaits_confirmation, kind_of, locations_of, proposal_of, title_of
 
 Form = TypeVar("Form", bound=BaseModel)
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class EditorClient:
             "title": title_of(action),
             "kind": kind_of(action),
             "status": "pending",
-            "content": [plain(one) for one in wish_of(action) or ()],
+            "content": [plain(one) for one in proposal_of(action) or ()],
             "locations": [plain(one) for one in locations_of(action) or ()],
         }
         params = {"sessionId": session_id, "toolCall": call, "options": [plain(option) for option in _OPTIONS]}

@@ -1,4 +1,4 @@
-"""Actions of an agent and their results, as the tool calls that an editor shows. Pure functions."""
+"""Actions of an agent and their results as the tool calls that an editor shows: pure functions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def call_started(action: Action, call_id: str) -> schema.ToolCallStart:
         title_of(action),
         kind=kind_of(action),
         status="pending" if awaits_confirmation(action) else "in_progress",
-        content=wish_of(action),
+        content=proposal_of(action),
         locations=locations_of(action),
         raw_input={name: value for name, value in action.args.items() if name not in _OF_THE_PROTOCOL},
     )
@@ -86,14 +86,9 @@ def call_output(call_id: str, text: str) -> schema.ToolCallProgress:
 
 def call_ended(observation: Observation, call_id: str) -> schema.ToolCallProgress:
     """A call with its result."""
-    metadata = observation.extras.get("metadata")
-    exit_code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-    return update_tool_call(
-        call_id,
-        status=status_of(observation),
-        content=result_of(observation),
-        raw_output=None if exit_code is None else {"exit_code": exit_code},
-    )
+    code = _exit_code(observation)
+    output = None if code is None else {"exit_code": code}
+    return update_tool_call(call_id, status=_status(observation), content=_result(observation), raw_output=output)
 
 
 def title_of(action: Action) -> str:
@@ -139,31 +134,29 @@ def locations_of(action: Action) -> list[schema.ToolCallLocation] | None:
     return [schema.ToolCallLocation(path=path, line=line if isinstance(line, int) and line > 0 else None)]
 
 
-def wish_of(action: Action) -> list[Content] | None:
+def proposal_of(action: Action) -> list[Content] | None:
     """What would be done, where a title does not say it: the change of a file, a command of several lines."""
     args = action.args
     match action.action:
         case "edit" | "write":
-            return _wished_change(args)
+            return _proposed_change(args)
         case "run" if "\n" in str(args.get("command", "")).strip():
             return [_text(fenced(str(args["command"]), "sh"))]
         case "run_ipython":
             return [_text(fenced(str(args.get("code", "")), "python"))]
         case "call_tool_mcp" if args.get("name") == "editor_write_file":
-            wish = args.get("arguments") or {}
-            return [tool_diff_content(str(wish.get("path", "")), str(wish.get("content", ""))[:MAX_DIFF])]
+            given = args.get("arguments") or {}
+            return [tool_diff_content(str(given.get("path", "")), str(given.get("content", ""))[:MAX_DIFF])]
     return None
 
 
-def status_of(observation: Observation) -> schema.ToolCallStatus:
-    """How it went."""
+def _status(observation: Observation) -> schema.ToolCallStatus:
     extras = observation.extras
     match observation.observation:
         case "error" | "user_rejected":
             return "failed"
         case "run":
-            metadata = extras.get("metadata")
-            code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+            code = _exit_code(observation)
             return "failed" if isinstance(code, int) and code > 0 else "completed"
         case "read" | "edit" | "write":
             return "failed" if observation.content.startswith("ERROR:\n") else "completed"
@@ -174,8 +167,7 @@ def status_of(observation: Observation) -> schema.ToolCallStatus:
     return "completed"
 
 
-def result_of(observation: Observation) -> list[Content]:
-    """What came of it."""
+def _result(observation: Observation) -> list[Content]:
     extras = observation.extras
     match observation.observation:
         case "edit" | "write" if not observation.content.startswith("ERROR:\n"):
@@ -184,9 +176,7 @@ def result_of(observation: Observation) -> list[Content]:
             return [_text(fenced(_cut(observation.content)))] if observation.content else []
         case "mcp":
             return [_text(_cut(text)) for text in _mcp_result(observation.content)[0] if text]
-        case "read":
-            return [_text(fenced(_cut(observation.content))), *_images(extras.get("image_urls"))]
-        case "run_ipython":
+        case "read" | "run_ipython":
             return [_text(fenced(_cut(observation.content))), *_images(extras.get("image_urls"))]
         case "browse":
             screenshot = extras.get("screenshot")
@@ -194,7 +184,7 @@ def result_of(observation: Observation) -> list[Content]:
     return [_text(_cut(observation.content))] if observation.content else []
 
 
-def _wished_change(args: Mapping[str, Any]) -> list[Content] | None:
+def _proposed_change(args: Mapping[str, Any]) -> list[Content] | None:
     path = str(args.get("path", ""))
     old, new = args.get("old_str"), args.get("new_str")
     if args.get("command") == "create" and isinstance(args.get("file_text"), str):
@@ -237,14 +227,19 @@ def _mcp_result(content: str) -> tuple[list[str], bool]:
     return texts, result.get("isError") is True
 
 
+def _exit_code(observation: Observation) -> Any:
+    metadata = observation.extras.get("metadata")
+    return metadata.get("exit_code") if isinstance(metadata, dict) else None
+
+
 def _images(urls: object) -> list[Content]:
     given = [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
     return [tool_content(block) for block in blocks_of("", given)]
 
 
 def _path_argument(action: Action) -> str | None:
-    wish = action.args.get("arguments")
-    path = wish.get("path") if isinstance(wish, dict) else None
+    given = action.args.get("arguments")
+    path = given.get("path") if isinstance(given, dict) else None
     return _line(path) if isinstance(path, str) else None
 
 
