@@ -33,55 +33,13 @@ from server.routes.query import LINKED, FilePath, Paging, PagingDependency
 from server.routes.replies import errors
 from server.routes.route_classes import WatchedJsonRoute, WatchedRoute
 
-
-class FolderEntry(BaseModel):
-    """What is in a folder; a link that leads nowhere is `missing`."""
-
-    name: str
-    kind: Literal["file", "folder", "missing", "other"]
-    link: bool
-    size: int | None
-    modified: float | None = Field(description="Seconds since 1970.")
-    hidden: bool = Field(description="Left out of `list-files`.")
-
-
-class Folder(BaseModel):
-    """A folder of the workspace."""
-
-    root: str = Field(description="The workspace, as commands see it.")
-    path: str
-    entries: list[FolderEntry]
-    left_out: int = Field(ge=0, description="How many more there are behind this page.")
-    next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
-
-
-class FileText(BaseModel):
-    """The text of a file."""
-
-    code: str
-
-
-class SkippedFile(BaseModel):
-    """A file that could not be stored."""
-
-    name: str
-    reason: str
-
-
-class Uploaded(BaseModel):
-    """What became of uploaded files."""
-
-    uploaded_files: list[str] = Field(description="Absolute paths, as commands see them.")
-    skipped_files: list[SkippedFile]
-
-
 router = APIRouter(prefix="/api/conversations/{conversation_id}")
 _files = APIRouter(route_class=WatchedRoute, responses=errors(403, 413, 503, 507))
 _folders = APIRouter(route_class=WatchedJsonRoute, responses=errors(403, 503))
-
 MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096
 NO_SANDBOX = "Runtime not yet initialized"
+_NO_ENTRIES: Final[dict[str, Any]] = {"entries": [], "left_out": 0}
 _STATUS = {
     "bad_request": 400,
     "not_a_file": 400,
@@ -122,6 +80,47 @@ _DOWNLOAD: dict[int | str, dict[str, Any]] = {
     304: {"description": "It is the one that `If-None-Match` names", "headers": _FILE_HEADERS},
     **errors(416),
 }
+
+
+class FolderEntry(BaseModel):
+    """What is in a folder; a link that leads nowhere is `missing`."""
+
+    name: str
+    kind: Literal["file", "folder", "missing", "other"]
+    link: bool
+    size: int | None
+    modified: float | None = Field(description="Seconds since 1970.")
+    hidden: bool = Field(description="Left out of `list-files`.")
+
+
+class Folder(BaseModel):
+    """A folder of the workspace."""
+
+    root: str = Field(description="The workspace, as commands see it.")
+    path: str
+    entries: list[FolderEntry]
+    left_out: int = Field(ge=0, description="How many more there are behind this page.")
+    next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
+
+
+class FileText(BaseModel):
+    """The text of a file."""
+
+    code: str
+
+
+class SkippedFile(BaseModel):
+    """A file that could not be stored."""
+
+    name: str
+    reason: str
+
+
+class Uploaded(BaseModel):
+    """What became of uploaded files."""
+
+    uploaded_files: list[str] = Field(description="Absolute paths, as commands see them.")
+    skipped_files: list[SkippedFile]
 
 
 def workspace_of(services: Services, conversation_id: str) -> SandboxAccess:
@@ -323,9 +322,6 @@ class _Upload:
 
 def _printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-_NO_ENTRIES: Final[dict[str, Any]] = {"entries": [], "left_out": 0}
 
 
 @_folders.get("/list-files", responses={200: LINKED})

@@ -22,6 +22,24 @@ from server.routes.query import LINKED, FilePath, PageId, PagingDependency
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import WatchedJsonRoute
 
+router = APIRouter(
+    prefix="/api/conversations/{conversation_id}/git", route_class=WatchedJsonRoute, responses=errors(403)
+)
+GIT_SECONDS = 40.0
+NOT_RUNNING = "Not a git repository as far as can be seen: the conversation is not running"
+_COMMIT = re.compile("[0-9a-f]{40,64}", re.ASCII)
+Since = Literal["commit", "base"]
+"""What the files are compared with: the last commit, or the commit where the branch left the one it began from."""
+_STATUS = {
+    "bad_request": 400,
+    "not_a_file": 400,
+    "forbidden": 403,
+    "no_repository": 404,
+    "not_found": 404,
+    "too_large": 413,
+    "binary": 415,
+}
+
 
 class Change(BaseModel):
     """A file that was changed: modified, added, deleted, or in conflict."""
@@ -88,26 +106,6 @@ class History(BaseModel):
     next_page_id: str | None = Field(
         description="`page_id` of the next page of the same history, whatever is committed meanwhile; null: the last."
     )
-
-
-router = APIRouter(
-    prefix="/api/conversations/{conversation_id}/git", route_class=WatchedJsonRoute, responses=errors(403)
-)
-
-GIT_SECONDS = 40.0
-NOT_RUNNING = "Not a git repository as far as can be seen: the conversation is not running"
-_COMMIT = re.compile("[0-9a-f]{40,64}", re.ASCII)
-Since = Literal["commit", "base"]
-"""What the files are compared with: the last commit, or the commit where the branch left the one it began from."""
-_STATUS = {
-    "bad_request": 400,
-    "not_a_file": 400,
-    "forbidden": 403,
-    "no_repository": 404,
-    "not_found": 404,
-    "too_large": 413,
-    "binary": 415,
-}
 
 
 @router.get("/changes", response_model=list[Change], responses={200: LINKED})

@@ -51,8 +51,18 @@ _accounts_router = APIRouter(
         },
     },
 )
-
 MAX_TOKEN = 500
+LEGACY_FILE = ".cursorrules"
+SHARED: Final = frozenset({".openhands", "openhands-config"})
+"""Names of an owner's repository for all others; clients look for the second one at GitLab and Azure DevOps."""
+WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
+PageNumber = Annotated[int, Query(ge=1, le=100_000)]
+PageSize = Annotated[
+    int,
+    Query(ge=1, le=1000, description="More than 100 count as 100, which is what providers give at once."),
+    AfterValidator(lambda size: min(size, 100)),
+]
+Name = Annotated[str, Query(max_length=500)]
 
 
 class GivenToken(BaseModel, extra="ignore", hide_input_in_errors=True):
@@ -141,11 +151,6 @@ async def unset_provider_tokens(services: ServicesDependency, identity: Identity
     return {"message": "Unset Git provider tokens"}
 
 
-LEGACY_FILE = ".cursorrules"
-SHARED: Final = frozenset({".openhands", "openhands-config"})
-"""Names of an owner's repository for all others; clients look for the second one at GitLab and Azure DevOps."""
-
-
 class Microagent(BaseModel):
     """A microagent: its text without the header, and the words that call it."""
 
@@ -153,52 +158,6 @@ class Microagent(BaseModel):
     path: str
     triggers: list[str]
     git_provider: str | None
-
-
-def microagents_folder(repository: str) -> str:
-    """Where a repository has them; the one that is there for all repositories of its owner is another case."""
-    return "microagents" if repository.rstrip("/").rpartition("/")[2] in SHARED else ".openhands/microagents"
-
-
-async def _microagents(account: GitProvider, repository: str) -> dict[str, str]:
-    """The names of a repository's microagents by their paths, sorted; `MissingError`: there is no such repository."""
-    await account.repository(repository)
-    names = {
-        path: PurePosixPath(path).stem
-        for path in await account.files(repository, microagents_folder(repository))
-        if path.endswith(".md") and PurePosixPath(path).name.lower() != "readme.md"
-    }
-    with suppress(MissingError):
-        await account.file(repository, LEGACY_FILE)
-        names[LEGACY_FILE] = "cursorrules"
-    return dict(sorted(names.items(), key=lambda entry: entry[1]))
-
-
-async def _microagent(account: GitProvider, repository: str, path: str) -> Microagent:
-    await account.repository(repository)
-    try:
-        text = await account.file(repository, path)
-    except MissingError as error:
-        raise AccessRefusedError(f"file {path} in {repository}") from error
-    header: Mapping[str, Any]
-    try:
-        header, body = split_frontmatter(text)
-    except ValueError:
-        header, body = {}, text
-    words = header.get("triggers")
-    triggers = [str(word) for word in words] if isinstance(words, list) else []
-    return Microagent(content=body, path=path, triggers=triggers, git_provider=account.name)
-
-
-WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
-
-PageNumber = Annotated[int, Query(ge=1, le=100_000)]
-PageSize = Annotated[
-    int,
-    Query(ge=1, le=1000, description="More than 100 count as 100, which is what providers give at once."),
-    AfterValidator(lambda size: min(size, 100)),
-]
-Name = Annotated[str, Query(max_length=500)]
 
 
 class BranchesPage(BaseModel):
@@ -309,6 +268,41 @@ async def list_branches(
 async def list_suggested_tasks(accounts: AccountsDependency) -> list[SuggestedTask]:
     """What waits for the user at all providers."""
     return await accounts.suggested_tasks()
+
+
+def microagents_folder(repository: str) -> str:
+    """Where a repository has them; the one that is there for all repositories of its owner is another case."""
+    return "microagents" if repository.rstrip("/").rpartition("/")[2] in SHARED else ".openhands/microagents"
+
+
+async def _microagents(account: GitProvider, repository: str) -> dict[str, str]:
+    """The names of a repository's microagents by their paths, sorted; `MissingError`: there is no such repository."""
+    await account.repository(repository)
+    names = {
+        path: PurePosixPath(path).stem
+        for path in await account.files(repository, microagents_folder(repository))
+        if path.endswith(".md") and PurePosixPath(path).name.lower() != "readme.md"
+    }
+    with suppress(MissingError):
+        await account.file(repository, LEGACY_FILE)
+        names[LEGACY_FILE] = "cursorrules"
+    return dict(sorted(names.items(), key=lambda entry: entry[1]))
+
+
+async def _microagent(account: GitProvider, repository: str, path: str) -> Microagent:
+    await account.repository(repository)
+    try:
+        text = await account.file(repository, path)
+    except MissingError as error:
+        raise AccessRefusedError(f"file {path} in {repository}") from error
+    header: Mapping[str, Any]
+    try:
+        header, body = split_frontmatter(text)
+    except ValueError:
+        header, body = {}, text
+    words = header.get("triggers")
+    triggers = [str(word) for word in words] if isinstance(words, list) else []
+    return Microagent(content=body, path=path, triggers=triggers, git_provider=account.name)
 
 
 @_accounts_router.get("/repository/{repository:path}/microagents")

@@ -19,34 +19,8 @@ from server.dependencies import ServicesDependency
 from server.http.gate import SERVER_INFO
 from server.routes.replies import Alive
 
+router = APIRouter()
 _PROC = Path("/proc/self")
-
-
-def read_process_facts(data_dir: Path) -> dict[str, Any]:
-    """CPU, memory, disk and transfer of this process, zero where the system does not tell. Blocks for some ms."""
-    facts: dict[str, Any] = {
-        "cpu_percent": 0.0,
-        "memory": {"rss": 0, "vms": 0, "percent": 0.0},
-        "disk": {"total": 0, "used": 0, "free": 0, "percent": 0.0},
-        "io": {"read_bytes": 0, "write_bytes": 0},
-    }
-    with suppress(OSError, IndexError, ValueError):  # the share of one processor since the process began
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        started = float((_PROC / "stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-        running = time.clock_gettime(time.CLOCK_BOOTTIME) - started
-        facts["cpu_percent"] = round(100 * (usage.ru_utime + usage.ru_stime) / max(running, 0.01), 2)
-    with suppress(OSError, ValueError):
-        size = os.sysconf("SC_PAGE_SIZE")
-        virtual, resident = (int(pages) * size for pages in (_PROC / "statm").read_text().split()[:2])
-        total = os.sysconf("SC_PHYS_PAGES") * size
-        facts["memory"] = {"rss": resident, "vms": virtual, "percent": round(100 * resident / total, 2)}
-    with suppress(OSError):
-        disk = shutil.disk_usage(data_dir)
-        facts["disk"] = {**disk._asdict(), "percent": round(100 * disk.used / max(disk.total, 1), 2)}
-    with suppress(OSError, ValueError, KeyError):
-        lines = dict(line.split(": ") for line in (_PROC / "io").read_text().splitlines())
-        facts["io"] = {name: int(lines[name]) for name in ("read_bytes", "write_bytes")}
-    return facts
 
 
 class Memory(BaseModel):
@@ -90,9 +64,6 @@ class ServerInfo(BaseModel):
     resources: Resources
 
 
-router = APIRouter()
-
-
 @router.get("/alive", response_model=Alive)
 async def alive() -> dict[str, str]:
     """Whether the process answers."""
@@ -112,3 +83,30 @@ async def server_info(request: Request, services: ServicesDependency) -> Any:
         return JSONResponse({"server": "Drydock"})
     facts = await asyncio.to_thread(read_process_facts, services.settings.data_dir)
     return {"uptime": services.uptime_seconds(), "idle_time": services.manager.idle_seconds(), "resources": facts}
+
+
+def read_process_facts(data_dir: Path) -> dict[str, Any]:
+    """CPU, memory, disk and transfer of this process, zero where the system does not tell. Blocks for some ms."""
+    facts: dict[str, Any] = {
+        "cpu_percent": 0.0,
+        "memory": {"rss": 0, "vms": 0, "percent": 0.0},
+        "disk": {"total": 0, "used": 0, "free": 0, "percent": 0.0},
+        "io": {"read_bytes": 0, "write_bytes": 0},
+    }
+    with suppress(OSError, IndexError, ValueError):  # the share of one processor since the process began
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        started = float((_PROC / "stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        running = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+        facts["cpu_percent"] = round(100 * (usage.ru_utime + usage.ru_stime) / max(running, 0.01), 2)
+    with suppress(OSError, ValueError):
+        size = os.sysconf("SC_PAGE_SIZE")
+        virtual, resident = (int(pages) * size for pages in (_PROC / "statm").read_text().split()[:2])
+        total = os.sysconf("SC_PHYS_PAGES") * size
+        facts["memory"] = {"rss": resident, "vms": virtual, "percent": round(100 * resident / total, 2)}
+    with suppress(OSError):
+        disk = shutil.disk_usage(data_dir)
+        facts["disk"] = {**disk._asdict(), "percent": round(100 * disk.used / max(disk.total, 1), 2)}
+    with suppress(OSError, ValueError, KeyError):
+        lines = dict(line.split(": ") for line in (_PROC / "io").read_text().splitlines())
+        facts["io"] = {name: int(lines[name]) for name in ("read_bytes", "write_bytes")}
+    return facts

@@ -27,37 +27,7 @@ from server.wire.json_data import in_turns, json_type
 from server.wire.trajectory import MAX_VALUES, trajectory_of, with_transcript
 
 BATCH = 200
-
-
-async def import_conversation(
-    database: Database, record: ConversationRecord, events: Sequence[Recorded], *, secrets: Sequence[str]
-) -> None:
-    """Make the new conversation `record`, whose log is `events`, with these secrets masked; it is not started.
-
-    Raises:
-        EventStoreError: it cannot be written; nothing is left of it.
-    """
-    async with making(database, record.id):
-        stream = await EventStream.open(record.id, database.events)
-        stream.secrets.add(secrets)
-        for start in range(0, len(events), BATCH):
-            await stream.add_events(events[start : start + BATCH])
-        stream.close()
-        # Last, so that nobody ever sees one that is not whole, not even when this process is killed.
-        await database.conversations.create(record)
-
-
 MAX_TITLE: Final = 200
-
-
-class LongJsonRoute(JsonRoute):
-    """A `JsonRoute` whose body may hold as many values as a trajectory."""
-
-    max_values = MAX_VALUES
-
-
-router = APIRouter(prefix="/api/conversations", route_class=LongJsonRoute)
-
 _EVENTS: Final = {"type": "array", "minItems": 1, "items": {"type": "object"}}
 _OBJECT: Final = {
     "type": "object",
@@ -68,6 +38,15 @@ _OBJECT: Final = {
 _BODY: Final = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": {"anyOf": [_EVENTS, _OBJECT]}}}}
 }
+
+
+class LongJsonRoute(JsonRoute):
+    """A `JsonRoute` whose body may hold as many values as a trajectory."""
+
+    max_values = MAX_VALUES
+
+
+router = APIRouter(prefix="/api/conversations", route_class=LongJsonRoute)
 
 
 @router.post("/import", response_model=ConversationReply, responses=errors(400, 409), openapi_extra=_BODY)
@@ -128,3 +107,21 @@ def _first_words(events: list[Recorded]) -> str | None:
         if event.source == "user" and event.record.get("action") == "message":
             return title_from_message(event.record["args"]["content"])
     return None
+
+
+async def import_conversation(
+    database: Database, record: ConversationRecord, events: Sequence[Recorded], *, secrets: Sequence[str]
+) -> None:
+    """Make the new conversation `record`, whose log is `events`, with these secrets masked; it is not started.
+
+    Raises:
+        EventStoreError: it cannot be written; nothing is left of it.
+    """
+    async with making(database, record.id):
+        stream = await EventStream.open(record.id, database.events)
+        stream.secrets.add(secrets)
+        for start in range(0, len(events), BATCH):
+            await stream.add_events(events[start : start + BATCH])
+        stream.close()
+        # Last, so that nobody ever sees one that is not whole, not even when this process is killed.
+        await database.conversations.create(record)

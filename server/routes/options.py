@@ -17,6 +17,25 @@ from server.routes.route_classes import JsonRoute
 from server.session.user_settings import choose_model
 from server.settings.settings import DEMO_MODEL
 
+router = APIRouter(prefix="/api/options", route_class=JsonRoute)
+SUGGESTED_MODELS = (
+    "anthropic/claude-opus-4-5",
+    "anthropic/claude-sonnet-4-5",
+    "deepseek/deepseek-chat",
+    "gemini/gemini-2.5-pro",
+    "mistral/devstral-medium",
+    "ollama/qwen3-coder",
+    "openai/gpt-5",
+    "openai/gpt-5-mini",
+    "openhands/claude-opus-4-5-20251101",
+    "openhands/claude-sonnet-4-20250514",
+    "openrouter/qwen/qwen3-coder",
+)
+"""Names to begin with; any other model of a provider that is known works as well.
+
+The protocol's client offers only what is here, so the two that its releases have as their default are.
+"""
+
 
 class FeatureFlags(BaseModel):
     """Parts of the original's client that are switched on."""
@@ -51,27 +70,6 @@ class ClientConfig(BaseModel):
     POSTHOG_CLIENT_KEY: str
     FEATURE_FLAGS: FeatureFlags
     DRYDOCK: DrydockFacts = Field(description="An addition to the protocol.")
-
-
-router = APIRouter(prefix="/api/options", route_class=JsonRoute)
-
-SUGGESTED_MODELS = (
-    "anthropic/claude-opus-4-5",
-    "anthropic/claude-sonnet-4-5",
-    "deepseek/deepseek-chat",
-    "gemini/gemini-2.5-pro",
-    "mistral/devstral-medium",
-    "ollama/qwen3-coder",
-    "openai/gpt-5",
-    "openai/gpt-5-mini",
-    "openhands/claude-opus-4-5-20251101",
-    "openhands/claude-sonnet-4-20250514",
-    "openrouter/qwen/qwen3-coder",
-)
-"""Names to begin with; any other model of a provider that is known works as well.
-
-The protocol's client offers only what is here, so the two that its releases have as their default are.
-"""
 
 
 @router.get("/config", response_model=ClientConfig)

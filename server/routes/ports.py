@@ -15,6 +15,8 @@ from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
 from server.routes.route_classes import WatchedJsonRoute
 
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
+
 
 class ListeningPort(BaseModel):
     """A port that a program listens on; what cannot be seen of it is null."""
@@ -39,9 +41,6 @@ class WebHosts(BaseModel):
     """The same ports as older clients know them: addresses with their ports."""
 
     hosts: dict[str, int]
-
-
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
 
 
 @router.get("/ports", response_model=Ports, responses={200: LINKED})

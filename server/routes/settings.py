@@ -17,6 +17,7 @@ from server.session.user_settings import KEPT_WHEN_NULL, SettingsChange, merged,
 from server.settings.mcp_config import HiddenSecretError
 
 logger = logging.getLogger(__name__)
+router = APIRouter(prefix="/api", route_class=JsonRoute)
 
 
 class SecretsStore(BaseModel):
@@ -61,9 +62,6 @@ class PublicSettings(BaseModel):
     llm_api_key_set: bool
     search_api_key_set: bool
     v1_enabled: bool = Field(description="Always false: clients are to use the first generation of the protocol.")
-
-
-router = APIRouter(prefix="/api", route_class=JsonRoute)
 
 
 @router.get("/settings", response_model=PublicSettings, responses=errors(404))

@@ -28,8 +28,12 @@ _MAIN: Final = {
     "reject": ("outputs",),
 }
 """The arguments that say what an action does."""
-
 SUMMARY_CHARS: Final = 300
+MAX_EVENTS: Final = 500
+"""How far the user's last message is looked for; an agent with more behind it has certainly set to work."""
+_NOT_YET: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
+_DECISIONS: Final = frozenset({"user_confirmed", "user_rejected"})
+_NO_WORK: Final = frozenset({"system", "recall", "change_agent_state"})
 
 
 class LogEntry(BaseModel):
@@ -79,14 +83,6 @@ def summary_of(action: Action) -> str:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-MAX_EVENTS: Final = 500
-"""How far the user's last message is looked for; an agent with more behind it has certainly set to work."""
-
-_NOT_YET: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
-_DECISIONS: Final = frozenset({"user_confirmed", "user_rejected"})
-_NO_WORK: Final = frozenset({"system", "recall", "change_agent_state"})
 
 
 class TurnStatus:
