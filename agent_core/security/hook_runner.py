@@ -20,13 +20,9 @@ UNEXPLAINED: Final = "blocked by a hook"
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """What one hook came to.
+    """What one hook came to: whether it wants to stop what is about to happen, why, and text for the model.
 
-    Attributes:
-        blocked: it wants to stop what is about to happen.
-        reason: why, for the model and the user.
-        additional_context: text for the model.
-        error: what went wrong with the hook itself; it then blocks nothing.
+    With an `error`, which is of the hook itself, it blocks nothing.
     """
 
     blocked: bool = False
@@ -139,11 +135,9 @@ class CommandRunner(Protocol):
     async def run(
         self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
     ) -> CommandOutcome:
-        """Run a shell command to its end.
+        """Run a shell command to its end; cancelling ends it. It need not watch the limit itself; the caller does.
 
-        When it is cancelled the command is ended. It need not watch the limit itself; the caller does.
-
-        Raises DrydockError: the command could not be run; OSError: likewise.
+        Raises DrydockError or OSError: the command could not be run.
         """
         ...
 

@@ -37,13 +37,9 @@ class BrowserCall(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is wanted to be known of the page after the calls.
+    """What is to be known of the page after the calls: its tree with the numbers of the elements, a picture of it.
 
-    Attributes:
-        tree: its accessibility tree with the numbers of the elements.
-        screenshot: a picture of what the window shows.
-        marks: that picture with the numbers in it; needs `screenshot`.
-        visible_only: of the tree, what the window shows.
+    `marks`: the picture has the numbers in it (needs `screenshot`). `visible_only`: of the tree, what the window shows.
     """
 
     tree: bool = False
@@ -199,16 +195,12 @@ class BrowserObservation(Observation):
 
     Attributes:
         status: how it went; ``unavailable``: there is no browser to be had in this sandbox.
-        url: address of the active page; "" when none is known.
-        open_pages: the tabs, in the order of their opening.
-        active_page_index: which of them is active; -1 for none.
+        open_pages: the tabs in the order of their opening, of which `active_page_index` is active (-1: none).
         focused_element: number of the element that has the focus, as far as the tree was asked for; else "".
-        screenshot: the window as a data URL; "" where none was asked for.
-        set_of_marks: the same with the numbers of the elements in it.
+        screenshot: the window as a data URL, `set_of_marks` the same with the numbers of the elements; "" for none.
         screenshot_path: where in the workspace the picture is kept.
         downloads: paths of files that were downloaded meanwhile.
-        last_action: what was asked for, as one line of code.
-        last_action_error: why it failed; "" when it did not.
+        last_action: what was asked for, as one line of code; `last_action_error` says why it failed.
         visible_only: whether the tree was that of the window's part only.
         is_picture_for_model: whether models that see are shown the picture; people are in any case.
     """

@@ -62,12 +62,11 @@ _CONTENT = (TextContent, ImageContent)
 
 
 class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolClass):
-    """One tool as the model sees it, with its executor.
+    """One tool as the model sees it, with its executor; immutable.
 
-    A subclass either overrides `create`, or says what its one tool is: it gives the fields their values, and the
-    executor as its `function` or in `make_executor`. It is called what its `name` says, or else its class
-    (``GrepTool``: ``grep``); its types are those of ``ToolDefinition[GrepAction, GrepObservation]``. A definition is
-    immutable; `set_executor` returns a copy.
+    A subclass overrides `create`, or says what its one tool is: values for the fields, and the executor as `function`,
+    `executor_class` or `make_executor`. It is called what its `name` says, or else its class (``GrepTool``: ``grep``);
+    its types are those of ``ToolDefinition[GrepAction, GrepObservation]``.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True)
@@ -109,10 +108,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     def create(cls, *args: Any, **params: Any) -> Sequence[ToolDefinition]:
         """The definitions that a `Tool` spec of this class stands for; called as ``create(conv_state, **params)``.
 
-        Here it is the one tool that the class describes, with the `executor` among the parameters or one that
-        `make_executor` makes of them.
-
-        Raises TypeError: a parameter is unknown, or the executor is none.
+        Here the one tool that the class describes, with the `executor` among the parameters, or one that is made of
+        them. Raises TypeError: a parameter is unknown, or the executor is none.
         """
         return [cls._made(**params)]
 
@@ -185,11 +182,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return self.action_type.model_validate(given)
 
     def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
-        """Execute one call, and wait for its result: `acall` for programs that are not asynchronous.
-
-        Raises NotImplementedError: the tool has no executor; TypeError: the executor returned something that is
-        no observation.
-        """
+        """Execute one call and wait for its result, for programs that are not asynchronous; raises as `acall` does."""
         return self._checked(execute_now(self._executor, action, conversation))
 
     async def acall(self, action: Action, conversation: ToolContext | None = None) -> Observation:
@@ -231,10 +224,9 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             raise TypeError(f"the executor of {self.name!r} returned no {kind}: {problems}") from error
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
-        """The function-tool schema for chat completions.
+        """The function-tool schema for chat completions, with `summary` and, where it may change something, its risk.
 
-        `summary` is always offered, `security_risk` on request and only where the tool can change something; both
-        stand first, so that a model writes them first.
+        Both stand first, so that a model writes them first.
         """
         function = self._function(add_security_risk_prediction)
         return {"type": "function", "function": function}

@@ -45,14 +45,7 @@ class DelegateAction(Action):
 
 
 class DelegateObservation(Observation):
-    """What came of it.
-
-    Attributes:
-        command: as in the action.
-        spawned: the sub-agents that were made, by id.
-        outputs: the last word of each sub-agent that finished, or its problem, by id.
-        failed: the ids of those that did not finish.
-    """
+    """What came of it: the sub-agents that were made, or the last word (or problem) of each, by id; which failed."""
 
     command: Command = "delegate"
     spawned: dict[str, SpawnedAgent] = Field(default_factory=dict)

@@ -185,12 +185,10 @@ def open_own_sandbox(folder: str) -> OwnSandbox:
 
 
 class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
-    """Works in the sandbox of the conversation that asks, or else in one of its own; subclasses define `carry_out`.
+    """Works in the sandbox of the conversation that asks, or else in one of its own on `working_dir`.
 
-    Called in a thread, by itself or from another tool's executor, it waits for the result.
-
-    Args:
-        working_dir: folder for a sandbox of its own; the present one if empty. A conversation's sandbox has its own.
+    Subclasses define `carry_out`. Called in a thread, by itself or from another tool's executor, it waits for the
+    result.
     """
 
     def __init__(self, working_dir: str = "") -> None:

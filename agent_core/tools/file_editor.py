@@ -29,8 +29,7 @@ EditorCommand = Literal["view", "create", "str_replace", "insert", "undo_edit"]
 class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, ObservationT]):
     """A tool whose calls name the files that they touch; the same file is the same however a call writes its path.
 
-    Attributes:
-        workspace: the folder from which relative paths count, where it is known.
+    Relative paths count from `workspace`, where that is known.
     """
 
     workspace: str = ""
@@ -176,9 +175,7 @@ class PlanningFileEditorObservation(FileEditorObservation):
 class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, PlanningFileEditorObservation]):
     """Edits the plan in the sandbox, where it makes it first if there is none.
 
-    Args:
-        plan_path: absolute path of the plan; ``PLAN.md`` in the workspace if empty.
-        working_dir: folder for a sandbox of its own, where there is no conversation.
+    `plan_path` is absolute; without it ``PLAN.md`` in the workspace.
     """
 
     def __init__(self, plan_path: str = "", working_dir: str = "") -> None:

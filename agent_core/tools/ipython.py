@@ -42,9 +42,8 @@ class JupyterRequirement:
 class IPythonAction(Action):
     """One cell. The model gives its code; the rest is for programs.
 
-    Attributes:
-        include_extra: whether the result ends with the kernel's directory and interpreter.
-        kernel_init_code: code to run before the first cell of each kernel.
+    `include_extra`: the result ends with the kernel's directory and interpreter. `kernel_init_code` runs before the
+    first cell of each kernel.
     """
 
     code: str = Field(
@@ -57,15 +56,8 @@ class IPythonAction(Action):
 class IPythonObservation(Observation):
     """What a cell printed and showed. `content` is what a model reads; pictures are beside it.
 
-    Code that fails is no error of the tool: its traceback is the result.
-
-    Attributes:
-        code: the cell.
-        status: how it went; ``unavailable``: there is no kernel to be had in this sandbox.
-        image_urls: the pictures that it showed, as data URLs; None without any.
-        working_dir: the kernel's directory after it.
-        python: the path of the Python that runs it.
-        omitted: characters of the output that were left out in its middle.
+    Code that fails is no error of the tool: its traceback is the result. `status` ``unavailable``: there is no kernel
+    to be had in this sandbox. `omitted`: characters of the output that were left out in its middle.
     """
 
     code: str = ""
@@ -86,11 +78,8 @@ class IPythonObservation(Observation):
 class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
     """Runs cells in the one kernel of a sandbox, which is started with the first of them.
 
-    Args:
-        timeout_seconds: after which a cell is interrupted, unless its action has a limit of its own.
-        working_dir: folder for a sandbox of its own; the present one if empty. A conversation's sandbox has its own.
-
-    Raises ValueError: the time is not above zero.
+    A cell is interrupted after `timeout_seconds`, unless its action has a limit of its own; a time that is not above
+    zero is a ValueError.
     """
 
     def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS, working_dir: str = "") -> None:

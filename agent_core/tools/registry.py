@@ -46,9 +46,8 @@ _loading: list[str] = []
 def register_tool(name: str, tool: Registrable) -> None:
     """Make `tool` known under `name`: an instance with an executor, a subclass with `create`, or a factory.
 
-    Registering a name again replaces it, with a warning.
-
-    Raises TypeError: `tool` is none of these; ValueError: `name` is empty, or the instance has no executor.
+    Registering a name again replaces it, with a warning. Raises TypeError: `tool` is none of these; ValueError: `name`
+    is empty, or the instance has no executor.
     """
     if not name:
         raise ValueError("a tool needs a name")
@@ -125,9 +124,7 @@ def resolve_tools(
 ) -> dict[str, ToolDefinition]:
     """All definitions of `specs` by their names, in the order of the specs.
 
-    `shaped` gives the one of a spec that has a form of answers that form; None leaves it as it is.
-
-    Raises ValueError: two of them have the same name.
+    `shaped` gives the one of a spec that has a form of answers that form. Raises ValueError: two have the same name.
     """
     found: dict[str, ToolDefinition] = {}
     for spec in specs:
@@ -193,9 +190,8 @@ def _registered_name(name: str) -> str | None:
 class LiveTools(Mapping[str, ToolDefinition]):
     """Tools by name, as they are at the moment; whoever needs them to stay takes a copy.
 
-    Attributes:
-        wait: waits, within a bound, for tools that are on their way before the agent takes a step.
-        wait_for_all: the same, until it is known of all of them whether they come.
+    `wait` waits, within a bound, for tools that are on their way before the agent takes a step, `wait_for_all` until it
+    is known of all of them whether they come.
     """
 
     def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:

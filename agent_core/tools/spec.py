@@ -225,9 +225,7 @@ class Clients(Protocol):
     async def ask(
         self, action_id: int, name: str, arguments: Mapping[str, Any], limit_seconds: float
     ) -> ClientToolResult:
-        """Have one of them carry out a call, and wait for what it answers.
-
-        A call that a crash has cut short and that is asked for again finds the answer that was given meanwhile.
+        """Have one of them carry out a call; one that a crash cut short finds the answer given meanwhile.
 
         Raises ToolError: none has answered in time; the message says so.
         """

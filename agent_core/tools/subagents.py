@@ -40,12 +40,7 @@ class SpawnedAgent(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What came of one task.
-
-    Attributes:
-        result: the sub-agent's last word; may be empty, and partial where there is a problem.
-        problem: why it did not finish; empty when it did.
-    """
+    """What came of one task: the last word, perhaps empty or partial; and why it did not finish ("" when it did)."""
 
     result: str
     problem: str = ""
@@ -76,9 +71,7 @@ class SubAgents(Protocol):
     async def spawn(self, call: ToolContext, ids: Sequence[str], types: Sequence[str]) -> dict[str, SpawnedAgent]:
         """Have a sub-agent for each id, all or none; an id that is in use gets a new one. `types` may be fewer.
 
-        They exist for later calls once the call's result is in the log.
-
-        Raises SubAgentError: they cannot be had.
+        They exist for later calls once the call's result is in the log. Raises SubAgentError: they cannot be had.
         """
         ...
 

@@ -120,13 +120,8 @@ class TerminalObservation(Observation):
 class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
     """Runs terminal actions: in the sandbox of the conversation that asks, or else in one of its own.
 
-    Tools may share one: then they share a shell. Called in a thread, by itself or from another tool's executor, it
-    waits for the result; inside a conversation's tool it uses that conversation's sandbox.
-
-    Args:
-        working_dir: folder for a sandbox of its own; the present one if empty. A conversation's sandbox has its own.
-        session: name of the shell.
-        soft_timeout: seconds without output after which a call returns although its command still runs.
+    Tools that share one share a shell, the one named `session`. After `soft_timeout` seconds without output a call
+    returns although its command still runs.
     """
 
     def __init__(

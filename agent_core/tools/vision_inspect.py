@@ -55,8 +55,7 @@ class Vision(Protocol):
     async def look(self, call: ToolContext, image_index: int, question: str, profile_name: str | None) -> Sight:
         """Have a stored model answer a question about an image that the maker of the call was told of.
 
-        Raises:
-            ToolError: there is no such image or model, or the model gave no answer; the message says what there is.
+        Raises ToolError: there is no such image or model, or no answer; the message says what there is.
         """
         ...
 

@@ -126,11 +126,9 @@ class ForgejoPullRequest(PullRequest):
 
 @dataclass(frozen=True, slots=True)
 class RequestTool:
-    """One of the tools.
+    """One of the tools; `providers` are those where it works, the first that the user has an account at.
 
-    Attributes:
-        providers: where it works; the first one that the user has an account at.
-        is_addition: whether the protocol does not know it; such a tool is offered to agents whose user has an account.
+    `is_addition`: the protocol does not know it; it is offered to agents whose user has an account.
     """
 
     name: str

@@ -163,14 +163,15 @@ def parse(text: str, budget: Budget) -> tuple[Script, str]:
 
 def decode_ansi_c(text: str) -> str:
     """What ``$'text'`` stands for; as in bash, a NUL ends it."""
+    return _ESCAPE.sub(_decoded, text).split("\0", 1)[0]
 
-    def decoded(found: re.Match[str]) -> str:
-        if found[3] and found[3] in "uUc":
-            raise ShellSyntaxError("this escape is not read")
-        number = int(found[1], 16) if found[1] else int(found[2] or "0", 8) & 0xFF
-        return _LETTERS.get(found[3], "\\" + found[3]) if found[3] else chr(number)
 
-    return _ESCAPE.sub(decoded, text).split("\0", 1)[0]
+def _decoded(found: re.Match[str]) -> str:
+    if found[1] or found[2]:
+        return chr(int(found[1], 16) if found[1] else int(found[2], 8) & 0xFF)
+    if found[3] in "uUc":
+        raise ShellSyntaxError("this escape is not read")
+    return _LETTERS.get(found[3], "\\" + found[3])
 
 
 def plain(word: Word) -> str:
@@ -292,7 +293,7 @@ class Parser:
         found = self._match(_BACKQUOTED)
         if found is None:
             raise ShellSyntaxError("a backquote is not closed")
-        self._budget.spend(len(found.group()) // 100)
+        self._budget.spend(len(found[0]) // 100)
         inside = re.sub(r"\\([`$\\\"])" if quoted else r"\\([`$\\])", r"\1", found[1])
         with self._budget:
             return Substitution(Parser(inside, self._budget)._script({_END_OF_TEXT}), quoted)
