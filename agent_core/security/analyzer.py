@@ -1,4 +1,4 @@
-"""Security analyzers: how risky is what the agent wants to do?."""
+"""Security analyzers: they tell how risky it is what the agent wants to do."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import Frozen
 from agent_core.events.risk import SecurityRisk
 from agent_core.tools.execution import called
+
+ANALYSIS_SECONDS = 45.0
+"""Longer than an analyzer that asks somebody else waits by itself."""
+
+logger = logging.getLogger(__name__)
+
+_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="analyze")
+
+History = Sequence[Event]
+"""What the model was shown before it wanted an action, the oldest first."""
 
 
 class Polymorphic(Frozen):
@@ -74,17 +84,6 @@ class Polymorphic(Frozen):
             known = sorted(name for name, known in cls.classes.items() if issubclass(known, cls) and known is not cls)
             raise ValueError(f"kind {kind!r} is not known; known are {known}")
         return found.model_validate(data)
-
-
-ANALYSIS_SECONDS = 45.0
-"""Longer than an analyzer that asks somebody else waits by itself."""
-
-logger = logging.getLogger(__name__)
-
-_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="analyze")
-
-History = Sequence[Event]
-"""What the model was shown before it wanted an action, the oldest first."""
 
 
 class SecurityAnalyzer(Polymorphic):

@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+PROVIDER = "agent_core.runtime.standalone"
+"""Makes sandboxes for single executors. It stands above the tools, so it is looked up by its name when it is needed."""
+
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
 
 
@@ -160,10 +163,6 @@ async def _in_thread(executor: Callable[..., Any], action: Action, conversation:
     finally:
         if call is not None:
             call.end()
-
-
-PROVIDER = "agent_core.runtime.standalone"
-"""Makes such sandboxes. It stands above the tools, so it is looked up by its name, when it is needed."""
 
 
 class OwnSandbox(Protocol):
