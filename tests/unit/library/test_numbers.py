@@ -24,7 +24,7 @@ from agent_core.events.llm_events import TokenUsage
         ("library.conversation_state", "MAX_TAG_CHARS", 256),
         ("security.secrets", "LOOKUP_SECONDS", 30),
         ("security.secrets", "RETRY_SECONDS", 60),
-        ("security.hook_results", "BLOCKED_EXIT_CODE", 2),
+        ("security.hook_runner", "BLOCKED_EXIT_CODE", 2),
         ("runtime.hook_calls", "MAX_FIELD_CHARS", 50_000),
     ],
 )
