@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 from drydock_client.errors import LimitError, NotDrydockError, NotFoundError
 from drydock_client.events import RESTING, Event, State, Unknown, read_event
-from drydock_client.http import DEFAULT_URL, Http
-from drydock_client.live import Following, Line, LineMaker
+from drydock_client.http import DEFAULT_URL, Http, without_none
+from drydock_client.live import Connector, Following, LiveConnection
 from drydock_client.resources import FilesApi, GitApi, SecretsApi, SettingsApi, WebhooksApi, conversation_path
-from drydock_client.results import Conversation, ConversationPage, EventPage, Port, Rewound, Sent, parsed, parsed_list
+from drydock_client.results import (
+    Conversation,
+    ConversationPage,
+    EventPage,
+    Port,
+    Rewound,
+    Sent,
+    listed,
+    parsed,
+    parsed_list,
+)
 
 PAGE: Final = 100
 """The most that a server gives at a time."""
@@ -37,13 +46,6 @@ class DrydockClient:
         base_url: the server's address; with a path where a proxy has it below one.
         api_key: its access token; none where it has none.
         timeout: seconds for one call (its repetitions included); of files, for each piece of them.
-
-    Attributes:
-        files: the files of workspaces.
-        git: the repositories of workspaces.
-        settings: the user's settings.
-        secrets: the user's secrets.
-        webhooks: the user's webhooks.
     """
 
     def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
@@ -57,16 +59,14 @@ class DrydockClient:
         self.webhooks = WebhooksApi(http)
 
     async def __aenter__(self) -> Self:
-        await self._http.__aenter__()
+        self._http.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         try:
             await self.end_followings()
         finally:
-            await self._http.__aexit__(kind, error, traceback)
+            await self._http.close()
 
     async def create_conversation(
         self,
@@ -83,11 +83,11 @@ class DrydockClient:
         """Make a conversation; it is durable, and starting, when this returns.
 
         Args:
-            message: the first one, with which the agent begins to work; without one it waits.
+            message: with which the agent begins to work; without one it waits.
             images: of the first message, as data URLs or web addresses.
             repository: cloned into the workspace: ``owner/name`` or an http(s) address.
             branch: of the repository; by default its own choice.
-            git_provider: of the repository, such as ``github``; by default the first whose account has it.
+            git_provider: such as ``github``; by default the first whose account has the repository.
             instructions: for the agent, besides the server's own.
             options: further fields of the request (``agent_options``, ``client_tools``, ``mcp_config``, …).
             idempotency_key: with the same key there is one conversation, however often this is called.
@@ -105,9 +105,7 @@ class DrydockClient:
             "conversation_instructions": instructions,
             **(options or {}),
         }
-        wish = {name: value for name, value in body.items() if value is not None}
-        key = idempotency_key or uuid.uuid4().hex
-        return await self._made(await self._http.json("POST", "/api/conversations", body=wish, key=key))
+        return await self._make("/api/conversations", without_none(**body), idempotency_key)
 
     async def import_conversation(
         self, trajectory: Sequence[Mapping[str, Any]], *, title: str | None = None, idempotency_key: str | None = None
@@ -117,14 +115,13 @@ class DrydockClient:
         Args:
             trajectory: its events in the protocol's own form, also of a first-generation server.
             title: by default the beginning of its first message.
-            idempotency_key: with the same key there is one conversation, however often this is called.
+            idempotency_key: as of `create_conversation`.
 
         Raises:
             InvalidError: an event cannot be kept; the message names its place and the field.
         """
-        body: dict[str, Any] = {"trajectory": list(trajectory)} | ({} if title is None else {"title": title})
-        key = idempotency_key or uuid.uuid4().hex
-        return await self._made(await self._http.json("POST", "/api/conversations/import", body=body, key=key))
+        body = without_none(trajectory=list(trajectory), title=title)
+        return await self._make("/api/conversations/import", body, idempotency_key)
 
     async def fork(
         self,
@@ -142,15 +139,13 @@ class DrydockClient:
             event_id: the last event that the new one has.
             reset_metrics: whether its costs begin at nothing.
             copy_files: whether it has the files, too, as they were then.
-            idempotency_key: with the same key there is one fork, however often this is called.
+            idempotency_key: as of `create_conversation`.
 
         Raises:
             InvalidError: there is no such event.
         """
         body = {"event_id": event_id, "reset_metrics": reset_metrics, "copy_files": copy_files}
-        key = idempotency_key or uuid.uuid4().hex
-        path = conversation_path(conversation_id, "fork")
-        return await self._made(await self._http.json("POST", path, body=body, key=key))
+        return await self._make(conversation_path(conversation_id, "fork"), body, idempotency_key)
 
     async def rewind(self, conversation_id: str, event_id: int | None) -> Rewound:
         """Take it back to right behind an event, or (None) before its first one; its files go back where they can.
@@ -166,18 +161,15 @@ class DrydockClient:
         answer = await self._http.json("GET", conversation_path(conversation_id, "ports"))
         return parsed_list(Port, answer.get("ports") if isinstance(answer, dict) else None)
 
-    async def _made(self, answer: object) -> Conversation:
+    async def _make(self, path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Conversation:
+        answer = await self._http.json("POST", path, body=body, key=idempotency_key or uuid.uuid4().hex)
         made = answer.get("conversation_id") if isinstance(answer, dict) else None
         if not isinstance(made, str):
             raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
         return await self.conversation(made)
 
     async def conversation(self, conversation_id: str) -> Conversation:
-        """The facts of a conversation.
-
-        Raises:
-            NotFoundError: there is none of this id.
-        """
+        """The facts of a conversation; raises `NotFoundError`."""
         answer = await self._http.json("GET", conversation_path(conversation_id))
         if answer is None:
             raise NotFoundError(f"Conversation {conversation_id} not found", status=404)
@@ -286,8 +278,8 @@ class DrydockClient:
         Args:
             conversation_id: which.
             accept: whether what waits may be done.
-            remember: with it, everything that comes later in this conversation may, too.
-            feedback: without it, why not; the agent reads it.
+            remember: with `accept`: everything that comes later in this conversation may be done, too.
+            feedback: without it: why not; the agent reads it.
 
         Raises:
             ValueError: `remember` goes with accepting, `feedback` with refusing.
@@ -305,10 +297,7 @@ class DrydockClient:
     async def client_tools(self, conversation_id: str) -> list[dict[str, Any]]:
         """The tools that clients of the conversation carry out (`ToolCall`), as they were declared."""
         answer = await self._http.json("GET", conversation_path(conversation_id, "client-tools"))
-        found = answer.get("client_tools") if isinstance(answer, dict) else None
-        if not isinstance(found, list):
-            raise NotDrydockError(f"A list of tools has another form than it should: {answer!r:.200}")
-        return found
+        return listed(answer, "client_tools", "A list of tools")
 
     async def declare_client_tools(self, conversation_id: str, tools: Sequence[Mapping[str, Any]]) -> None:
         """Declare these in place of all that were: each has a ``name``, a ``description`` and ``parameters``.
@@ -343,7 +332,7 @@ class DrydockClient:
         return await self.send_action(conversation_id, "client_tool_result", args)
 
     async def _change_state(self, conversation_id: str, state: str, *, remember: bool = False) -> Sent:
-        args = {"agent_state": state, **({"remember": True} if remember else {})}
+        args = without_none(agent_state=state, remember=remember or None)
         return await self.send_action(conversation_id, "change_agent_state", args)
 
     async def event_page(
@@ -366,9 +355,7 @@ class DrydockClient:
             "reverse": reverse,
         }
         answer = await self._http.json("GET", conversation_path(conversation_id, "events"), query=query)
-        if not isinstance(answer, dict) or not isinstance(answer.get("events"), list):
-            raise NotDrydockError(f"A page of events has another form than it should: {answer!r:.200}")
-        events = [read_event(one) for one in answer["events"]]
+        events = [read_event(one) for one in listed(answer, "events", "A page of events")]
         return EventPage.model_construct(events=events, has_more=answer.get("has_more") is True)
 
     async def events(
@@ -390,10 +377,7 @@ class DrydockClient:
     async def trajectory(self, conversation_id: str) -> list[dict[str, Any]]:
         """The whole log in the protocol's own form, for keeping, or for `replay_json` of a new conversation."""
         answer = await self._http.json("GET", conversation_path(conversation_id, "trajectory"))
-        found = answer.get("trajectory") if isinstance(answer, dict) else None
-        if not isinstance(found, list):
-            raise NotDrydockError(f"A trajectory has another form than it should: {answer!r:.200}")
-        return found
+        return listed(answer, "trajectory", "A trajectory")
 
     async def state(self, conversation_id: str) -> State | None:
         """The agent's last state in the log, with its `id`; None in a log without one. Does not start anything."""
@@ -408,8 +392,8 @@ class DrydockClient:
         """Follow a conversation: what came after the event `after`, then what happens, as long as it is iterated.
 
         Each event that the server shows comes once, in order, however often the connection breaks; of the states that
-        the agent was in while there was no connection, only the last is told. Following a conversation starts it, if
-        it does not run. A slow reader costs a bounded amount of memory, here and at the server.
+        the agent was in meanwhile only the last is told. It starts a conversation that does not run. A slow reader
+        costs a bounded amount of memory, here and at the server.
 
         Args:
             conversation_id: which.
@@ -418,16 +402,15 @@ class DrydockClient:
                 and `Connected`. Else only `Action`, `Observation` and `State`.
             reconnect_seconds: for how long the server may be away. The first connection is not waited for.
         """
-
-        async def open_line(position: int, seconds: float) -> Line:
-            return await Line.open(self._http.base_url, conversation_id, position, self._http.headers, seconds)
-
-        async def check() -> None:
-            await self.conversation(conversation_id)
-
         return Following(
             conversation_id,
-            LineMaker(open_line, check, self._followings),
+            Connector(
+                lambda position, seconds: LiveConnection.open(
+                    self._http.base_url, conversation_id, position, self._http.headers, seconds
+                ),
+                lambda: self.conversation(conversation_id),
+                self._followings,
+            ),
             after=after,
             live=live,
             reconnect_seconds=reconnect_seconds,
@@ -451,8 +434,7 @@ class DrydockClient:
         Args:
             conversation_id: which.
             until: the states.
-            after: only states after this event count, such as the message whose answer is waited for; by default the
-                present one does.
+            after: only states after this event count; by default the present one does.
             limit_seconds: for how long.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What can go wrong between a program and its server: one small tree."""
+"""Errors between a program and its server: one small tree, and how a refusal becomes one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from typing import Any, Final
 
 
 class ClientError(Exception):
-    """Base of all errors of this package.
-
-    Attributes:
-        message: what went wrong, in words for people.
-        fix: what to do about it; empty where the message says it.
-    """
+    """Base of all errors of this package: `message` for people, and `fix` where the message does not say it."""
 
     def __init__(self, message: str, *, fix: str = "") -> None:
         end = "" if message.endswith((".", "!", "?")) else "."
@@ -38,8 +33,8 @@ class RefusedError(ClientError):
 
     Attributes:
         status: the HTTP status; where a live connection was refused, the one that stands for the same.
-        field: the field that is the problem, such as ``title`` or ``mcp_config.sse_servers.0.url``; else empty.
-        code: the server's id for the problem, such as ``CONVERSATION$NOT_FOUND``; empty where it has none.
+        field: the field that is the problem, such as ``title`` or ``mcp_config.sse_servers.0.url``.
+        code: the server's id for the problem, such as ``CONVERSATION$NOT_FOUND``.
         body: the answer as it was.
     """
 
@@ -89,7 +84,7 @@ KEY_FIX: Final = "Give the server's access token as api_key; the address that it
 
 
 def refusal(status: int, body: object) -> RefusedError:
-    """The error for an answer of this status with this JSON (or text)."""
+    """The error for an answer of this status with this JSON (or text), in any of the protocol's forms."""
     message, field = _words(body)
     code = _text(body, "msg_id") or _text(body, "code")
     kind = kind_of(status)
@@ -100,7 +95,7 @@ def refusal(status: int, body: object) -> RefusedError:
 
 
 def is_wordless(body: object) -> bool:
-    """Whether an answer says nothing in any of those forms, or what other servers say by default."""
+    """Whether an answer says nothing, or what other servers say by default."""
     return _words(body)[0] in ("", "Not Found")
 
 

@@ -1,7 +1,7 @@
-"""What a conversation's log holds and what its live line carries, as a program reads it.
+"""Events of a conversation's log and of its live connection, as a program reads them.
 
-Everything here is tolerant: fields that are not known are kept (``model_extra``), types of events that are not known
-are an `Action` or `Observation` like any other, and what has no known form at all is an `Unknown`.
+All is tolerant: unknown fields are kept (``model_extra``), unknown types of events are an `Action` or `Observation`
+like any other, and what has no known form at all is an `Unknown`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Observation(Envelope):
 class State(Tolerant):
     """The agent's state has changed (or is told to someone who has just connected: then `id` is None).
 
-    `reason` says why, where that is not obvious: an id or a short text; `detail` says the same for people.
+    `reason` is an id or a short text, where it is not obvious; `detail` says the same for people.
     """
 
     id: int | None = None
@@ -128,10 +128,7 @@ Event = Action | Observation | State
 
 
 class Status(Tolerant):
-    """News of the conversation that are not in its log: `id` is such as ``STATUS$STARTING_RUNTIME``.
-
-    With `conversation_title` it says the conversation's new title.
-    """
+    """News that are not in the log: `id` is such as ``STATUS$STARTING_RUNTIME``; or the conversation's new title."""
 
     type: str = "info"
     id: str = ""
@@ -179,7 +176,7 @@ class ToolCall(Tolerant):
 class Resync(Tolerant):
     """What is known is not from the conversation's log (the server was reset): it is told anew, from its beginning.
 
-    `latest_event_id` is the event that was known; the log has those from `start_id` to `end_id`.
+    `latest_event_id` was known; the log has the events from `start_id` to `end_id`.
     """
 
     reason: str
@@ -189,7 +186,7 @@ class Resync(Tolerant):
 
 
 class Connected(Tolerant):
-    """The live line is up, for the first time or again: text on its way is told from its beginning from here on."""
+    """The connection is up, for the first time or `again`: text on its way is told from its beginning from here on."""
 
     again: bool = False
 
@@ -208,7 +205,7 @@ class Unknown(Tolerant):
 
 
 Live = Event | Status | Problem | TextDelta | TextDiscarded | OutputDelta | ToolCall | Resync | Connected | Unknown
-"""What a live line carries."""
+"""What a live connection carries."""
 
 
 def read_event(data: object) -> Event | Unknown:

@@ -7,8 +7,7 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import quote, urlsplit
 
 from drydock_client.errors import ClientError, LimitError, NotDrydockError, UnreachableError, is_wordless, refusal
@@ -21,7 +20,7 @@ KEY_HEADER: Final = "X-Session-API-Key"
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 KEY_IN_USE: Final = "key_in_use"
 DELAYS: Final = (0.1, 0.4, 1.0)
-"""Waits between attempts, in seconds; each a little different every time, so that clients do not come at once."""
+"""Waits between attempts, in seconds; each varied, so that clients do not come at once."""
 MAX_RETRY_AFTER: Final = 10.0
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers after which the same request may do better; of these only 429 says that nothing was done."""
@@ -48,20 +47,21 @@ class Http:
     """
 
     def __init__(self, base_url: str, api_key: str | None, timeout: float) -> None:
-        self.base_url = _checked(base_url)
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+            raise ValueError(f"base_url {base_url!r} is no address of a server; give one such as {DEFAULT_URL}")
+        self.base_url = base_url.rstrip("/")
         self.timeout = timeout
         self.headers = {KEY_HEADER: api_key} if api_key else {}
         self._pool: httpx.AsyncClient | None = None
 
-    async def __aenter__(self) -> Self:
-        import httpx  # its home; imported late, because it takes longer than all the rest of the package
+    def open(self) -> None:
+        """Make the pool; before, and after `close`, requests are refused."""
+        import httpx  # late, because it takes longer than all the rest of the package
 
         self._pool = httpx.AsyncClient(headers=self.headers, timeout=self.timeout)
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.aclose()
@@ -89,9 +89,8 @@ class Http:
             query: parameters; those that are None are left out.
             body: sent as JSON, unless it is None.
             files: sent as a form instead: field, name and content of each.
-            key: an idempotency key, with which the server does the same request once, however often it comes.
-            repeatable: whether it may be sent again when its answer did not come; by default what GET, PUT and DELETE
-                ask for, and what has a key.
+            key: an idempotency key.
+            repeatable: by default what GET, PUT and DELETE ask for, and what has a key.
 
         Raises:
             UnreachableError: no answer came, after several attempts.
@@ -117,17 +116,11 @@ class Http:
 
     @asynccontextmanager
     async def stream(self, path: str, query: Query | None = None) -> AsyncIterator[httpx.Response]:
-        """The answer to a GET, to be read piece by piece; the time limit counts for each piece.
-
-        Raises:
-            UnreachableError: no answer came, or it broke off.
-            LimitError: a piece took longer than the client's timeout.
-            RefusedError: the server refused or failed.
-        """
+        """The answer to a GET, to be read piece by piece, each within the time limit. Raises as `request`."""
         import httpx  # see __aenter__
 
         try:
-            async with self._open.stream("GET", self._url(path), params=_parameters(query)) as response:
+            async with self._open.stream("GET", self.base_url + path, params=_parameters(query)) as response:
                 if response.is_error:
                     await response.aread()
                     raise self._refused(response)
@@ -144,7 +137,7 @@ class Http:
         while True:
             wait = next(delays, None)
             try:
-                response = await self._open.request(method, self._url(path), **options)
+                response = await self._open.request(method, self.base_url + path, **options)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if wait is None:
                     raise self._unreachable(error) from error
@@ -156,7 +149,9 @@ class Http:
             else:
                 if wait is None or not _may_do_better(response, repeatable=repeatable):
                     return response
-                wait = max(wait, _retry_after(response))
+                retry_after = response.headers.get("retry-after", "")
+                if retry_after.isdigit():
+                    wait = max(wait, min(float(retry_after), MAX_RETRY_AFTER))
             await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
 
     @property
@@ -164,9 +159,6 @@ class Http:
         if self._pool is None:
             raise ClientError("The client is not open.", fix="Use it in an `async with` (or `with`) block.")
         return self._pool
-
-    def _url(self, path: str) -> str:
-        return f"{self.base_url}{path}"
 
     def _check(self, response: httpx.Response) -> None:
         if response.is_redirect:
@@ -202,15 +194,13 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def _checked(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise ValueError(f"base_url {base_url!r} is no address of a server; give one such as {DEFAULT_URL}")
-    return base_url.rstrip("/")
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The fields of a request that are given."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _parameters(query: Query | None) -> dict[str, str]:
-    found = {name: value for name, value in (query or {}).items() if value is not None}
+    found = without_none(**(query or {}))
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
 
 
@@ -228,8 +218,3 @@ def _may_do_better(response: httpx.Response, *, repeatable: bool) -> bool:
         body = _body(response)  # the first attempt may still be under way: its answer is ours
         return isinstance(body, dict) and body.get("code") == KEY_IN_USE
     return response.status_code in TRY_AGAIN and (repeatable or response.status_code == 429)
-
-
-def _retry_after(response: httpx.Response) -> float:
-    text = response.headers.get("retry-after", "")
-    return min(float(text), MAX_RETRY_AFTER) if text.isdigit() else 0.0

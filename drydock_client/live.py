@@ -1,4 +1,9 @@
-"""A cursor over a conversation: its history, then what happens live, across broken connections."""
+"""Following a conversation: its history, then what happens live, across broken connections.
+
+A live connection is Socket.IO over a WebSocket, as far as a reader needs it: it is opened (``0{…}``), joined (``40``;
+refused: ``44{…}``), events come as ``42[name, argument]``, and a ping (``2``) wants its pong (``3``). Nothing is read
+ahead of the program but what the transport holds: a slow program makes the server wait.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
@@ -24,18 +28,173 @@ from drydock_client.events import Action, Connected, Live, Observation, Resync, 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
+
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
-"""A limit against nonsense, far beyond what a server stores in one event."""
+"""Far beyond what a server stores in one event."""
 READ_AHEAD: Final = 16
 """Frames that the transport may hold before it makes the server wait."""
 CLOSE_SECONDS: Final = 2.0
+FIRST_DELAY: Final = 0.1
+MAX_DELAY: Final = 3.0
+CONNECT_SECONDS: Final = 20.0
 
 
-class LineRefused(Exception):  # noqa: N818 - not an error by itself: it may pass
-    """The server refused the connection, with this message."""
+class Connector(NamedTuple):
+    """What a `Following` needs of its client.
+
+    Attributes:
+        open: connects behind an event, within so many seconds.
+        check: asks for the conversation, so that whatever is wrong has a clear answer.
+        opened: the followings that have, or may have, a connection.
+    """
+
+    open: Callable[[int, float], Awaitable[LiveConnection]]
+    check: Callable[[], Awaitable[object]]
+    opened: set[Following]
 
 
-class Line:
+class Following:
+    """An async iterator over a conversation (see `DrydockClient.follow`); also an async context manager.
+
+    Leaving it early is best done by leaving its ``async with``, or by `aclose`. One task at a time may iterate; a wait
+    that is cancelled loses nothing.
+
+    Attributes:
+        position: give it as `after` to go on here another time.
+    """
+
+    def __init__(
+        self, conversation_id: str, connector: Connector, *, after: int, live: bool, reconnect_seconds: float
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.position = after
+        self._connector = connector
+        self._live = live
+        self._limit = reconnect_seconds
+        self._connection: LiveConnection | None = None
+        self._empty = 0
+        self._lost_at = 0.0
+        self._was_connected = False
+        self._is_closed = False
+        self._newest_state = after
+        self._told: tuple[str, str] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def __anext__(self) -> Live:
+        """The next item.
+
+        Raises:
+            StopAsyncIteration: it was closed.
+            UnreachableError: the server was away for longer than `reconnect_seconds`.
+            NotFoundError: there is no such conversation (any more).
+            KeyRefusedError: the server wants another key.
+        """
+        while not self._is_closed:
+            if self._connection is None:
+                self._connection = await self._connected()
+                if self._live:
+                    again, self._was_connected = self._was_connected, True
+                    return Connected(again=again)
+                self._was_connected = True
+            frame = await self._connection.receive()
+            if frame is None:
+                if self._empty == 0:
+                    self._lost_at = asyncio.get_running_loop().time()
+                self._empty += 1
+                await self._let_go()
+                continue
+            self._empty = 0
+            item = read_frame(*frame)
+            if isinstance(item, Resync):  # the log is another one than that which was followed
+                self.position = self._newest_state = -1
+                self._told = None
+                await self._let_go()
+            if (taken := self._taken(item)) is not None:
+                return taken
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End it, and its connection."""
+        self._is_closed = True
+        self._connector.opened.discard(self)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self) -> LiveConnection:
+        """A connection, however often it takes; the first one is not waited for."""
+        if not self._was_connected:
+            await self._connector.check()
+            self._connector.opened.add(self)
+        loop = asyncio.get_running_loop()
+        end = self._lost_at + self._limit if self._was_connected else 0.0
+        delay = FIRST_DELAY
+        if self._empty > 1:
+            if loop.time() > end:
+                raise UnreachableError("The server ends each live connection at once.", fix="Its log says why.")
+            delay = min(FIRST_DELAY * 2 ** min(self._empty, 10), MAX_DELAY)
+            await asyncio.sleep(delay)
+        while True:
+            try:
+                return await self._connector.open(self.position, CONNECT_SECONDS)
+            except (LiveConnectionRefused, UnreachableError) as error:
+                problem = self._judged(error)
+                if loop.time() + delay > end:
+                    raise problem from error
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
+            delay = min(delay * 2, MAX_DELAY)
+
+    def _judged(self, error: LiveConnectionRefused | UnreachableError) -> ClientError:
+        """The error to raise when there is no more time; raises at once what another attempt would not mend."""
+        if isinstance(error, UnreachableError):
+            return error
+        message = str(error)
+        if message == "invalid_session_api_key":
+            raise KeyRefusedError("The server does not take this key.", status=401, fix=KEY_FIX) from error
+        if message == f"Conversation {self.conversation_id} not found":
+            raise NotFoundError(message, status=404) from error
+        return BusyError(f"The live connection was refused: {message}", status=503)
+
+    def _taken(self, item: Live) -> Live | None:
+        """The item, if it is new and wanted; keeps account of the position.
+
+        States do not move it, because a server may tell a newer state before older actions.
+        """
+        match item:
+            case Action() | Observation():
+                if item.id <= self.position:
+                    return None
+                self.position = item.id
+                return item
+            case State():
+                return self._taken_state(item)
+        return item if self._live else None
+
+    def _taken_state(self, item: State) -> State | None:
+        said = (str(item.state), item.reason)
+        if item.id is None:
+            if said == self._told:
+                return None  # said again on connecting
+        elif item.id <= self._newest_state:
+            return None
+        else:
+            self._newest_state = item.id
+        self._told = said
+        return item
+
+
+class LiveConnection:
     """A joined connection; `receive` it until it is over, and `close` it."""
 
     def __init__(self, socket: ClientConnection, silence: float) -> None:
@@ -50,7 +209,7 @@ class Line:
         """Connect and join, to be told what came after the event `after`.
 
         Raises:
-            LineRefused: the server said no.
+            LiveConnectionRefused: the server said no.
             UnreachableError: there was no connection, or not in time.
             NotDrydockError: there is no such server.
         """
@@ -88,7 +247,7 @@ class Line:
         except InvalidMessage as error:
             raise UnreachableError(f"No live connection to {base_url}: {error}") from error
         except InvalidHandshake as error:
-            raise LineRefused(str(error)) from error
+            raise LiveConnectionRefused(str(error)) from error
         except (OSError, WebSocketException) as error:
             raise UnreachableError(f"No live connection to {base_url}: {error}") from error
 
@@ -98,10 +257,10 @@ class Line:
         if not isinstance(opening, str) or not opening.startswith("0{"):
             raise NotDrydockError("The other side does not speak Socket.IO.")
         facts = json.loads(opening[1:])
-        line = cls(socket, (facts.get("pingInterval", 25_000) + facts.get("pingTimeout", 20_000)) / 1000)
+        connection = cls(socket, (facts.get("pingInterval", 25_000) + facts.get("pingTimeout", 20_000)) / 1000)
         await socket.send("40")
-        line._first = await line._next_frame(joining=True)
-        return line
+        connection._first = await connection._next_frame(joining=True)
+        return connection
 
     async def receive(self) -> tuple[str, Any] | None:
         """The next event's name and argument; None when the connection is over, in whatever way."""
@@ -112,7 +271,7 @@ class Line:
             return first
         try:
             return await self._next_frame()
-        except (ConnectionClosed, TimeoutError, LineRefused):
+        except (ConnectionClosed, TimeoutError, LiveConnectionRefused):
             return None
 
     async def close(self) -> None:
@@ -137,177 +296,10 @@ class Line:
                 return str(value[0]), value[1] if len(value) > 1 else None
             elif text.startswith("44"):
                 told = json.loads(text[2:] or "{}")
-                raise LineRefused(str(told.get("message", "")) if isinstance(told, dict) else str(told))
+                raise LiveConnectionRefused(str(told.get("message", "")) if isinstance(told, dict) else str(told))
             elif text.startswith("41") or text == "1" or (joining and text.startswith("40")):
                 return None
 
 
-FIRST_DELAY: Final = 0.1
-MAX_DELAY: Final = 3.0
-CONNECT_SECONDS: Final = 20.0
-
-
-class LineMaker(NamedTuple):
-    """What a `Following` needs of its client.
-
-    Attributes:
-        open: opens a line behind an event, within so many seconds.
-        check: asks for the conversation, so that whatever is wrong has a clear answer.
-        opened: the followings that have, or may have, a connection.
-    """
-
-    open: Callable[[int, float], Awaitable[Line]]
-    check: Callable[[], Awaitable[None]]
-    opened: set[Following]
-
-
-class Following:
-    """An async iterator over a conversation (see `DrydockClient.follow`); also an async context manager.
-
-    Leaving it early is best done by leaving its ``async with``, or by `aclose`; the client's end closes it as well.
-    One task at a time may iterate; a wait that is cancelled loses nothing.
-
-    Attributes:
-        position: give it as `after` to go on here another time.
-    """
-
-    def __init__(
-        self, conversation_id: str, maker: LineMaker, *, after: int, live: bool, reconnect_seconds: float
-    ) -> None:
-        self.conversation_id = conversation_id
-        self.position = after
-        self._maker = maker
-        self._live = live
-        self._limit = reconnect_seconds
-        self._line: Line | None = None
-        self._barren = 0
-        self._lost_at = 0.0
-        self._was_connected = False
-        self._is_closed = False
-        self._newest_state = after
-        self._told: tuple[str, str] | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def __anext__(self) -> Live:
-        """The next item.
-
-        Raises:
-            StopAsyncIteration: it was closed.
-            UnreachableError: the server was away for longer than `reconnect_seconds`.
-            NotFoundError: there is no such conversation (any more).
-            KeyRefusedError: the server wants another key.
-        """
-        while not self._is_closed:
-            if self._line is None:
-                self._line = await self._connected()
-                if self._live:
-                    again, self._was_connected = self._was_connected, True
-                    return Connected(again=again)
-                self._was_connected = True
-            frame = await self._line.receive()
-            if frame is None:
-                self._lost()
-                await self._let_go()
-                continue
-            self._barren = 0
-            item = read_frame(*frame)
-            if isinstance(item, Resync):
-                await self._begin_anew()
-            if (taken := self._taken(item)) is not None:
-                return taken
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """End it, and its connection."""
-        self._is_closed = True
-        self._maker.opened.discard(self)
-        await self._let_go()
-
-    async def _begin_anew(self) -> None:
-        """The log is another one than that which was followed."""
-        self.position = self._newest_state = -1
-        self._told = None
-        await self._let_go()
-
-    def _lost(self) -> None:
-        """The line is over. Lines that end before they have brought anything count as if there had been none."""
-        if self._barren == 0:
-            self._lost_at = asyncio.get_running_loop().time()
-        self._barren += 1
-
-    async def _let_go(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            await line.close()
-
-    async def _connected(self) -> Line:
-        """A connection, however often it takes; the first one is not waited for."""
-        if not self._was_connected:
-            await self._maker.check()
-            self._maker.opened.add(self)
-        loop = asyncio.get_running_loop()
-        end = self._lost_at + self._limit if self._was_connected else 0.0
-        delay = FIRST_DELAY
-        if self._barren > 1:
-            if loop.time() > end:
-                raise UnreachableError("The server ends each live connection at once.", fix="Its log says why.")
-            delay = min(FIRST_DELAY * 2 ** min(self._barren, 10), MAX_DELAY)
-            await asyncio.sleep(delay)
-        while True:
-            try:
-                return await self._maker.open(self.position, CONNECT_SECONDS)
-            except (LineRefused, UnreachableError) as error:
-                problem = self._judged(error)
-                if loop.time() + delay > end:
-                    raise problem from error
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
-            delay = min(delay * 2, MAX_DELAY)
-
-    def _judged(self, error: LineRefused | UnreachableError) -> ClientError:
-        """The error to raise when there is no more time; raises at once what another attempt would not mend."""
-        if isinstance(error, UnreachableError):
-            return error
-        message = str(error)
-        if message == "invalid_session_api_key":
-            raise KeyRefusedError("The server does not take this key.", status=401, fix=KEY_FIX) from error
-        if message == f"Conversation {self.conversation_id} not found":
-            raise NotFoundError(message, status=404) from error
-        return BusyError(f"The live connection was refused: {message}", status=503)
-
-    def _taken(self, item: Live) -> Live | None:
-        """The item, if it is new and wanted; keeps account of the position.
-
-        States do not move the position, because a server may tell a newer state before older actions; which of them
-        are known is kept apart.
-        """
-        match item:
-            case Action() | Observation():
-                if item.id <= self.position:
-                    return None
-                self.position = item.id
-                return item
-            case State():
-                return self._taken_state(item)
-        return item if self._live else None
-
-    def _taken_state(self, item: State) -> State | None:
-        said = (str(item.state), item.reason)
-        if item.id is None:
-            if said == self._told:
-                return None  # said again on connecting
-        elif item.id <= self._newest_state:
-            return None
-        else:
-            self._newest_state = item.id
-        self._told = said
-        return item
+class LiveConnectionRefused(Exception):  # noqa: N818 - not an error by itself: it may pass
+    """The server refused the connection, with this message."""

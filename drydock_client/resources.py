@@ -1,4 +1,4 @@
-"""The workspace of a conversation: its files and its repositories. It has to run for this."""
+"""Groups of calls: files and repositories of workspaces, and the user's settings, secrets and webhooks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from drydock_client.errors import NotDrydockError, NotFoundError
-from drydock_client.http import Http, Query, segment
+from drydock_client.errors import NotFoundError
+from drydock_client.http import Http, Query, segment, without_none
 from drydock_client.results import (
     Change,
     Diff,
@@ -17,6 +17,7 @@ from drydock_client.results import (
     Settings,
     Uploaded,
     Webhook,
+    listed,
     parsed,
     parsed_list,
 )
@@ -127,41 +128,26 @@ class SecretsApi(Calls):
     async def list(self) -> list[Secret]:
         """Names and descriptions of all; values are never told."""
         answer = await self._http.json("GET", "/api/secrets")
-        if not isinstance(answer, dict):
-            raise NotDrydockError(f"A list of secrets has another form than it should: {answer!r:.200}")
-        return parsed_list(Secret, answer.get("custom_secrets"))
+        return parsed_list(Secret, listed(answer, "custom_secrets", "A list of secrets"))
 
     async def create(self, name: str, value: str, *, description: str = "") -> None:
-        """Store a new one.
-
-        Raises:
-            InvalidError: there is one of this name, or the name cannot be one.
-        """
+        """Store a new one; raises `InvalidError` where there is one of this name, or the name cannot be one."""
         await self._http.json("POST", "/api/secrets", body={"name": name, "value": value, "description": description})
 
     async def change(
         self, name: str, *, new_name: str | None = None, value: str | None = None, description: str | None = None
     ) -> None:
-        """Give it another name, value or description; what is not given stays.
-
-        Raises:
-            NotFoundError: there is none of this name.
-        """
-        given = {"name": new_name or name, "value": value, "description": description}
-        body = {key: text for key, text in given.items() if text is not None}
+        """Give it another name, value or description; what is not given stays. Raises `NotFoundError`."""
+        body = without_none(name=new_name or name, value=value, description=description)
         await self._http.json("PUT", f"/api/secrets/{segment(name)}", body=body)
 
     async def delete(self, name: str) -> None:
-        """Forget it.
-
-        Raises:
-            NotFoundError: there is none of this name.
-        """
+        """Forget it; raises `NotFoundError`."""
         await self._http.json("DELETE", f"/api/secrets/{segment(name)}")
 
 
 class WebhooksApi(Calls):
-    """The user's webhooks. What they send is signed as Standard Webhooks says, whose libraries check it.
+    """The user's webhooks. What they send is signed as Standard Webhooks says.
 
     Errors: `NotFoundError` where there is no webhook of this id, `InvalidError` for an address or a type of events that
     cannot be.
@@ -170,9 +156,7 @@ class WebhooksApi(Calls):
     async def list(self) -> list[Webhook]:
         """All of them, oldest first; their secrets are never told again."""
         answer = await self._http.json("GET", "/api/webhooks")
-        if not isinstance(answer, dict):
-            raise NotDrydockError(f"A list of webhooks has another form than it should: {answer!r:.200}")
-        return parsed_list(Webhook, answer.get("results"))
+        return parsed_list(Webhook, listed(answer, "results", "A list of webhooks"))
 
     async def create(
         self, url: str, *, events: Sequence[str] = (), conversation_id: str | None = None, secret: str | None = None
@@ -188,13 +172,12 @@ class WebhooksApi(Calls):
         Raises:
             ConflictError: there are too many already.
         """
-        body = {"url": url, "events": [*events], "conversation_id": conversation_id, "secret": secret}
-        given = {name: value for name, value in body.items() if value is not None}
-        return parsed(NewWebhook, await self._http.json("POST", "/api/webhooks", body=given))
+        body = without_none(url=url, events=[*events], conversation_id=conversation_id, secret=secret)
+        return parsed(NewWebhook, await self._http.json("POST", "/api/webhooks", body=body))
 
     async def get(self, webhook_id: str) -> Webhook:
         """One of them, and how it fares."""
-        return parsed(Webhook, await self._http.json("GET", _path(webhook_id)))
+        return parsed(Webhook, await self._http.json("GET", _webhook(webhook_id)))
 
     async def change(
         self,
@@ -206,23 +189,22 @@ class WebhooksApi(Calls):
         active: bool | None = None,
     ) -> Webhook:
         """Change it; what is not given stays. One that is made active goes on where its receiver was."""
-        body = {"url": url, "events": None if events is None else [*events], "secret": secret, "active": active}
-        given = {name: value for name, value in body.items() if value is not None}
-        return parsed(Webhook, await self._http.json("PATCH", _path(webhook_id), body=given, repeatable=True))
+        body = without_none(url=url, events=None if events is None else [*events], secret=secret, active=active)
+        return parsed(Webhook, await self._http.json("PATCH", _webhook(webhook_id), body=body, repeatable=True))
 
     async def replay(self, webhook_id: str, conversation_id: str, *, after: int = -1) -> None:
         """Send what a conversation's log has behind the event `after` once more, for a receiver that has lost it."""
         body = {"conversation_id": conversation_id, "after_event_id": after}
-        await self._http.json("POST", f"{_path(webhook_id)}/replay", body=body, repeatable=True)
+        await self._http.json("POST", f"{_webhook(webhook_id)}/replay", body=body, repeatable=True)
 
     async def delete(self, webhook_id: str) -> bool:
         """Send it nothing more; False when there was none of this id."""
         try:
-            await self._http.json("DELETE", _path(webhook_id))
+            await self._http.json("DELETE", _webhook(webhook_id))
         except NotFoundError:
             return False
         return True
 
 
-def _path(webhook_id: str) -> str:
+def _webhook(webhook_id: str) -> str:
     return f"/api/webhooks/{segment(webhook_id)}"

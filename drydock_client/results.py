@@ -1,4 +1,4 @@
-"""The answers of the REST routes, as a program reads them."""
+"""Results: the answers of the REST routes, as a program reads them."""
 
 from __future__ import annotations
 
@@ -189,11 +189,7 @@ R = TypeVar("R", bound=Tolerant)
 
 
 def parsed(kind: type[R], answer: Any) -> R:
-    """One result.
-
-    Raises:
-        NotDrydockError: the answer lacks what every server sends.
-    """
+    """One result; raises `NotDrydockError` where the answer lacks what every server sends."""
     try:
         return kind.model_validate(answer)
     except ValidationError as error:
@@ -206,6 +202,14 @@ def parsed_list(kind: type[R], answer: Any) -> list[R]:
         return TypeAdapter(list[kind]).validate_python(answer)  # type: ignore[valid-type] # a type at run time
     except ValidationError as error:
         raise NotDrydockError(f"The server's answer is no list of {kind.__name__}: {_words(error)}") from error
+
+
+def listed(answer: Any, name: str, what: str) -> list[Any]:
+    """The list in the field `name`; raises `NotDrydockError`."""
+    found = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise NotDrydockError(f"{what} has another form than it should: {answer!r:.200}")
+    return found
 
 
 def _words(error: ValidationError) -> str:

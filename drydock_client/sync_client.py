@@ -1,4 +1,4 @@
-"""The blocking client: each method is that of the asynchronous one, waited for."""
+"""The blocking client: each method is that of the asynchronous one, waited for in a thread with an event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from drydock_client.client import DrydockClient
@@ -98,9 +97,7 @@ class BlockingIterator(Iterator[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -213,9 +210,7 @@ class SyncDrydockClient(Front[DrydockClient]):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._thread.run(self._inner.__aexit__(None, None, None))
         finally:

@@ -190,7 +190,7 @@ async def test_a_slow_reader_makes_the_server_wait_and_misses_nothing() -> None:
                 """The routes are not part of this server."""
 
             items = client.follow("c1")
-            items._maker = items._maker._replace(check=known)
+            items._connector = items._connector._replace(check=known)
             await taken(items, 1)
             most = 0
             for _ in range(50):
@@ -198,8 +198,8 @@ async def test_a_slow_reader_makes_the_server_wait_and_misses_nothing() -> None:
                 most = max(most, loopback.gateway.waiting_bytes)
             # The whole would be forty megabytes: the server has stopped in the middle, and so has the transport.
             assert 0 < most < 2_000_000
-            assert items._line is not None
-            assert len(items._line._socket.recv_messages.frames) <= 20
+            assert items._connection is not None
+            assert len(items._connection._socket.recv_messages.frames) <= 20
             assert ids(await taken(items, count - 1)) == list(range(1, count))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from acp.connection import Connection
 
 from drydock_client import DrydockClient, Sent
-from drydock_client.live import Following, Line, LineMaker
+from drydock_client.live import Connector, Following, LiveConnection
 from server.doors.acp.editor import EditorClient, Permissions
 from server.doors.acp.editor_files import EditorFiles, Folders
 from server.doors.acp.prompts import PromptMessage
@@ -24,7 +24,7 @@ def message(ident: int, text: str, source: str = "agent") -> tuple[str, dict[str
     return "oh_event", {**data, "action": "message", "args": {"content": text}}
 
 
-class PlayedLine(Line):
+class PlayedLine(LiveConnection):
     """Frames, one after the other, and then silence."""
 
     def __init__(self, frames: Frames) -> None:
@@ -51,13 +51,13 @@ class PlayedClient(DrydockClient):
         self.was_paused_again = asyncio.Event()
         self.was_decided = asyncio.Event()
 
-    async def _open(self, position: int, seconds: float) -> Line:
+    async def _open(self, position: int, seconds: float) -> LiveConnection:
         return PlayedLine(next(self._lines))
 
     def follow(
         self, conversation_id: str, *, after: int = -1, live: bool = False, reconnect_seconds: float = 120.0
     ) -> Following:
-        maker = LineMaker(self._open, nothing, set())
+        maker = Connector(self._open, nothing, set())
         return Following(conversation_id, maker, after=after, live=live, reconnect_seconds=0)
 
     async def send(self, conversation_id: str, text: str, *, images: Sequence[str] = (), **more: Any) -> Sent:
