@@ -5,7 +5,7 @@ What a client sends is checked against these models, and what it left out is fil
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -333,19 +333,27 @@ class RunIPythonExtras(Fields):
     image_urls: list[str] | None = None
 
 
-class ReadExtras(Fields):
+class AdditionFields(Fields):
+    """Fields with an `addition` of ours to the protocol's, which is left out where it is empty."""
+
+    addition: ClassVar[str]
+
+    @model_serializer(mode="wrap")
+    def _without_empty_addition(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        if not fields[self.addition]:
+            del fields[self.addition]
+        return fields
+
+
+class ReadExtras(AdditionFields):
     """`read`; `image_urls` is an addition of ours, there where the file is an image."""
 
     path: str
     impl_source: Literal["default", "oh_aci"] = "default"
     image_urls: list[str] = Field(default_factory=list)
 
-    @model_serializer(mode="wrap")
-    def _without_no_images(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        if not self.image_urls:
-            del fields["image_urls"]
-        return fields
+    addition: ClassVar[str] = "image_urls"
 
 
 class WriteExtras(Fields):
@@ -399,19 +407,14 @@ class ErrorExtras(Fields):
     error_id: str = ""
 
 
-class AgentStateChangedExtras(Fields):
+class AgentStateChangedExtras(AdditionFields):
     """`agent_state_changed`; `detail` is an addition of ours, left out where it says nothing."""
 
     agent_state: str
     reason: str = ""
     detail: str = ""
 
-    @model_serializer(mode="wrap")
-    def _without_empty_detail(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        if not self.detail:
-            del fields["detail"]
-        return fields
+    addition: ClassVar[str] = "detail"
 
 
 class KnowledgeFields(Fields):

@@ -15,7 +15,7 @@ from ..tunnels.ports import OWN_MARK
 
 _CALLS_LIMIT = 100
 _OWN_PYTHON = "/opt/drydock-browser/bin/python3"
-_LIBRARY = "DRYDOCK_BROWSER_LIBRARY"  # variable: a folder with the library, where the sandbox's own Python has none
+_LIBRARY = "DRYDOCK_BROWSER_LIBRARY"  # variable: a folder with Playwright, where the sandbox's own Python has none
 _BOOT = (
     "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); sys.path += [p for p in [sys.argv.pop(1)] if p];"
     " runpy.run_module('browser_driver', run_name='__main__', alter_sys=True)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import deque
@@ -15,6 +16,16 @@ from .terminal_text import TerminalText
 LIMIT = 16 * 1024 * 1024
 FOLDER_LIMIT = 128 * 1024 * 1024
 _SUFFIX = ".txt"
+
+
+LIVE_INTERVAL_SECONDS = 0.02
+LIVE_CHARACTERS = 8 * 1024
+
+_ESCAPES = re.compile(
+    "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+_OPEN_ESCAPE = re.compile("(?:\x1b(?:\\[[0-?]{0,64}[ -/]{0,8}|[\\]PX^_][^\x07\x1b\n]{0,512}\x1b?|[ -/]{0,8})|\r)\\Z")
 
 
 class WholeOutputs:
@@ -74,7 +85,9 @@ class WholeOutput:
         self._path = os.path.join(directory, f"{os.urandom(8).hex()}.part")
         self._descriptor = -1
         if directory:
-            self._attempt(self._open)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with contextlib.suppress(OSError):
+                self._descriptor = os.open(self._path, flags, 0o600)
 
     def write(self, text: str) -> None:
         if self._descriptor < 0:
@@ -92,7 +105,11 @@ class WholeOutput:
             data = data[: self._room]
         self._room -= len(data)
         self._digest.update(data)
-        self._attempt(lambda: self._write(data))
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self.drop()
 
     def keep(self) -> Optional[Kept]:
         """End the file; return where it is, or None when the disk did not take it."""
@@ -105,39 +122,18 @@ class WholeOutput:
         path = os.path.join(self._directory, name)
         os.close(self._descriptor)
         self._descriptor = -1
-        return Kept(path, self._is_whole) if self._attempt(lambda: os.replace(self._path, path)) else None
+        try:
+            os.replace(self._path, path)
+        except OSError:
+            return None
+        return Kept(path, self._is_whole)
 
     def drop(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            self._attempt(lambda: os.unlink(self._path))
-
-    def _open(self) -> None:
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
-
-    def _attempt(self, work: Callable[[], object]) -> bool:
-        try:
-            work()
-        except OSError:
-            self.drop()
-            return False
-        return True
-
-
-LIVE_INTERVAL_SECONDS = 0.02
-LIVE_CHARACTERS = 8 * 1024
-
-_ESCAPES = re.compile(
-    "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
-    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-)
-_OPEN_ESCAPE = re.compile("(?:\x1b(?:\\[[0-?]{0,64}[ -/]{0,8}|[\\]PX^_][^\x07\x1b\n]{0,512}\x1b?|[ -/]{0,8})|\r)\\Z")
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
 
 
 class BoundedText:
@@ -149,8 +145,7 @@ class BoundedText:
         self._reset()
 
     def _reset(self) -> None:
-        self._head: List[str] = []
-        self._head_length = 0
+        self._head = ""
         self._tail: Deque[str] = deque()
         self._tail_length = 0
         self._total = 0
@@ -160,10 +155,8 @@ class BoundedText:
         self._total += len(text)
         if self._files is not None and self._total > self._limit:
             self._begin_file(self._files).write(text)
-        room = self._limit - self._head_length
-        if room > 0:
-            self._head.append(text[:room])
-            self._head_length += len(self._head[-1])
+        if len(self._head) < self._limit:
+            self._head += text[: self._limit - len(self._head)]
         if len(text) > self._limit:
             text = text[-self._limit :] if self._limit else ""
         self._tail.append(text)
@@ -183,7 +176,7 @@ class BoundedText:
         if self._files is not None and self._total > limit:
             self._begin_file(self._files)
         kept = self._file.keep() if self._file is not None else None
-        cut = cut_ends("".join(self._head), "".join(self._tail), self._total, limit, kept=kept)
+        cut = cut_ends(self._head, "".join(self._tail), self._total, limit, kept=kept)
         self._reset()
         return cut
 
@@ -195,7 +188,7 @@ class BoundedText:
     def _begin_file(self, files: WholeOutputs) -> WholeOutput:
         if self._file is None:  # up to the limit, the beginning is all
             self._file = files.begin()
-            self._file.write("".join(self._head))
+            self._file.write(self._head)
         return self._file
 
 

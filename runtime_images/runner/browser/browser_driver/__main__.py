@@ -26,7 +26,7 @@ async def main(workspace: str) -> None:
         file.flush()
 
     try:
-        # Imported late: without the library the reason is to be told in words.
+        # Imported late: without Playwright the reason is to be told in words.
         from .driver import BrowserDriver
         from .session import find_chromium, library_is_new_enough
     except ImportError as error:

@@ -86,7 +86,7 @@ class Storage:
         cookies, origins = _list(state, "cookies"), _list(state, "origins")
         plain = [{"localStorage": [], **origin} for origin in origins]
         try:
-            await self._session.context.set_storage_state({"cookies": [*map(_cookie, cookies)], "origins": plain})  # type: ignore[arg-type] # checked by the library
+            await self._session.context.set_storage_state({"cookies": [*map(_cookie, cookies)], "origins": plain})  # type: ignore[arg-type] # checked by Playwright
         except Error as error:
             raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
         wanted = {origin.get("origin"): _list(origin, "sessionStorage") for origin in origins}

@@ -69,7 +69,7 @@ _IS_EDITABLE = "e => e.isContentEditable || ['INPUT', 'TEXTAREA'].includes(e.tag
 
 
 class Elements:
-    """Each method does one thing and says so in a sentence; else it raises `ActionError`, or the library's error."""
+    """Each method does one thing and says so in a sentence; else it raises `ActionError`, or Playwright's error."""
 
     def __init__(self, tabs: Tabs, files: WorkspaceFiles) -> None:
         self._tabs = tabs

@@ -194,7 +194,7 @@ async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
             more = f"{number} {what}, more than the {most} of which a tree is made"
             raise ActionError(f"the page has {more}; its text can be read")
     if not count:
-        return AccessibilityTree()  # the library would wait for some
+        return AccessibilityTree()  # Playwright would wait for some
     await _show_clickable(page)
     if document.has_body:
         snapshot = await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS)

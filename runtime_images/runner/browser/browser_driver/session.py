@@ -120,7 +120,7 @@ class BrowserSession:
         except asyncio.TimeoutError:
             await self.end()
             raise NoBrowserError(f"Chromium did not start within {self._start_seconds:.0f} s") from None
-        except Exception as error:  # the library raises plain ones while it starts
+        except Exception as error:  # Playwright raises plain ones while it starts
             await self.end()
             raise NoBrowserError(f"Chromium did not start: {_first_line(error)}") from error
         if had_run:

@@ -65,7 +65,7 @@ class KernelProcess:
     def __init__(self, workspace: str, library: str, folder: str, *, library_first: bool = False) -> None:
         """``library`` is where ipykernel is when this Python does not have it, "" when it does.
 
-        What the user has installed counts before the library, unless ``library_first``.
+        What the user has installed counts before it, unless ``library_first``.
         """
         self._folder = _short_folder(folder)
         words_in, words_out = os.pipe()

@@ -33,7 +33,7 @@ _WINDOW_CHARACTERS = 128 * 1024
 _TAIL_CHARACTERS = 64 * 1024
 
 
-class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
+class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
     """Publishes what is written, in order; of a flood the beginning and the end of each moment, and how much it lacks.
 
     Without a bound the messages of a fast program would fill the memory.
@@ -170,7 +170,7 @@ def warm(shell: Any) -> None:
 
 
 # The library takes a TCP port for it, which would be one of the sandbox's ports that users see and open.
-class PortlessThread(IOPubThread):  # type: ignore[misc] # the library has no types
+class PortlessThread(IOPubThread):  # type: ignore[misc] # ipykernel has no types
     """ipykernel's own thread, which listens to forks at `address`; where it does so otherwise it keeps its port."""
 
     address = ""
@@ -263,13 +263,13 @@ _lent: Dict[str, Tuple[str, Optional[str]]] = {}
 """The variables of the cell that runs, and what they were before."""
 
 
-class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # the library has no types
+class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # ipykernel has no types
     """ipykernel's program, with room for many messages on their way, and without a port."""
 
     def init_iopub(self, context: Any) -> None:
         context.sndhwm = _MESSAGES_LIMIT
         PortlessThread.address = f"ipc://{self.ip}-p"  # beside its other sockets; their paths may hardly be longer
-        kernelapp.IOPubThread = PortlessThread  # which the library lets nobody choose
+        kernelapp.IOPubThread = PortlessThread  # which ipykernel lets nobody choose
         super().init_iopub(context)
 
 
