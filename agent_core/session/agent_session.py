@@ -40,7 +40,7 @@ from agent_core.session.rewind import Rewinder, check_cause
 from agent_core.session.running_agent import RunningAgent, make_running_agent
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
-from agent_core.session.subagent_factory import Parent, Shared
+from agent_core.session.subagent_factory import Parent, Shared, end_tools_of_child
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
@@ -149,6 +149,8 @@ class AgentSession:
         async with AsyncExitStack() as resources:
             resources.push_async_callback(sandbox.close)
             agent = await make_agent(settings)
+            if parent is not None:
+                undo.push_async_callback(end_tools_of_child, agent, parent.agent)
             place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             tool_servers = ToolServers(known, agent, place, settings.own_tools)

@@ -61,12 +61,14 @@ class Parent:
     """What the session of a sub-agent has from the one that asks it.
 
     Attributes:
+        agent: the one that asks it.
         secrets: the registry, `masker` what hides their values in the log.
         budget: what pays for it.
         cache_key: under which providers cache its prompts.
         depth: how deep it is nested; 1 for a sub-agent of a user's conversation.
     """
 
+    agent: AgentBase
     secrets: SecretRegistry
     masker: SecretMasker
     budget: SubAgentBudget
@@ -95,7 +97,7 @@ class Shared:
     def for_child(self, budget: SubAgentBudget) -> Parent:
         """What one of its sub-agents has from it."""
         key = self.parent.cache_key if self.parent is not None else self.stream.conversation_id
-        return Parent(self.secrets, self.stream.secrets, budget, key, self.depth + 1)
+        return Parent(self.agent, self.secrets, self.stream.secrets, budget, key, self.depth + 1)
 
     def delegation(self, state: Callable[[], ConversationState]) -> Delegation:
         """What puts its sub-agents to work; `state` is that of the conversation at the moment."""
@@ -177,16 +179,7 @@ class SubagentFactory:
         )
 
     async def let_go(self, session: ChildSession) -> None:
-        kept = {id(tool.executor) for tool in self._shared.agent.tools_map.values()}
-        for tool in session.agent.tools_map.values():
-            executor = tool.executor
-            if (
-                id(executor) not in kept
-                and isinstance(executor, ToolExecutor)
-                and type(executor).close is not ToolExecutor.close
-            ):
-                kept.add(id(executor))
-                await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
+        await end_tools_of_child(session.agent, self._shared.agent)
 
     async def end_shells(self, name: str) -> None:
         args = {"session": "default"}
@@ -215,6 +208,20 @@ class SubagentFactory:
             reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
             self._catalog = AgentCatalog(await kinds_in_leaves(reply.result))
         return self._catalog
+
+
+async def end_tools_of_child(agent: AgentBase, asking: AgentBase) -> None:
+    """End what the tools of a sub-agent hold, if it has any yet; what they share with the asking agent's stays."""
+    kept = {id(tool.executor) for tool in asking.tools_map.values()}
+    for tool in agent.tools_map.values() if agent.is_initialized else ():
+        executor = tool.executor
+        if (
+            id(executor) not in kept
+            and isinstance(executor, ToolExecutor)
+            and type(executor).close is not ToolExecutor.close
+        ):
+            kept.add(id(executor))
+            await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
 
 
 async def kinds_in_leaves(facts: Mapping[str, Any]) -> list[AgentDefinition]:

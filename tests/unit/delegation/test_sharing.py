@@ -10,8 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.agent.agent import Agent
+from agent_core.errors import EventStoreError
 from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.store import InMemoryEventStore
 from agent_core.llm.llm import LLM
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.skills.agent_catalog import AgentDefinition, register_agent, register_agent_definition, unregister_agent
@@ -181,7 +183,17 @@ async def test_sub_agents_use_their_parents_cache_key_and_a_model_that_counts_al
     assert agent.llm.metrics.calls == 2
 
 
-async def test_what_the_tools_of_a_sub_agent_hold_is_let_go_of_at_its_end() -> None:
+class ClaimlessStore(InMemoryEventStore):
+    """Of sub-agents no log can be had."""
+
+    async def claim(self, conversation_id: str) -> int:
+        if conversation_id != "c":
+            raise EventStoreError("the disk is full")
+        return await super().claim(conversation_id)
+
+
+@pytest.mark.parametrize("store", [InMemoryEventStore(), ClaimlessStore()], ids=["at its end", "never opened"])
+async def test_what_the_tools_of_a_sub_agent_hold_is_let_go_of(store: InMemoryEventStore) -> None:
     closed: list[str] = []
 
     class HoldingExecutor(ToolExecutor[ThinkAction, ThinkObservation]):
@@ -205,7 +217,7 @@ async def test_what_the_tools_of_a_sub_agent_hold_is_let_go_of_at_its_end() -> N
         "hold": [calls(Call("holding", {"thought": "x"})), done()],
     }
     try:
-        async with family(lines) as one:
+        async with family(lines, store=store) as one:
             await one.say()
             await one.at_rest()
             assert closed == ["holding"]
