@@ -15,19 +15,17 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from agent_core.json_values import TooManyValuesError, counted, may_have_more
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.program import (
     COMPRESSED,
     MAX_BYTES,
-    MAX_VALUES,
     TOO_MUCH,
     UNREADABLE,
     McpServerError,
     OnEnd,
     ProgramPlace,
     ProgramTransport,
-    read_message,
+    has_too_many_values,
 )
 from agent_core.version import VERSION
 
@@ -58,22 +56,15 @@ async def bounded(
         if ends:
             whole = bytes(waiting[: ends[-1]])
             del waiting[: ends[-1]]
-            await _check(whole, error)
+            if await has_too_many_values(whole):
+                raise error(TOO_MUCH)
             yield whole
         if len(waiting) > MAX_BYTES:
             raise error(TOO_MUCH)
     whole = bytes(waiting)
-    await _check(whole, error)
+    if await has_too_many_values(whole):
+        raise error(TOO_MUCH)
     yield whole
-
-
-async def _check(document: bytes, error: type[Exception]) -> None:
-    if may_have_more(document, MAX_VALUES):
-        try:
-            for _ in counted(document, most=MAX_VALUES):
-                await asyncio.sleep(0)
-        except TooManyValuesError:
-            raise error(TOO_MUCH) from None
 
 
 READ_SECONDS = 3600.0
@@ -231,7 +222,7 @@ def advice_on(status: int) -> str:
 ENDED = "it ended the connection"
 
 
-class Watched:
+class ReportingTransport:
     """Enters and leaves the transport that it is given; ``on_end(reason)`` is called when its messages end."""
 
     def __init__(self, transport: Any, on_end: Callable[[str], None]) -> None:
@@ -240,13 +231,13 @@ class Watched:
 
     async def __aenter__(self) -> Any:
         incoming, outgoing = await self._transport.__aenter__()
-        return _Incoming(incoming, self._on_end), outgoing
+        return _Messages(incoming, self._on_end), outgoing
 
     async def __aexit__(self, *details: Any) -> Any:
         return await self._transport.__aexit__(*details)
 
 
-class _Incoming:
+class _Messages:
     def __init__(self, stream: Any, on_end: Callable[[str], None]) -> None:
         self._stream = stream
         self._on_end = on_end
@@ -262,7 +253,7 @@ class _Incoming:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> _Incoming:
+    def __aiter__(self) -> _Messages:
         return self
 
     async def __anext__(self) -> Any:
@@ -272,7 +263,7 @@ class _Incoming:
             self._on_end(ENDED)
             raise
 
-    async def __aenter__(self) -> _Incoming:
+    async def __aenter__(self) -> _Messages:
         await self._stream.__aenter__()
         return self
 
@@ -345,9 +336,9 @@ async def _client(
         reasons.append(reason)
         on_end(reason)
 
-    program = ProgramTransport(server, programs, parse=read_message, on_end=ended) if server.kind == "stdio" else None
+    program = ProgramTransport(server, programs, ended) if server.kind == "stdio" else None
     client = Client(
-        program or Watched(transport_to(server, refusals), ended),
+        program or ReportingTransport(transport_to(server, refusals), ended),
         mode=mode,
         message_handler=on_message,
         client_info=Implementation(name="drydock", version=VERSION),

@@ -88,11 +88,6 @@ class Link:
         """Wait until it is connected or has failed to; the server's time limit bounds it."""
         await self._settled.wait()
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is connected, or was, or has failed to."""
-        return self._settled.is_set()
-
     async def close(self) -> None:
         """End it, and the program behind it, within a bounded time; calling it again is fine."""
         self._end("it was closed")
@@ -200,11 +195,6 @@ class McpConnection:
         self._calls: set[asyncio.Task[Any]] = set()
         # Protects the connection: of several calls that find it lost, one connects again.
         self._linking = asyncio.Lock()
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is known if it can be used."""
-        return bool(self.failure) or self._is_closed or (self._link is not None and self._link.is_settled)
 
     async def start(self) -> None:
         """Connect; returns when that has succeeded or failed, within the server's time limit."""

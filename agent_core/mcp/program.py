@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from agent_core.errors import DrydockError
@@ -29,6 +29,17 @@ MAX_VALUES: Final = 100_000
 TOO_MUCH: Final = f"it answered with more than {MAX_BYTES} bytes or {MAX_VALUES} JSON values at once"
 COMPRESSED: Final = "it answered with something compressed, though it was asked not to"
 UNREADABLE: Final = "its answer cannot be read: it is no message of the protocol"
+
+
+async def has_too_many_values(document: bytes) -> bool:
+    """Whether everybody else would wait while this JSON is parsed."""
+    if may_have_more(document, MAX_VALUES):
+        try:
+            for _ in counted(document, most=MAX_VALUES):
+                await asyncio.sleep(0)
+        except TooManyValuesError:
+            return True
+    return False
 
 
 def read_message(line: bytes) -> Any:
@@ -123,21 +134,17 @@ class ProgramPlace(Protocol):
 
 
 class ProgramTransport:
-    """A transport of the client library: entered, it gives the stream of messages in and the one of messages out.
+    """A transport of the client library: entered, it gives the stream of messages in and the one of messages out."""
 
-    ``parse(line)`` gives the message in a line; it raises ValueError when there is none.
-    """
-
-    def __init__(self, server: McpServer, place: ProgramPlace, *, parse: Callable[[bytes], Any], on_end: OnEnd) -> None:
+    def __init__(self, server: McpServer, place: ProgramPlace, on_end: OnEnd) -> None:
         self._server = server
         self._place = place
-        self._parse = parse
         self._on_end = on_end
         self._program: RunningProgram | None = None
 
     async def __aenter__(self) -> tuple[ProgramOutput, ProgramInput]:
         program = self._program = await self._place.start(self._server)
-        return ProgramOutput(program.read, self._parse, self._on_end), ProgramInput(program)
+        return ProgramOutput(program.read, self._on_end), ProgramInput(program)
 
     async def __aexit__(self, *details: object) -> None:
         if self._program is None:
@@ -159,9 +166,8 @@ class ProgramTransport:
 class ProgramOutput:
     """The messages that a program writes, one a line."""
 
-    def __init__(self, read: Callable[[], Awaitable[bytes]], parse: Callable[[bytes], Any], on_end: OnEnd) -> None:
+    def __init__(self, read: Callable[[], Awaitable[bytes]], on_end: OnEnd) -> None:
         self._read = read
-        self._parse = parse
         self._on_end = on_end
         self._is_over = False
         self._buffer = bytearray()
@@ -184,11 +190,11 @@ class ProgramOutput:
             line = await self._line()
             if not line.strip():
                 continue
-            if await self._has_too_many_values(line):
+            if await has_too_many_values(line):
                 self._finish(TOO_MANY)
                 break
             try:
-                return self._parse(line)
+                return read_message(line)
             except ValueError:
                 garbage += 1
             if garbage > MAX_GARBAGE:
@@ -214,16 +220,6 @@ class ProgramOutput:
         del self._buffer[: end + 1]
         self._searched = 0
         return line
-
-    async def _has_too_many_values(self, line: bytes) -> bool:
-        """Whether everybody else would wait while it is parsed."""
-        if may_have_more(line, MAX_VALUES):
-            try:
-                for _ in counted(line, most=MAX_VALUES):
-                    await asyncio.sleep(0)
-            except TooManyValuesError:
-                return True
-        return False
 
     def _finish(self, reason: str) -> None:
         self._is_over = True
@@ -291,7 +287,8 @@ class HostPrograms:
         Raises:
             McpServerError: it is not there, or cannot be started.
         """
-        environment = {**_inherited(os.environ), **server.env}
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        environment = {**inherited, **server.env}
         command = server.command or ""
         found = shutil.which(command, path=environment.get("PATH", os.defpath))
         if found is None:
@@ -361,10 +358,6 @@ class HostProgram:
     async def _listen(self, errors: asyncio.StreamReader) -> None:
         while data := await errors.read(65_536):
             self._last_words = (self._last_words + data)[-LAST_WORDS_BYTES:]
-
-
-def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment[name] for name in INHERITED if name in environment}
 
 
 async def _has_exited(process: asyncio.subprocess.Process) -> bool:

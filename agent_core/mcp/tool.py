@@ -305,14 +305,10 @@ def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MC
     async def execute(action: MCPToolAction, context: ToolContext | None = None) -> MCPToolObservation:
         sent = await _with_secrets(action.data, context)
         if context is None:
-            return await call(tool, action.data, sent, None, _told_nobody)
+            return await call(tool, action.data, sent, None, lambda text: None)
         return await call(tool, action.data, sent, context.hard_timeout, context.emit_output)
 
     return tool.set_executor(execute)
-
-
-def _told_nobody(text: str) -> None:
-    """Nobody is looking."""
 
 
 async def _with_secrets(arguments: dict[str, Any], context: ToolContext | None) -> dict[str, Any]:

@@ -25,8 +25,6 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import ClientCall
 
-IsClients = Callable[[ActionEvent], bool]
-
 
 class ClientCalls:
     """Implements `agent_core.tools.spec.Clients`; `observe` sees every event of the log.
@@ -40,7 +38,7 @@ class ClientCalls:
         stream: EventStream,
         unanswered: Mapping[int, ActionEvent],
         decisions: Mapping[int, ActionDecision],
-        is_clients: IsClients,
+        is_clients: Callable[[ActionEvent], bool],
         connected: Callable[[], int] | None = None,
     ) -> None:
         """`unanswered` and `decisions` are the calls at hand; `is_clients` says whether a call is for a client."""
@@ -81,7 +79,12 @@ class ClientCalls:
                 if (given := self._given.get(action_id)) is not None:
                     return given
                 self._over.add(action_id)
-            raise ToolError(self._nobody(limit_seconds)) from None
+            problem = f"no client has answered within {limit_seconds:g} s"
+            if self.connected is not None and self.connected() == 0:
+                problem = (
+                    f"no client is connected that could carry it out, and none has come within {limit_seconds:g} s"
+                )
+            raise ToolError(problem) from None
         except asyncio.CancelledError:
             self._over.add(action_id)
             raise
@@ -155,12 +158,6 @@ class ClientCalls:
         raise ClientToolError(
             f"call {result.cause} was answered before, otherwise; the first answer counts", code="answered"
         )
-
-    def _nobody(self, limit: float) -> str:
-        count = self.connected() if self.connected is not None else None
-        if count == 0:
-            return f"no client is connected that could carry it out, and none has come within {limit:g} s"
-        return f"no client has answered within {limit:g} s"
 
 
 def _late(call_id: int | None) -> str:

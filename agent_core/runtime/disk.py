@@ -144,7 +144,7 @@ class DiskWatch:
         tell: Progress,
     ) -> None:
         self._sandbox = sandbox
-        self._limits: SandboxLimits = sandbox.spec.limits
+        self._limits = sandbox.spec.limits
         self._channel = channel
         self._stop = stop
         self._tell = tell
@@ -189,19 +189,19 @@ class DiskWatch:
         async with asyncio.timeout(_ANSWER_SECONDS):
             state = (await channel.request("disk.state", {})).result
         boot, before = self._known
-        stops = state.get("stops")
-        if not isinstance(stops, int):
-            return
+        stops = int(state["stops"])
         self._known = (channel.hello.boot, stops)
         if stops > (before if boot == channel.hello.boot else 0):
-            size, count = state.get("bytes"), state.get("entries")
-            found = DiskUsage(size if isinstance(size, int) else 0, count if isinstance(count, int) else 0)
+            found = DiskUsage(state["bytes"], state["entries"])
             self._tell(DISK_LIMIT, f"What ran in the sandbox was ended: {self._about(found)} {_FIX}")
 
     def _goes_on(self, found: DiskUsage) -> bool:
         """Whether it becomes more and more although it is too much: what there is may stay, for somebody to remove."""
         least = self._least
-        if not self._is_beyond(found):
+        limits = self._limits
+        most_entries = limits.inodes + limits.inodes // 20 + _SLACK_ENTRIES if limits.inodes else 0
+        too_large = bool(limits.disk) and found.bytes > limits.disk_bound
+        if not (too_large or (most_entries and found.entries > most_entries) or not found.whole):
             self._least, self._strikes = None, 0
             return False
         if least is None:
@@ -211,12 +211,6 @@ class DiskWatch:
         self._strikes = self._strikes + 1 if grows else 0
         self._least = found if grows else DiskUsage(min(found.bytes, least.bytes), min(found.entries, least.entries))
         return self._strikes >= _STRIKES
-
-    def _is_beyond(self, found: DiskUsage) -> bool:
-        limits = self._limits
-        most_entries = limits.inodes + limits.inodes // 20 + _SLACK_ENTRIES if limits.inodes else 0
-        too_large = bool(limits.disk) and found.bytes > limits.disk_bound
-        return too_large or (bool(most_entries) and found.entries > most_entries) or not found.whole
 
     async def _stopped(self, found: DiskUsage) -> None:
         about = self._about(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
@@ -13,7 +13,6 @@ from agent_core.events.control import HookExecutionEvent
 from agent_core.events.llm_events import ActionEvent, MessageEvent, UserRejectObservation
 from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
-from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.security.hook_runner import CommandOutcome, HookDecision, HookExecution, HookJudge, Hooks
 from agent_core.security.hooks import HOOK_FILE, HookConfig, HookEvent, HookInput
@@ -193,19 +192,15 @@ class ConversationHooks:
         for error in decision.errors:
             logger.warning("conversation %s, hook for %s: %s", self._stream.conversation_id, told.event_type, error)
         done = [_recorded(one, told, action_id=action_id, message_id=message_id) for one in decision.executions]
-        if message_id is None:
-            await self._keep(done)
-        else:  # by the log alone it is known that the agent is not to see the message
-            await self._stream.add_events(done)
-        return decision
-
-    async def _keep(self, events: Sequence[AnyEvent]) -> None:
         try:
-            await self._stream.add_events(events)
-        except StreamClosedError:
-            return
-        except EventStoreError as error:
-            logger.error("conversation %s: what hooks did is not stored: %s", self._stream.conversation_id, error)
+            await self._stream.add_events(done)
+        except (StreamClosedError, EventStoreError) as error:
+            if message_id is not None:  # by the log alone it is known that the agent is not to see the message
+                raise
+            if not isinstance(error, StreamClosedError):
+                where = self._stream.conversation_id
+                logger.error("conversation %s: what hooks did is not stored: %s", where, error)
+        return decision
 
     async def _of_project(self) -> HookConfig | None:
         asked = {"path": f"{self._sandbox.working_dir}/{HOOK_FILE}", "limit": MAX_CONFIG_BYTES}

@@ -12,11 +12,15 @@ import time
 from functools import cache
 from pathlib import Path
 
-from agent_core.runtime.sandbox import RUNNER_ROOT, STATE_DIR, WORKSPACE
+from agent_core.runtime.sandbox import RUNNER_ROOT, SOCKET, STATE_DIR, WORKSPACE, SandboxLimits
 from runtime_images.runner import wire
 
 GIVEN_WORKSPACE = f"{RUNNER_ROOT}/given/workspace"
 """Where the workspace's volume is mounted a second time, in a folder that is closed to the sandbox's user."""
+
+IDLE_EXIT_SECONDS = 48 * 3600
+"""Where no server has attached for two days the runner ends: its server's data may have been deleted, and then nobody
+else knows of the sandbox. The workspace stays."""
 
 _ROOT_MODE = 0o755
 
@@ -56,6 +60,33 @@ def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0, lo
     """
     code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes)).replace("LOG", repr(log))
     return [python, "-E", "-s", "-S", "-c", code]
+
+
+def serve_arguments(
+    limits: SandboxLimits,
+    *,
+    socket: str = SOCKET,
+    state_dir: str = STATE_DIR,
+    workspace: str = WORKSPACE,
+    own_workspace: bool = True,
+    alone: bool = True,
+) -> list[str]:
+    """Arguments of the runner.
+
+    Args:
+        limits: of which it keeps those of the disk.
+        socket: where it listens.
+        state_dir: where it keeps its journal and whatever else it needs.
+        workspace: where commands begin.
+        own_workspace: whether what is in the workspace counts as the sandbox's.
+        alone: whether it sees no processes but the sandbox's.
+    """
+    return [
+        *("serve", "--socket", socket, "--state-dir", state_dir, "--workspace", workspace),
+        *("--idle-exit-seconds", str(IDLE_EXIT_SECONDS)),
+        *("--disk-bytes", str(limits.disk), "--disk-entries", str(limits.inodes)),
+        *("--own-workspace", "yes" if own_workspace else "no", "--alone", "yes" if alone else "no"),
+    ]
 
 
 @cache

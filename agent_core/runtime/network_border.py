@@ -72,7 +72,8 @@ def keep_off_host(resolvers: Sequence[str], prefix: str = BRIDGES) -> None:
     for address in known or METADATA:
         rules += [[*ours, *_names_at(address, protocol), _verdict(_ACCEPT)] for protocol in (_UDP, _TCP)]
     refused = [[*ours, *_to(network)] for network in METADATA]
-    refused.append([*ours, _expression("fib", (1, _word(1)), (2, _word(3)), (3, _word(2))), _not_unicast()])
+    not_unicast = _compare(struct.pack("=I", _UNICAST), _NOT_EQUAL)
+    refused.append([*ours, _expression("fib", (1, _word(1)), (2, _word(3)), (3, _word(2))), not_unicast])
     silent = [[*ours, *_family(socket.AF_INET6), _verdict(_DROP)]]
     _replace_table(_PREROUTING, _BEFORE_NAT, rules, refused, silent)
 
@@ -156,10 +157,6 @@ def _meta(key: int) -> bytes:
 def _compare(value: bytes, operator: int = _EQUAL) -> bytes:
     """The register begins with this value."""
     return _expression("cmp", (1, _word(1)), (2, _word(operator)), (3 | _NESTED, _attribute(1, value)))
-
-
-def _not_unicast() -> bytes:
-    return _compare(struct.pack("=I", _UNICAST), _NOT_EQUAL)
 
 
 def _verdict(code: int) -> bytes:

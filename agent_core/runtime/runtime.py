@@ -243,7 +243,12 @@ class Runtime:
             self._worker = asyncio.create_task(self._work(), name=f"runtime:{self._stream.conversation_id}")
 
     def _begin_more(self) -> None:
-        self._fill()
+        """Begin what may run now: one action, or several calls of one answer where those may run together."""
+        while self._queue and self._may_begin(self._queue[0]):
+            action = self._queue.popleft()
+            if action.id in self._unanswered:
+                self._begun.append(action)
+                self._start(action).add_done_callback(lambda _task: self._begin_more())
         self._let_users_pass()
 
     def _let_users_pass(self) -> None:
@@ -263,14 +268,8 @@ class Runtime:
                 return
             self._queue.remove(action)
             if action.id in self._unanswered:
-                self._begin_beside(action)
-
-    def _fill(self) -> None:
-        """Begin what may run now: one action, or several calls of one answer where those may run together."""
-        while self._queue and self._may_begin(self._queue[0]):
-            action = self._queue.popleft()
-            if action.id in self._unanswered:
-                self._begin(action)
+                work = self._do_beside(action, self._start(action))
+                self._beside[action.id] = asyncio.create_task(work, name=f"beside:{self._key(action)}")
 
     def _may_begin(self, action: ActionEvent) -> bool:
         if not self._begun:
@@ -278,14 +277,6 @@ class Runtime:
         first, busy = self._begun[0], sum(not task.done() for task in self._running.values())
         together = action.source == first.source == "agent" and action.llm_response_id == first.llm_response_id
         return together and self._concurrency > 1 and busy < self._concurrency
-
-    def _begin(self, action: ActionEvent) -> None:
-        self._begun.append(action)
-        self._start(action).add_done_callback(lambda _task: self._begin_more())
-
-    def _begin_beside(self, action: ActionEvent) -> None:
-        task = asyncio.create_task(self._do_beside(action, self._start(action)), name=f"beside:{self._key(action)}")
-        self._beside[action.id] = task
 
     def _start(self, action: ActionEvent) -> asyncio.Task[AnyEvent]:
         self._since[action.id] = asyncio.get_running_loop().time()
@@ -295,20 +286,15 @@ class Runtime:
 
     async def _do_beside(self, action: ActionEvent, task: asyncio.Task[AnyEvent]) -> None:
         await self._answer(action, await self._result(action, task))
-        self._done_with(action)
-        del self._beside[action.id]
+        del self._running[action.id], self._since[action.id], self._beside[action.id]
         self._go_on()
-
-    def _done_with(self, action: ActionEvent) -> None:
-        del self._running[action.id], self._since[action.id]
 
     async def _work(self) -> None:
         while self._begun:
             # In the order of the calls, whichever is done first.
             action = self._begun[0]
-            answer = await self._result(action, self._running[action.id])
-            await self._answer(action, answer)
-            self._done_with(action)
+            await self._answer(action, await self._result(action, self._running[action.id]))
+            del self._running[action.id], self._since[action.id]
             self._begun.popleft()
             self._go_on()
 
@@ -330,8 +316,7 @@ class Runtime:
         while not self._stream.closed:
             try:
                 self._latest.answered(await self._stream.add_event(answer))
-                await self._forget(action)
-                return
+                break
             except StreamClosedError:
                 return
             except EventStoreError as error:
@@ -342,8 +327,8 @@ class Runtime:
                 )
                 self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
                 await asyncio.sleep(delay)
-
-    async def _forget(self, action: ActionEvent) -> None:
+        else:
+            return
         try:
             await self._sandbox.ack([self._key(action)])
         except SandboxError as error:

@@ -78,14 +78,11 @@ class ConversationSnapshots:
                     async with self._rewinding:
                         pass  # what is asked of the runner after that it does after that
                     await self._take(event.id)
-                elif isinstance(event, ObservationEvent) and self._is_elsewhere(event.tool_name):
-                    await self._take(event.cause)
+                elif isinstance(event, ObservationEvent):
+                    tool = self._tools.get(event.tool_name)
+                    if tool is not None and not (tool.journaled or tool.annotations.readOnlyHint):
+                        await self._take(event.cause)  # the runner has not: it does not know of such calls
                 self._position = events.position
-
-    def _is_elsewhere(self, tool_name: str) -> bool:
-        """Whether the runner does not know of this tool's calls, and they may change something."""
-        definition = self._tools.get(tool_name)
-        return definition is not None and not definition.journaled and not definition.annotations.readOnlyHint
 
     async def _take(self, event_id: int) -> None:
         try:
@@ -179,25 +176,15 @@ async def plant(seed: Path | None, sandbox: SandboxAccess) -> None:
     if seed is None:
         return
     loop = asyncio.get_running_loop()
-    file = await loop.run_in_executor(_reading, _opened, seed)
-    if file is None:
+    try:
+        file: BinaryIO = await loop.run_in_executor(_reading, seed.open, "rb")
+    except FileNotFoundError:
         return
     try:
         await unpack(sandbox, _parts(file))
     finally:
         await loop.run_in_executor(_reading, file.close)
-    await loop.run_in_executor(_reading, _removed, seed)
-
-
-def _opened(path: Path) -> BinaryIO | None:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        return None
-
-
-def _removed(path: Path) -> None:
-    path.unlink(missing_ok=True)
+    await loop.run_in_executor(_reading, seed.unlink, True)
 
 
 async def _parts(file: BinaryIO) -> AsyncIterator[bytes]:

@@ -150,8 +150,3 @@ class AloneContext:
 
     async def request_condensation(self) -> None:
         """There is no history."""
-
-
-def open_folder(folder: str) -> FolderSandbox:
-    """A sandbox that works in that folder of this host; nothing runs yet."""
-    return FolderSandbox(folder)

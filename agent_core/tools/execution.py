@@ -179,7 +179,7 @@ class OwnSandbox(Protocol):
 
 def open_own_sandbox(folder: str) -> OwnSandbox:
     """A sandbox whose workspace is that folder of this host, the present one if it is empty; nothing runs yet."""
-    made: OwnSandbox = import_module(PROVIDER).open_folder(folder)
+    made: OwnSandbox = import_module(PROVIDER).FolderSandbox(folder)
     return made
 
 

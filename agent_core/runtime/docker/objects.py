@@ -11,7 +11,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime import injection
 from agent_core.runtime.disk import LOOK_SECONDS, order_for, read_usage
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ExecStream, ignoring
-from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command
+from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command, serve_arguments
 from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
     LABEL_INSTANCE,
@@ -23,7 +23,6 @@ from agent_core.runtime.sandbox import (
     DiskUsage,
     SandboxSpec,
     instance_name,
-    serve_arguments,
 )
 from agent_core.runtime.seccomp import seccomp_profile
 

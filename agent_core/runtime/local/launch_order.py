@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_core.runtime import network_border
-from agent_core.runtime.injection import boot_command
+from agent_core.runtime.injection import boot_command, serve_arguments
 from agent_core.runtime.local import bubblewrap as local_view
 from agent_core.runtime.local import guard as local_guard
 from agent_core.runtime.local import launch as local_launch
@@ -20,7 +20,7 @@ from agent_core.runtime.local.bubblewrap import shown_libraries
 from agent_core.runtime.local.cgroups import ControlGroup
 from agent_core.runtime.local.folder import SandboxFolder
 from agent_core.runtime.processes import identify
-from agent_core.runtime.sandbox import WITH_A_WAY_OUT, WORKSPACE, SandboxSpec, serve_arguments
+from agent_core.runtime.sandbox import WITH_A_WAY_OUT, WORKSPACE, SandboxSpec
 from agent_core.runtime.seccomp import filter_program
 
 _OWN = "/32 host LOCAL"
