@@ -1,7 +1,7 @@
-"""The protocol's client library, imported and connected.
+"""The client library of the protocol, imported and connected to servers over their lines or over HTTP.
 
 It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it;
-this folder is its home, and nothing here imports it at the top of a module.
+nothing here imports it at the top of a module.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ _SEAM: Final = 3
 async def bounded(
     parts: AsyncIterable[bytes], error: type[Exception], *, is_stream: bool, encoding: str
 ) -> AsyncIterator[bytes]:
-    """The parts of a document, or of a stream of events, when it is known how much there is to parse in them.
-
-    Raises:
-        error: there is too much, or it is compressed.
-    """
+    """The parts of a document or of a stream of events, when it is known how much there is to parse; raises `error`."""
     if encoding != "identity":
         raise error(COMPRESSED)
     waiting = bytearray()
@@ -297,11 +293,8 @@ async def connected(
 ) -> AsyncIterator[Client]:
     """A client of the server (whose references are expanded), with its handshake done; `load` was called.
 
-    `programs` is where it runs if it is a program. `on_change` is called when the server says that its tools are
-    others now, `on_end` when the connection is over. To be entered and left in the same task.
-
-    Raises:
-        McpServerError: it cannot be reached or does not speak the protocol.
+    `on_change` is called when the server says that its tools are others now, `on_end` when the connection is over. To
+    be entered and left in the same task. Raises what `reason_of` has words for.
     """
     from mcp import MCPError
     from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
@@ -363,11 +356,7 @@ async def _client(
 
 
 async def all_tools(client: Client) -> list[Any]:
-    """All tools that the server lists, page by page, up to `MAX_TOOLS`.
-
-    Raises:
-        McpServerError: it did not give them.
-    """
+    """All tools that the server lists, page by page, up to `MAX_TOOLS`; raises `McpServerError`."""
     found: list[Any] = []
     cursor: str | None = None
     try:

@@ -1,4 +1,4 @@
-"""Which servers an agent may use, and how they are reached: configuration only."""
+"""Configuration of the servers that an agent may use, and the references in it, such as ``${NAME:-default}``."""
 
 from __future__ import annotations
 
@@ -109,7 +109,6 @@ class McpAuth(Frozen):
 
     @property
     def secrets(self) -> list[str]:
-        """What nobody else should see."""
         return [value for value in (self.key, self.token, self.password, self.value) if value]
 
 
@@ -222,17 +221,14 @@ class McpServer(Frozen):
 
     @property
     def kind(self) -> Literal["stdio", "http", "sse"]:
-        """How it is spoken to."""
         return self.transport or ("stdio" if self.command is not None else "http")
 
     @property
     def connect_seconds(self) -> float:
-        """Until it has to be connected and to have listed its tools."""
         return self.timeout or CONNECT_SECONDS
 
     @property
     def call_seconds(self) -> float:
-        """Until a call has to be answered."""
         return self.timeout or CALL_SECONDS
 
     @property
@@ -250,11 +246,7 @@ def _shown(value: str, info: SerializationInfo) -> str:
 
 
 def mcp_servers(value: Any) -> Any:
-    """What a configuration names as servers, by name: the map itself, or the one under ``mcpServers``; for a validator.
-
-    Raises:
-        ValueError: it is no map, or a name is empty.
-    """
+    """The servers of a configuration, by name: the map itself, or the one under ``mcpServers``; a validator."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -60,11 +60,8 @@ UNKNOWN_EFFECT = (
 class Link:
     """One connection from its beginning to its end, in a task of its own.
 
-    Attributes:
-        client: to be asked; None before it is connected and after it has ended.
-        tools: as listed last.
-        reason: why there is no client.
-        was_reached: whether anything was there at the server's address to take a request.
+    `client` is None before it is connected and after it has ended, for which `reason` has the words; `was_reached`
+    tells whether anything was at the server's address to take a request.
     """
 
     def __init__(
@@ -141,7 +138,6 @@ class Link:
             self._settled.set()
 
     async def _watch(self, client: Client) -> None:
-        """Take in the server's tools when they change, until the connection is over."""
         following = asyncio.create_task(follow_changes(client, self._change), name=self._task.get_name())
         try:
             while not self._is_over:
@@ -177,10 +173,7 @@ class McpConnection:
         programs: ProgramPlace,
         on_change: Callable[[], None],
     ) -> None:
-        """`programs` is where it runs if it is a program; `on_change` is told of all changes.
-
-        ``prepare(server)`` gives the server with its references expanded.
-        """
+        """`prepare` gives the server with its references expanded; `on_change` is told of all changes."""
         self.name = name
         self.server = server
         self.tools: list[McpTool] = []
@@ -228,7 +221,6 @@ class McpConnection:
         return observation_of(tool.name, shown, result)
 
     async def close(self) -> None:
-        """End the connection for good."""
         self._is_closed = True
         if self._link is not None:
             await self._link.close()
@@ -270,11 +262,7 @@ class McpConnection:
                 await asyncio.wait([calling], timeout=LET_GO_SECONDS)
 
     async def _linked(self) -> Link:
-        """A connection that stands; a lost one is made again, once.
-
-        Raises:
-            McpServerError: it cannot be made.
-        """
+        """An open connection; a lost one is made again, once. Raises `McpServerError` when it cannot be made."""
         async with self._linking:
             if self._is_closed:
                 raise McpServerError("the conversation with it is over")

@@ -1,8 +1,7 @@
-"""Programs that end with this process, also when it is killed: groups of processes that a small guard program knows.
+"""A guard program that ends groups of processes with this process, also when that is killed: ``python group_guard.py``.
 
-One guard watches over all groups of this process. It reads their ids from a pipe whose other end only this process has;
-the pipe ends when the process does, however that came, and then the guard kills every group that is still on its list.
-The module is that program too: ``python group_guard.py``. Standard library only.
+It reads their ids from a pipe whose other end only this process has; at its end it kills every group that is still on
+its list. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ class GroupGuard:
         self._watched: set[str] = set()
 
     def watch(self, group: int) -> None:
-        """Have this group killed when this process is gone; `group` is the id of its first process, which lives.
-
-        Raises:
-            OSError: the guard program cannot be started.
-        """
+        """Have the group of this process, which lives, killed when our own process is gone; raises `OSError`."""
         with self._lock:
             entry = f"{group} {_start_of(group)}"
             self._watched.add(entry)

@@ -1,7 +1,7 @@
-"""A server that is a program: spoken to line by line, wherever it runs.
+"""Servers that are programs: spoken to line by line, wherever they run, and those that run on this host.
 
-The client library's own transport for programs keeps lines of any length, reports each line of garbage with a traceback
-and can wait for ever for a program that never stops writing; this one has a bound for each of these.
+The client library's own transport keeps lines of any length, reports each line of garbage with a traceback and can wait
+for ever for a program that never stops writing; this one has a bound for each of these.
 """
 
 from __future__ import annotations
@@ -43,11 +43,7 @@ async def has_too_many_values(document: bytes) -> bool:
 
 
 def read_message(line: bytes) -> Any:
-    """The message of a line, in the form that the client library wants.
-
-    Raises:
-        ValueError: it is none, and no answer that somebody waits for.
-    """
+    """The message of a line, in the form that the client library wants; raises `ValueError` when it is none."""
     from mcp.shared.message import SessionMessage
     from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
@@ -62,7 +58,6 @@ def read_message(line: bytes) -> Any:
 
 
 def _answered(line: bytes) -> int | str | None:
-    """The id of the request that a line answers, if it seems to answer one."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -90,22 +85,14 @@ class McpServerError(DrydockError):
 
 
 class RunningProgram(Protocol):
-    """A program that runs somewhere. One task reads from it while others write to it."""
+    """A program that runs somewhere. One task reads, others write; both raise `ConnectionError` when it is gone."""
 
     async def read(self) -> bytes:
-        """What it wrote next; empty at its end.
-
-        Raises:
-            ConnectionError: it is gone.
-        """
+        """What it wrote next; empty at its end."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Write to it, all of it and nothing of another's in between; waits while it does not read.
-
-        Raises:
-            ConnectionError: it is gone.
-        """
+        """Write to it, all of it and nothing of another's in between; waits while it does not read."""
         ...
 
     async def last_words(self) -> str:
@@ -125,11 +112,7 @@ class ProgramPlace(Protocol):
         ...
 
     async def start(self, server: McpServer) -> RunningProgram:
-        """Start the program of a server.
-
-        Raises:
-            McpServerError: it cannot be started; the message says why and what to do.
-        """
+        """Start the program of a server; raises `McpServerError`, which says why that cannot be and what to do."""
         ...
 
 
@@ -202,7 +185,6 @@ class ProgramOutput:
         raise StopAsyncIteration
 
     async def _line(self) -> bytes:
-        """The next line; empty when it is over."""
         while (end := self._buffer.find(b"\n", self._searched)) < 0:
             self._searched = len(self._buffer)
             if self._searched > MAX_BYTES:
@@ -240,11 +222,7 @@ class ProgramInput:
         self._program = program
 
     async def send(self, item: Any, /) -> None:
-        """Write one message; waits while the program does not read.
-
-        Raises:
-            BrokenResourceError: the program is gone.
-        """
+        """Write one message; waits while the program does not read. Raises the library's `BrokenResourceError`."""
         # The library expects the error of its own streams.
         from anyio import BrokenResourceError
 
@@ -282,11 +260,6 @@ class HostPrograms:
         """They can be started at once."""
 
     async def start(self, server: McpServer) -> HostProgram:
-        """Start the program of a server.
-
-        Raises:
-            McpServerError: it is not there, or cannot be started.
-        """
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         environment = {**inherited, **server.env}
         command = server.command or ""

@@ -60,7 +60,6 @@ def _servers_of(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
 
 
 def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
-    """The older form, in which a skill can bring programs only."""
     if unknown := sorted(set(mcp_tools) - set(_FORMER)):
         raise ValueError(f"{unknown[0]} is not known; there are {list(_FORMER)}")
     programs = mcp_tools.get("stdio_servers") or []
@@ -77,9 +76,9 @@ def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
 logger = logging.getLogger(__name__)
 
 FIRST_STEP_SECONDS = 15.0
-"""How long an agent waits for servers that are being connected before it takes its first step without them. The time
-in which this process loads the client library, once, and in which the sandbox comes up that they run in, is not
-counted."""
+"""How long an agent waits for servers before it takes its first step without them, not counting the time in which this
+process loads the client library, once, and in which the sandbox comes up that they run in.
+"""
 
 SecretLookup = Callable[[str], Awaitable[Mapping[str, str]]]
 """Gives the values, by name, of the secrets that are named in a text."""
@@ -113,10 +112,8 @@ async def _no_secrets(text: str) -> Mapping[str, str]:
 class McpServers:
     """Connects to servers and has their tools. Nothing happens before `start`; `close` ends everything.
 
-    Attributes:
-        programs: where those run that are programs.
-        changed: set whenever tools or problems have changed; whoever waits for it clears it.
-        told: problems that the user knows already, as server and reason.
+    `changed` is set whenever tools or problems have changed, and cleared by whoever waits for it; `told` has the
+    problems that the user knows already, as server and reason.
     """
 
     def __init__(
@@ -131,9 +128,8 @@ class McpServers:
     ) -> None:
         """References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`.
 
-        `environment` is by default that of this process. `unusable` has servers that cannot be configured and why;
-        `refused_programs` names those that are left out if they are programs, `programs` is where these run: this host
-        by default.
+        `unusable` has servers that cannot be configured and why; `refused_programs` names those that are left out if
+        they are programs, `programs` is where these run: this host by default.
         """
         self.programs = programs or HostPrograms()
         self.changed = asyncio.Event()
@@ -155,11 +151,9 @@ class McpServers:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to connect, and nothing to tell about."""
         return not (self._connections or self._unusable)
 
     def secrets(self) -> list[str]:
-        """The values in the configuration that must not be shown."""
         return [value for connection in self._connections for value in connection.server.secrets]
 
     def start(self, lookup: SecretLookup | None = None) -> None:
@@ -177,7 +171,6 @@ class McpServers:
 
     @property
     def pending(self) -> list[str]:
-        """The names of the servers of which it is not known yet whether they can be used."""
         if self._loading is None:
             return []
         both = zip(self._connections, self._starting, strict=True)
@@ -199,10 +192,7 @@ class McpServers:
             await asyncio.wait(waiting)
 
     def tools(self, taken: Collection[str] = ()) -> list[McpTool]:
-        """The tools that there are now: of several with one name the first server's, by the order of configuration.
-
-        Those whose name is among `taken` are left out.
-        """
+        """The tools that there are now, less those `taken`: of several with one name that of the first server."""
         found: dict[str, McpTool] = {}
         for connection in self._connections:
             for tool in connection.tools:
@@ -253,11 +243,7 @@ class McpServers:
         self._loaded_at = asyncio.get_running_loop().time()
 
     async def _expanded(self, server: McpServer) -> McpServer:
-        """The server with its references replaced.
-
-        Raises:
-            McpServerError: it may not be used, or is no server any more with these values.
-        """
+        """The server with its references replaced; raises `McpServerError` if it cannot be used."""
         data: dict[str, Any] = server.model_dump()
         if server.kind == "stdio" and any(
             one.server is server and one.name in self._refused for one in self._connections

@@ -1,4 +1,4 @@
-"""A tool of a server, as the agent has it."""
+"""Tools of servers as the agent has them: their arguments against the server's schema, and results as observations."""
 
 from __future__ import annotations
 
@@ -275,14 +275,10 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
 
 
 def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MCPToolObservation]]) -> McpTool:
-    """The definition for a listed tool.
+    """The definition for a listed tool; raises `ValueError`, which says why it cannot be offered to a model.
 
-    ``call(tool, shown, sent, limit_seconds, told)`` carries out a call of it; ``told(text)`` shows how far it is.
-
-    Its name is the server's, with ``_`` for what models' providers do not take in names.
-
-    Raises:
-        ValueError: it cannot be offered to a model; the message says why.
+    ``call(tool, shown, sent, limit_seconds, told)`` carries out a call of it; ``told(text)`` shows how far it is. Its
+    name is the server's, with ``_`` for what models' providers do not take in names.
     """
     name = _UNUSABLE.sub("_", remote.name)[:MAX_NAME_CHARS]
     if not name.strip("_"):
@@ -326,10 +322,9 @@ MOST_PROBLEMS: Final = 5
 
 
 class OwnTool(McpTool):
-    """A tool that is carried out in this process.
+    """A tool that is carried out in this process; its arguments are checked by `arguments_type`.
 
-    Its arguments are checked by `arguments_type`. Secrets that they refer to are not put in: what such a tool sends may
-    be read by everybody.
+    Secrets that they refer to are not put in: what such a tool sends may be read by everybody.
     """
 
     arguments_type: type[BaseModel]

@@ -51,7 +51,6 @@ class LatestResults:
         self._is_stale = False
 
     def observe(self, event: AnyEvent) -> None:
-        """Take the next event of the log into account."""
         counts = self._branches.fold(event)
         if isinstance(event, Rewind):
             self._found = {}
@@ -75,11 +74,7 @@ class LatestResults:
                 del self._unstored[event.tool_name]
 
     async def of(self, tool_name: str) -> Observation | None:
-        """The newest result of this tool, if there is one. After a rewind the log is read once more.
-
-        Raises:
-            EventStoreError: it cannot be read.
-        """
+        """The newest result of this tool, if there is one. After a rewind the log is read once more."""
         if tool_name not in self._remembering:
             return None
         while self._is_stale:
@@ -152,16 +147,16 @@ OTHER_SECONDS: Final = 30.0
 
 
 class ResourceLocks:
-    """A line for each resource that is used or waited for; whoever is first in it may use it."""
+    """A queue for each resource that is used or waited for; whoever is first in it may use it."""
 
     def __init__(self) -> None:
         self._lines: dict[str, deque[ResourceTurn]] = {}
 
     def turn(self, tool_name: str, resources: DeclaredResources) -> ResourceTurn:
-        """A place, taken at once, in the lines of all that a call touches: so calls keep the order in which they asked.
+        """A place, taken at once, in the queue of each thing that a call touches: so calls keep their order.
 
-        That is its keys, or the whole tool where it does not say; nothing where it says nothing. To be entered, which
-        waits until it is first everywhere, and left; no two ever wait for each other.
+        That is its keys, or the whole tool where it does not say. To be entered, which waits until it is first everywhere;
+        no two ever wait for each other.
         """
         keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
         turn = ResourceTurn(self._lines, keys)
@@ -179,11 +174,7 @@ class ResourceTurn:
         self._moved = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Wait until everything is free.
-
-        Raises:
-            ToolError: something was not free in time.
-        """
+        """Wait until everything is free; raises `ToolError` when something was not in time."""
         try:
             for key in self._keys:
                 await self._be_first(key)
@@ -259,16 +250,13 @@ class ActionContext:
         return f"{self.conversation_id}:{self.action_id}"
 
     async def secrets_for(self, command: str) -> dict[str, str]:
-        """The variables with the secrets that `command` names; their values are hidden from now on."""
         return await self._secrets.environment_for(command) if self._secrets else {}
 
     def emit_output(self, text: str) -> None:
-        """Show output live, masked."""
         if shown := self._mask.feed(text):
             self._stream.publish(OutputDelta(self.action_id, shown))
 
     async def request_condensation(self) -> None:
-        """Store the request."""
         await self._stream.add_event(CondensationRequest(cause=self.action_id))
 
 

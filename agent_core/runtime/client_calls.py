@@ -1,7 +1,6 @@
 """The calls of one conversation that its clients carry out: who waits for what, and which answers count.
 
-The answer is an event of the log, and is taken before whoever gave it is told so: it survives a crash, and to give it
-again is harmless.
+An answer is an event of the log, taken before whoever gave it is told so: it survives a crash, and may be given again.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ from agent_core.events.transient import ClientCall
 
 
 class ClientCalls:
-    """Implements `agent_core.tools.spec.Clients`; `observe` sees every event of the log.
-
-    Attributes:
-        connected: how many clients are connected; None where nobody can know.
-    """
+    """Implements `agent_core.tools.spec.Clients`; `connected` says how many clients are, None where nobody can know."""
 
     def __init__(
         self,
@@ -54,7 +49,6 @@ class ClientCalls:
         self._turn = asyncio.Lock()
 
     def observe(self, event: AnyEvent) -> None:
-        """Take an event of the log into account."""
         match event:
             case ClientToolResult() if event.cause in self._unanswered:
                 self._give(event)
@@ -65,7 +59,6 @@ class ClientCalls:
     async def ask(
         self, action_id: int, name: str, arguments: Mapping[str, Any], limit_seconds: float
     ) -> ClientToolResult:
-        """See `Clients.ask`."""
         if (given := self._given.get(action_id)) is not None:
             return given
         future = self._waiting[action_id] = asyncio.get_running_loop().create_future()
@@ -133,7 +126,6 @@ class ClientCalls:
         return self._unanswered.get(-1 if event_id is None else event_id)
 
     async def _of_the_past(self, result: ClientToolResult) -> AnyEvent:
-        """What becomes of an answer to a call that nothing waits for any more."""
         ids = {result.cause}
         found: Literal["", "call", "answered"] = ""
         async for event in self._stream.history():
@@ -151,7 +143,6 @@ class ClientCalls:
         raise ClientToolError(_late(result.cause), code="late")
 
     def _same(self, earlier: ClientToolResult, result: ClientToolResult) -> ClientToolResult:
-        """The earlier answer, if the new one says the same."""
         said = [self._stream.secrets.data(one.model_dump(mode="json")) for one in result.content]
         if said == [one.model_dump(mode="json") for one in earlier.content] and earlier.is_error == result.is_error:
             return earlier

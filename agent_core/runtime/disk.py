@@ -1,4 +1,4 @@
-"""What a sandbox's files take, measured from outside: by a program of ours, when it can have become too much."""
+"""The disk of a sandbox: measured from outside when it can have become too much, and watched while the sandbox runs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,9 @@ class DiskLook:
         self._cost = 0.0
 
     async def usage(self, measure: Measure, seen_at: str = "") -> DiskUsage | None:
-        """What `measure` gives, now or when it was last asked; None where it gives none.
+        """What `measure` gives, now or when it was last asked.
 
-        Args:
-            measure: looks at everything.
-            seen_at: a folder of this host on the same file system, which tells for next to nothing what has gone.
+        `seen_at` is a folder of this host on the same file system, which tells for next to nothing what has gone.
         """
         free = _free(seen_at)
         if not self._is_due(free, time.monotonic() - self._looked):
@@ -125,15 +123,11 @@ _FIX = "Remove files first (du -ah /workspace ~ | sort -h | tail shows large one
 
 
 class DiskWatch:
-    """Looks at a sandbox's disk: the runner keeps to its limits by itself (`runner.core.disk_limit`), unless hostile.
+    """Looks at a running sandbox's disk: tells what was ended in it, and stops it when that did not help.
 
-    Therefore it is also looked at from outside, where that can be, with a little allowance.
-
-    Args:
-        sandbox: the one to look at.
-        channel: the way to its runner, while there is one and the sandbox is not frozen.
-        stop: ends the sandbox, with its processes.
-        tell: is told, as ``(status id, text)``.
+    The runner keeps to its limits by itself (`runner.core.disk_limit`), unless hostile: so it is looked at from outside
+    as well, where that can be, with a little allowance. `channel` gives the way to the runner, while the sandbox is not
+    frozen.
     """
 
     def __init__(

@@ -31,13 +31,7 @@ class SandboxCommandRunner:
     async def run(
         self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
     ) -> CommandOutcome:
-        """Run one command.
-
-        Raises:
-            TimeoutError: it was not done within the limit.
-            SandboxError: the sandbox could not run it.
-            ToolError: likewise.
-        """
+        """Run one command; raises `TimeoutError`, `SandboxError` or `ToolError` when it cannot be run."""
         name = secrets.token_hex(8)
         told, said = f"/tmp/hook-{name}", f"/tmp/hook-{name}.err"  # noqa: S108 - in the sandbox, with a random name
         line = (
@@ -83,8 +77,7 @@ logger = logging.getLogger(__name__)
 class ConversationHooks:
     """The hooks of one conversation's session; `load` them once its sandbox is there, and leave them with `close`.
 
-    They are those of `config`, and after them those that the project configures in its own folder, or else those of the
-    user's `home`. Each execution goes into the log.
+    They are those of `config`, then those of the project, or else of the user's `home`. Executions go into the log.
     """
 
     def __init__(
@@ -162,15 +155,12 @@ class ConversationHooks:
         return decision
 
     async def session_started(self) -> None:
-        """Tell the hooks that the conversation begins, or goes on."""
         await self._run(self._told(HookEvent.SESSION_START))
 
     async def session_ended(self) -> None:
-        """Tell the hooks that the conversation ends, for now at least."""
         await self._run(self._told(HookEvent.SESSION_END))
 
     async def close(self) -> None:
-        """End the hooks that still run in the background."""
         hooks, self._hooks = self._hooks, None
         if hooks is not None:
             await hooks.__aexit__(None, None, None)

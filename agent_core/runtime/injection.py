@@ -1,4 +1,4 @@
-"""What is put into a container before it starts: the runner's code and its folders, as one tar archive."""
+"""The runner, put into a sandbox and started there: its code, its folders, its command."""
 
 from __future__ import annotations
 
@@ -48,15 +48,11 @@ runpy.run_module("runner", run_name="__main__", alter_sys=True)
 
 
 def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0, log: bool = False) -> list[str]:
-    """The command that runs the runner, to be followed by its arguments.
+    """The command that runs the runner, to be followed by its arguments; `root` holds ``runner/`` and ``home/``.
 
     Neither variables nor files of the image change what Python imports. A user without a home of its own gets one.
-
-    Args:
-        python: the interpreter; 3.8 or newer, otherwise it ends saying so.
-        root: folder that holds ``runner/`` and ``home/``.
-        processes: most processes of the user, set from inside: newer kernels count this sandbox alone. 0: as is.
-        log: write to ``state/log`` instead of the streams it is given, which would show where those are on the host.
+    `processes` are the user's most, set from inside: newer kernels count this sandbox alone. `log`: write to
+    ``state/log`` instead of the streams it is given, which would show where those are on the host.
     """
     code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes)).replace("LOG", repr(log))
     return [python, "-E", "-s", "-S", "-c", code]
@@ -71,15 +67,9 @@ def serve_arguments(
     own_workspace: bool = True,
     alone: bool = True,
 ) -> list[str]:
-    """Arguments of the runner.
+    """Arguments of the runner, which keeps to the `limits` of the disk.
 
-    Args:
-        limits: of which it keeps those of the disk.
-        socket: where it listens.
-        state_dir: where it keeps its journal and whatever else it needs.
-        workspace: where commands begin.
-        own_workspace: whether what is in the workspace counts as the sandbox's.
-        alone: whether it sees no processes but the sandbox's.
+    `own_workspace`: what is in the workspace counts as the sandbox's; `alone`: it sees no processes but the sandbox's.
     """
     return [
         *("serve", "--socket", socket, "--state-dir", state_dir, "--workspace", workspace),
@@ -93,8 +83,8 @@ def serve_arguments(
 def runner_files() -> tuple[tuple[str, bytes], ...]:
     """``(path below the runner's package, content)`` of its code, read once per process.
 
-    Each module comes with its compiled form for our own version of Python, because its user may not write it in the
-    sandbox: an image with the same version starts the runner in half the time, others compile the source.
+    Each module comes compiled for our own version of Python: an image with the same one starts the runner in half the
+    time.
     """
     package = Path(wire.__file__).parent
     found: list[tuple[str, bytes]] = []
@@ -116,10 +106,7 @@ def runner_files() -> tuple[tuple[str, bytes], ...]:
 
 @cache
 def runner_archive(uid: int, gid: int, with_workspace: bool) -> bytes:
-    """A tar archive to unpack at `RUNNER_ROOT`: code of the runner, its folders and, if wished, the workspace's owner.
-
-    The code belongs to root and cannot be changed from within; state, home and workspace belong to `uid`.
-    """
+    """A tar archive for `RUNNER_ROOT`: the runner, whose code is root's, its folders and, if wished, the workspace."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _folder(archive, "runner", _ROOT_MODE, 0, 0)

@@ -50,11 +50,9 @@ class LoopThread:
             raise
 
     def close_at_exit(self, closer: Closer) -> None:
-        """Await `closer` when the program ends."""
         self._closers[closer] = None
 
     def forget(self, closer: Closer) -> None:
-        """It was closed by now."""
         self._closers.pop(closer, None)
 
     def _running(self) -> asyncio.AbstractEventLoop:

@@ -1,8 +1,7 @@
-"""Keeps sandboxes off the host and off the addresses of its cloud, with rules of the kernel's packet filter.
+"""Program that keeps sandboxes off the host and off its cloud's addresses, with rules of the kernel's packet filter.
 
-A program of its own, without any but the standard library (Python 3.8 and newer), because it runs where the rules are:
-in a container in the network of the engine's host, and in the network namespace of a local sandbox. It speaks to the
-kernel itself (nf_tables over netlink), so that nothing has to be installed there.
+It runs where the rules are: in a container in the network of the engine's host, and in the network namespace of a local
+sandbox. It speaks nf_tables over netlink itself: standard library only, Python 3.8 and newer.
 """
 
 from __future__ import annotations
@@ -54,12 +53,8 @@ _DNS = 53
 def keep_off_host(resolvers: Sequence[str], prefix: str = BRIDGES) -> None:
     """In the network of an engine's host: refuse what sandboxes send to the host itself and to its cloud.
 
-    Whatever address it has, also one that it gets later, one of a published port, and over IPv6. What answers a
-    connection of the host's is let through. Done anew it replaces the former rules at once.
-
-    Args:
-        resolvers: name servers of the host, which may be asked for names, and for nothing else.
-        prefix: beginning of the names of the bridges.
+    That is any address of the host, also a later one, one of a published port, and IPv6; what answers a connection of
+    the host's is let through, and `resolvers` may be asked for names. Done anew it replaces the former rules at once.
 
     Raises:
         OSError: the kernel does not do it.
@@ -79,11 +74,7 @@ def keep_off_host(resolvers: Sequence[str], prefix: str = BRIDGES) -> None:
 
 
 def keep_in(resolver: str, refused: Iterable[str]) -> None:
-    """In a sandbox's own network: refuse what goes to these networks, to its cloud's, and everything over IPv6.
-
-    Raises:
-        OSError: the kernel does not do it.
-    """
+    """In a sandbox's own network: refuse what goes to these networks, to its cloud's, and everything over IPv6."""
     rules: Rules = [[_meta(_META_OUT), _compare(b"lo\0"), _verdict(_ACCEPT)]]
     rules += [[*_names_at(resolver, protocol), _verdict(_ACCEPT)] for protocol in (_UDP, _TCP)]
     never = ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")
@@ -132,7 +123,6 @@ def _names_at(network: str, protocol: int) -> list[bytes]:
 
 
 def _to(network: str) -> list[bytes]:
-    """The packet goes to this network of version 4."""
     wanted = ipaddress.IPv4Network(network)
     address = _expression("payload", (1, _word(1)), (2, _word(_NETWORK_HEADER)), (3, _word(16)), (4, _word(4)))
     mask = _expression(
@@ -155,7 +145,6 @@ def _meta(key: int) -> bytes:
 
 
 def _compare(value: bytes, operator: int = _EQUAL) -> bytes:
-    """The register begins with this value."""
     return _expression("cmp", (1, _word(1)), (2, _word(operator)), (3 | _NESTED, _attribute(1, value)))
 
 

@@ -71,9 +71,6 @@ _HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED,
 class Runtime:
     """Executes one conversation's actions.
 
-    Attributes:
-        client_calls: the calls that clients carry out.
-
     `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log.
     """
 
@@ -92,10 +89,7 @@ class Runtime:
         concurrency: int = 1,
         client_count: Callable[[], int] | None = None,
     ) -> None:
-        """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`.
-
-        `client_count` says how many clients follow the conversation, where somebody knows.
-        """
+        """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
         self._hooks = hooks
         self._concurrency = concurrency
         self._stream = stream
@@ -129,7 +123,6 @@ class Runtime:
         self._progress = asyncio.Event()
 
     def observe(self, event: AnyEvent) -> None:
-        """Take an event into account, without executing anything."""
         self._position = event.id
         self._latest.observe(event)
         self.client_calls.observe(event)
@@ -198,7 +191,6 @@ class Runtime:
         return self._dealt_with
 
     async def has_dealt_with(self, event_id: int) -> None:
-        """Wait until everything up to this event is read, and begun, stopped or answered."""
         while self._dealt_with < event_id:
             await self._progress.wait()
             self._progress.clear()

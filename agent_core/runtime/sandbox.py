@@ -1,7 +1,4 @@
-"""The sandbox protocol: a place of its own for every conversation, behind one byte stream.
-
-Providers implement `Sandbox` and `SandboxProvider`; all of them pass the same conformance suite.
-"""
+"""The sandbox protocol, which all providers implement: a place for every conversation, behind one byte stream."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ class SandboxStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Bounds on what one sandbox may use. Memory and sizes are in bytes.
+    """Bounds on what one sandbox may use; memory and sizes in bytes.
 
     Attributes:
         disk: what its files may take, other than those in memory; 0: any amount.
@@ -74,14 +71,12 @@ class SandboxSpec:
 
     Attributes:
         instance_id: the server's own stable id; every object made is labelled with it.
-        image: image reference, for providers that use images.
-        network: see `NetworkWish`.
         environment: variables of every process in the sandbox.
         data_dir: folder on the host under which a provider may keep what it needs.
         workspace: for providers without images, an absolute folder of this host to work in, seen inside under its own
             path, as its owner; it is nobody's to remove. Empty for a workspace of the sandbox's own.
-        ends_with_owner: the sandbox of processes, and `data_dir` with it, end with the process that starts it, however
-            that one ends. For a `data_dir` that was made for this sandbox alone: nobody will ever ask for it again.
+        ends_with_owner: the sandbox of processes, and `data_dir`, which was made for it alone, end with the process
+            that starts it, however that one ends.
     """
 
     conversation_id: str
@@ -153,11 +148,7 @@ class Sandbox(Protocol):
         ...
 
     async def attach(self) -> Attachment:
-        """Open the byte stream to its runner (the newest attachment wins).
-
-        Raises:
-            SandboxLostError: there is no running sandbox to attach to.
-        """
+        """Open the byte stream to its runner; the newest one wins. Raises `SandboxLostError` when it does not run."""
         ...
 
     async def poll(self) -> SandboxStatus:
@@ -244,11 +235,7 @@ _READABLE = 24
 
 
 def object_name(instance_id: str, conversation_id: str) -> str:
-    """The one name of all objects of a conversation's sandbox: valid everywhere, readable, and never shared.
-
-    Two conversations, or the same conversation of two instances, have different names; the same pair always has the
-    same one, so an object is found again without any record of it.
-    """
+    """The one name of all objects of a conversation's sandbox: readable, the same each time, and no other pair's."""
     digest = hashlib.sha256(f"{instance_id}\0{conversation_id}".encode()).hexdigest()[:12]
     readable = re.sub(r"[^a-z0-9]+", "-", conversation_id.lower()).strip("-")[:_READABLE].strip("-")
     return f"drydock-{readable}-{digest}" if readable else f"drydock-{digest}"

@@ -1,8 +1,11 @@
-"""System calls that programs in a container may make: a profile for seccomp in the form that engines take.
+"""System calls of programs in sandboxes: a profile for containers, and a classic BPF program for local sandboxes.
 
-It stands in the place of the engine's own, which differs between versions: some let programs reach the hypervisor and
-other machines of the host through sockets of the family vsock, and use io_uring, which has its own ways around a
-filter. What is not named here fails with EPERM, or with ENOSYS where programs have another way.
+The profile stands in the place of the engine's own, which differs between versions: some let programs reach the
+hypervisor through sockets of the family vsock, and use io_uring, which has its own ways around a filter. What is not
+named in it fails with EPERM, or with ENOSYS where programs have another way.
+
+The program refuses the kernel's seldom used corners (EPERM), and with ENOSYS calls of another machine, whose numbers
+mean other calls, and those of kernels to come, about which nobody can know yet what they let in.
 """
 
 from __future__ import annotations

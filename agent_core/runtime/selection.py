@@ -34,8 +34,7 @@ async def choose_provider(
     ``unconfined`` is never chosen unless asked for.
 
     Raises:
-        SandboxError: ``no_sandbox`` (auto), ``engine_unavailable``, ``image_missing`` or ``no_isolation``; the message
-            says what is wrong and what to do.
+        SandboxError: ``no_sandbox`` (auto), ``engine_unavailable``, ``image_missing`` or ``no_isolation``.
     """
     if wish == "docker":
         return await _docker(image, docker_host)

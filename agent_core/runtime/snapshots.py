@@ -1,4 +1,4 @@
-"""The files of a workspace at the moments of its conversation: kept by the runner, brought back from there.
+"""Snapshots of a workspace's files at the moments of its conversation: kept by the runner, brought back from there.
 
 The runner keeps them behind each action that it carries out, under the action's key; here the moments are named that it
 cannot know of: messages of the user, and actions that are carried out elsewhere.
@@ -127,8 +127,7 @@ async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[in
 async def packed(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> AsyncIterator[bytes]:
     """A tar file, in parts, with the files as they were at the newest of these moments; without any as they are now.
 
-    Raises:
-        SandboxError, ToolError: they cannot be had.
+    Like the others it raises `SandboxError` or `ToolError` when that cannot be done.
     """
     names = [name_of(conversation_id, moment) for moment in moments]
     offset, is_whole = 0, False
@@ -144,11 +143,7 @@ async def packed(sandbox: SandboxAccess, conversation_id: str, moments: list[int
 
 
 async def unpack(sandbox: SandboxAccess, parts: AsyncIterator[bytes]) -> None:
-    """Put the files of such a tar file into the workspace.
-
-    Raises:
-        SandboxError, ToolError: that cannot be done.
-    """
+    """Put the files of such a tar file into the workspace."""
     offset = 0
     async for part in parts:
         await sandbox.request("workspace.unpack", {"offset": offset}, blob=part, limit_seconds=RESTORE_SECONDS)
@@ -168,11 +163,7 @@ _reading = ThreadPoolExecutor(1, thread_name_prefix="seeds")
 
 
 async def plant(seed: Path | None, sandbox: SandboxAccess) -> None:
-    """Put the files of the tar file `seed` into the workspace, and remove it; without effect once it is gone.
-
-    Raises:
-        SandboxError, ToolError: it cannot be done; the file stays for the next start.
-    """
+    """Put the files of the tar file `seed` into the workspace, and remove it; without effect once it is gone."""
     if seed is None:
         return
     loop = asyncio.get_running_loop()

@@ -62,11 +62,7 @@ def folder_spec(
 
 
 def require_isolation() -> None:
-    """Say early and clearly where commands cannot be confined to a folder.
-
-    Raises:
-        SandboxError: ``no_isolation``.
-    """
+    """Raise `SandboxError` (``no_isolation``) early and clearly where commands cannot be confined to a folder."""
     if shutil.which("bwrap") is None:
         raise SandboxError(
             "A folder as workspace needs bubblewrap (bwrap), which is not installed.",
@@ -84,11 +80,9 @@ class FolderSandbox:
         self._data_dir = ""
 
     def submit(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> Future[T]:
-        """See `OwnSandbox`."""
         return library_loop().submit(self._do(work))
 
     def close(self) -> None:
-        """See `OwnSandbox`."""
         library_loop().run(self._close())
 
     async def _do(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> T:
@@ -142,7 +136,6 @@ class AloneContext:
         self.sandbox = sandbox
 
     async def secrets_for(self, command: str) -> dict[str, str]:
-        """Nobody gave any."""
         return {}
 
     def emit_output(self, text: str) -> None:

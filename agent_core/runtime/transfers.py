@@ -1,4 +1,8 @@
-"""Files of a workspace, streamed in and out byte for byte, in bounded memory, and nothing outside of it."""
+"""Files of a workspace, streamed in and out byte for byte, in bounded memory, and nothing outside of it.
+
+All of it raises `ToolError` (its `code` says what is wrong with a path) and `SandboxError`: ``forbidden``, it leads out
+of the workspace or may not be read; ``busy``; ``no_space``; or the sandbox failed.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,10 @@ _dropping: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file as it was when it was opened, or a folder as a ZIP file.
+    """A file as it was when it was opened, or a folder as a ZIP file, whose size nobody knows before.
 
     Attributes:
         name: its last name, as it was asked for; empty for the workspace itself.
-        size: bytes; None for a folder, whose archive is made while it is read.
         modified: time of its last change, in nanoseconds since 1970.
         tag: differs whenever the file does.
     """
@@ -41,13 +44,9 @@ class Download:
     _id: str
 
     async def parts(self, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`; a file that has shrunk meanwhile ends early. Once only.
+        """The bytes from `start` to before `end`, never more; a file that has shrunk meanwhile ends early. Once only.
 
-        There are never more than that, nor more than the size of a file. The next part is asked for while the one
-        before is taken.
-
-        Raises:
-            SandboxError, ToolError: it cannot be read on.
+        The next part is asked for while the one before is taken.
         """
         if self.size is not None:
             end = self.size if end is None else min(end, self.size)
@@ -88,12 +87,7 @@ class Download:
 
 @asynccontextmanager
 async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Download]:
-    """Open a file or a folder of the workspace; `path` is relative to it, or absolute and below it.
-
-    Raises:
-        ToolError: there is no such file, or it is none (`code` says what).
-        SandboxError: ``forbidden``, it leads out of the workspace or may not be read; ``busy``; or the sandbox failed.
-    """
+    """Open a file or a folder of the workspace; `path` is relative to it, or absolute and below it."""
     name = _last_name(path, sandbox.working_dir)
     reply = await sandbox.request("transfer.read", {"path": path}, limit_seconds=PART_SECONDS)
     found = reply.result
@@ -120,21 +114,13 @@ class Upload:
         self._size = 0
 
     async def write(self, data: bytes) -> None:
-        """Take the next bytes.
-
-        Raises:
-            SandboxError, ToolError: they cannot be stored (``no_space`` …); the file is to be dropped.
-        """
+        """Take the next bytes; after an error the file is to be dropped."""
         self._waiting += data
         if len(self._waiting) >= PART:
             await self._send()
 
     async def keep(self) -> int:
-        """Make it the file under its name, at once and whole; returns its size.
-
-        Raises:
-            SandboxError, ToolError: it cannot be; the file is to be dropped.
-        """
+        """Make it the file under its name, at once and whole; returns its size. After an error it is to be dropped."""
         if self._waiting:
             await self._send()
         await self._sandbox.request("transfer.keep", {"id": self._id}, limit_seconds=PART_SECONDS)
@@ -153,12 +139,7 @@ class Upload:
 
 
 async def writing(sandbox: SandboxAccess, path: str) -> Upload:
-    """Begin to store a file of the workspace, in place of one that may be there; missing folders are made.
-
-    Raises:
-        ToolError: there can be no file of this name (`code` says what is wrong).
-        SandboxError: ``forbidden``, it leads out of the workspace; ``busy``; or the sandbox failed.
-    """
+    """Begin to store a file of the workspace, in place of one that may be there; missing folders are made."""
     reply = await sandbox.request("transfer.write", {"path": path}, limit_seconds=PART_SECONDS)
     return Upload(sandbox, reply.result["id"])
 
@@ -169,13 +150,9 @@ async def list_folder(
     """What is in a folder of the workspace: ``path``, ``entries`` and how many more were ``left_out``.
 
     Folders come first, then the names without regard to case. The list goes on behind `after`, the name of an entry
-    that was listed before; `after_folder` says whether that was a folder. It may be gone by now.
-
-    An entry has ``name``, ``kind`` (file, folder, other, missing), ``link``, ``size``, ``modified`` (seconds since
-    1970) and ``hidden``: usually not looked at, or named by the workspace's ``.gitignore``.
-
-    Raises:
-        ToolError, SandboxError: as for `reading`.
+    that was listed before and may be gone; `after_folder` says whether that was a folder. An entry has ``name``,
+    ``kind`` (file, folder, other, missing), ``link``, ``size``, ``modified`` (seconds since 1970) and ``hidden``:
+    usually not looked at, or named by the workspace's ``.gitignore``.
     """
     asked = {"path": path, "after": after, "after_folder": after_folder}
     return (await sandbox.request("folder.list", asked, limit_seconds=PART_SECONDS)).result

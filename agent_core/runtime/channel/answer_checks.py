@@ -1,7 +1,7 @@
-"""Checks of single values of a runner's answer, of which the forms of answers are made (`answer_forms`).
+"""Checks of single values of a runner's answer, of which the forms of answers are made.
 
-A check takes a value and the arguments of the request that it answers, and returns what may be used of it. Texts for
-people and models are cut to their limit; names, numbers, kinds and counts that are over theirs are no answer at all.
+A check takes a value and the request's arguments, and returns what may be used. Texts for people and models are cut to
+their limit; names, numbers and counts that are over theirs are no answer at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class UnexpectedError(ValueError):
         self._place = place
 
     def within(self, field: str) -> UnexpectedError:
-        """The same, as a part of something larger."""
         return UnexpectedError(self._problem, f"{field}.{self._place}" if self._place else field)
 
 

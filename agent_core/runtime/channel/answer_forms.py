@@ -1,8 +1,8 @@
-"""What a runner may answer to each request: the one place where that is checked.
+"""The form of the answer to each request of a runner: the one place where answers are checked.
 
 A runner is a program in the sandbox, where an agent and whatever it has fetched can replace it: names, sizes, kinds,
-counts and ids in its answers are an attacker's. Every answer passes its form before anybody uses it, and no byte of one
-is kept that its request has not asked for. Keys that a form does not name are dropped.
+counts and ids in its answers are an attacker's. No byte is kept that its request has not asked for, and keys that a
+form does not name are dropped.
 """
 
 from __future__ import annotations
@@ -71,14 +71,7 @@ _NAMED: Final = {"error": (text(4000), ""), "code": (text(40), "")}
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What may be answered to one operation.
-
-    Attributes:
-        result: the check of the result.
-        json_bytes: the most that its JSON may have.
-        blob_bytes: the most that its attachment may have; 0: it has none.
-        is_live: whether output may come before it.
-    """
+    """What may be answered to one operation: a result, so many bytes of JSON and attachment, live output."""
 
     result: Check
     json_bytes: Limit = SMALL
@@ -86,11 +79,9 @@ class AnswerForm:
     is_live: bool = False
 
     def most_json(self, asked: Asked) -> int:
-        """Bytes of the JSON of the answer to this request."""
         return min(wire.MAX_JSON, max(SMALL, limit_of(self.json_bytes, asked)))
 
     def most_blob(self, asked: Asked) -> int:
-        """Bytes of the attachment of the answer to this request."""
         return min(wire.MAX_BLOB, limit_of(self.blob_bytes, asked))
 
 

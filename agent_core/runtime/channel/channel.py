@@ -1,8 +1,4 @@
-"""The server's end of one byte stream to a runner: requests with their answers, live output, cancelling.
-
-A channel lives as long as its stream. What happens when the stream drops (attach again, ask again) is decided one level
-up, in `agent_core.runtime.channel.connection`.
-"""
+"""The server's end of one byte stream to a runner: requests with their answers, live output, cancelling."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ MAX_BOOT = 200
 
 @dataclass(frozen=True, slots=True)
 class RunnerHello:
-    """How a runner introduces itself; `boot` is new for each start, `tunnels` tells that ports can be reached.
-
-    `programs` tells that programs can be spoken to.
-    """
+    """A runner's greeting; `boot` is new for each start, `tunnels` and `programs` tell what can be connected to."""
 
     boot: str
     version: str
@@ -44,11 +37,7 @@ class RunnerHello:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunnerHello:
-        """Read the first frame of a stream.
-
-        Raises:
-            SandboxError: ``protocol`` when it is no greeting, ``protocol_version`` when it speaks another version.
-        """
+        """Read the first frame of a stream; raises ``protocol`` or ``protocol_version``."""
         hello = message.get("hello")
         if not isinstance(hello, dict) or not isinstance(hello.get("boot"), str) or len(hello["boot"]) > MAX_BOOT:
             raise SandboxError("The sandbox did not begin with a greeting.", code="protocol")
@@ -74,10 +63,9 @@ def _word(value: object, limit: int) -> str:
 
 
 class Watchdog:
-    """Looks from time to time whether anything was heard; a time limit for each reading would cost more than it.
+    """Asks a silent peer that owes something for a sign of life after `limit` seconds, then gives it up.
 
-    After `limit` seconds of silence a peer that owes something is asked for a sign of life; after as long again it is
-    given up, and this ends.
+    It looks from time to time whether anything was heard; a time limit for each reading would cost more.
     """
 
     def __init__(
@@ -92,12 +80,10 @@ class Watchdog:
         self._next: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Begin to look, in the running loop."""
         self.heard()
         self._plan(self._limit)
 
     def heard(self) -> None:
-        """Something was heard."""
         self._heard_at, self._was_asked = asyncio.get_running_loop().time(), False
 
     def end(self) -> None:
@@ -130,11 +116,7 @@ RESTART = "Stop the conversation and start it again."
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """Bounds of a channel, in seconds: for the runner's greeting, and for silence while an answer is awaited.
-
-    After `silence_seconds` without a byte the runner is asked for a sign of life; after as long again the stream
-    counts as dead. What may be forgotten is told within `forget_seconds`.
-    """
+    """Bounds of a channel, in seconds; see `Watchdog` for silence. Results are forgotten within `forget_seconds`."""
 
     hello_seconds: float = 20.0
     silence_seconds: float = 20.0
@@ -192,12 +174,10 @@ class RunnerChannel:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be made."""
         return self._ended is None
 
     @property
     def hello(self) -> RunnerHello:
-        """The runner's greeting."""
         assert self._hello is not None  # noqa: S101 - `open` returns only after it
         return self._hello
 
@@ -236,12 +216,7 @@ class RunnerChannel:
             raise
 
     async def connect_port(self, port: int) -> PortConnection:
-        """A connection to a port of the sandbox; see `Tunnels.open`.
-
-        Raises:
-            PortError: ``unsupported``, or there is no connection to be had.
-            ChannelClosedError: the stream has ended.
-        """
+        """See `Tunnels.open`; raises `PortError` (``unsupported``) for an older runner."""
         if self._ended is not None:
             raise self._ended
         if not self.hello.tunnels:
@@ -249,12 +224,7 @@ class RunnerChannel:
         return await self._tunnels.open(port)
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """A program in the sandbox, to be spoken to; see `Tunnels.start_program`.
-
-        Raises:
-            PortError: ``unsupported``, or it cannot be started.
-            ChannelClosedError: the stream has ended.
-        """
+        """See `Tunnels.start_program`; raises `PortError` (``unsupported``) for an older runner."""
         if self._ended is not None:
             raise self._ended
         if not self.hello.programs:
@@ -291,7 +261,6 @@ class RunnerChannel:
         self._forgotten()
 
     def _forgotten(self) -> None:
-        """The runner was told, or is not there to be told."""
         self._forgettable = []
         if self._forgetting is not None:
             self._forgetting.cancel()
@@ -307,7 +276,6 @@ class RunnerChannel:
         return True
 
     async def close(self, reason: str = "it was closed") -> None:
-        """End the stream; requests under way fail with `ChannelClosedError`."""
         self._forget_now()
         self._fail(ChannelClosedError(reason))
         if self._reading is not None:

@@ -25,13 +25,10 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds of a connection, in seconds.
+    """Bounds of a connection, in seconds: of a request that names none, of trying a living sandbox before it is lost.
 
-    Attributes:
-        request_seconds: outer limit of a request that names none.
-        reattach_seconds: how long a living sandbox is tried before it counts as lost.
-        ping_seconds: within which a runner that did not end a request in time must give a sign of life.
-        attempts: most streams that are used for one request.
+    A runner that did not end a request in time must give a sign of life within `ping_seconds`; `attempts` is the most
+    streams that are used for one request.
     """
 
     request_seconds: float = 3600.0
@@ -42,13 +39,7 @@ class ConnectionLimits:
 
 
 class SandboxLink:
-    """One sandbox and, while there is one, the channel to its runner.
-
-    Attributes:
-        listeners: told what happens, as ``(status id of docs/protocol.md, text)``.
-        paused: the sandbox was frozen through this link.
-        closed: nothing is brought up any more.
-    """
+    """One sandbox and, while there is one, the channel to its runner; `closed`: nothing is brought up any more."""
 
     def __init__(self, sandbox: Sandbox, limits: ConnectionLimits) -> None:
         self._sandbox = sandbox
@@ -176,7 +167,6 @@ class SandboxLink:
         await self._sandbox.stop()
 
     async def stop_silent(self) -> None:
-        """End a sandbox that does not answer."""
         try:
             await self._sandbox.stop()
         except SandboxError:
@@ -216,12 +206,9 @@ _REPEATABLE = frozenset(
 
 
 class SandboxConnection:
-    """One conversation's sandbox and the stream to it.
+    """One conversation's sandbox, whose only user it is, and the stream to it.
 
-    Args:
-        sandbox: made by a provider; the connection is its only user.
-        on_status: told what happens, as ``(status id of docs/protocol.md, text)``.
-        limits: bounds in time.
+    `on_status` is told what happens, as ``(status id of docs/protocol.md, text)``.
     """
 
     def __init__(
@@ -236,25 +223,19 @@ class SandboxConnection:
 
     @property
     def working_dir(self) -> str:
-        """Absolute path of the workspace inside the sandbox."""
         return self.sandbox.working_dir
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be sent at once."""
         return self._link.usable() is not None
 
     @property
     def hello(self) -> RunnerHello | None:
-        """The greeting of the runner that is attached, if one is."""
         channel = self._link.channel
         return None if channel is None else channel.hello
 
     async def start(self, progress: Progress | None = None) -> RunnerHello:
-        """Bring the sandbox to READY, from whatever it is; returns the runner's greeting.
-
-        Args:
-            progress: told the steps, besides the connection's own listener.
+        """Bring the sandbox to READY, from whatever it is; `progress` is told the steps. Returns the runner's greeting.
 
         Raises:
             SandboxError: it cannot be had; the message says why and what to do.
@@ -268,7 +249,6 @@ class SandboxConnection:
                 self._link.listeners.remove(progress)
 
     def listen(self, progress: Progress) -> None:
-        """Tell this listener too, from now on."""
         self._link.listeners.append(progress)
 
     async def request(
@@ -297,7 +277,6 @@ class SandboxConnection:
         return await (await self._link.ready(revive=False)).connect_port(port)
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """See `agent_core.runtime.channel.tunnels.ProgramAccess`."""
         return await (await self._link.ready(revive=True)).start_program(order)
 
     async def cancel(self, key: str) -> None:
@@ -307,11 +286,10 @@ class SandboxConnection:
             channel.post("cancel", {"key": key})
 
     async def lookup(self, key: str) -> KeyState:
-        """What is known of a key: a new server process asks this about an action without an answer.
+        """What is known of a key, asked about an action of an earlier process; makes no new sandbox.
 
         ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
-        ``unknown``: it never began. ``lost``: there is no sandbox, or the one that there is was started since, so
-        nobody knows. Does not make a new sandbox.
+        ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
         """
         if self._link.usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
             return "lost"
@@ -340,7 +318,6 @@ class SandboxConnection:
         await self.sandbox.pause()
 
     async def resume(self) -> None:
-        """Let a frozen sandbox go on now."""
         if self._link.paused:
             await self._link.ready(revive=True)
 
@@ -351,7 +328,6 @@ class SandboxConnection:
         self._link.tell("STATUS$STOPPED", "The sandbox is stopped")
 
     async def destroy(self) -> None:
-        """Remove the sandbox with its workspace, and close."""
         self._link.closed = True
         await self._link.let_go("the sandbox was removed")
         await self.sandbox.destroy()

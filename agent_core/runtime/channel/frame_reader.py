@@ -1,8 +1,4 @@
-"""Frames of a runner, as they arrive: nothing is kept that is not allowed, and nothing large is parsed on the loop.
-
-The runner is in the sandbox and is not believed anything. How long a frame may be is asked before a byte of it is kept,
-and what it may carry with it before a byte of that is.
-"""
+"""Frames of a runner, as they arrive: nothing is kept that is not allowed, and nothing large is parsed on the loop."""
 
 from __future__ import annotations
 
@@ -18,12 +14,7 @@ from runtime_images.runner import wire
 
 
 class ChannelClosedError(SandboxError):
-    """The stream to the runner has ended; whether the request took effect is unknown.
-
-    Attributes:
-        reason: why, as the end of a sentence.
-        replaced: somebody else has attached to the runner since.
-    """
+    """The stream to the runner has ended (`replaced`: another has it); what became of the request is unknown."""
 
     def __init__(self, reason: str, *, replaced: bool = False) -> None:
         super().__init__(f"The stream to the sandbox has ended: {reason}.", code="channel_closed")
@@ -55,11 +46,9 @@ _parsers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="large-frames")
 
 
 class FrameReader:
-    """Reads one stream. After an error it is no use any more.
+    """Reads one stream, until the first error; `heard` is called whenever bytes have come.
 
-    Args:
-        reader: where the bytes come from.
-        heard: called whenever some have come.
+    Both methods raise `ChannelClosedError` when the stream has ended, and `SandboxError` (``protocol``).
     """
 
     def __init__(self, reader: asyncio.StreamReader, heard: Callable[[], None]) -> None:
@@ -70,14 +59,7 @@ class FrameReader:
         self._turn_began = 0.0
 
     async def message(self, most: Callable[[], int], least: int) -> tuple[wire.Message, int]:
-        """The JSON object of the next frame, and its length.
-
-        `least` bytes are allowed in any case; `most` is asked about more.
-
-        Raises:
-            ChannelClosedError: the stream has ended.
-            SandboxError: ``protocol``.
-        """
+        """The JSON object of the next frame, and its length: `least` bytes are allowed anyway, `most` tells of more."""
         loop = asyncio.get_running_loop()
         if self._start and loop.time() - self._turn_began > TURN_SECONDS:
             await asyncio.sleep(0)  # many small frames that came together are not to hold up everybody else
@@ -98,12 +80,7 @@ class FrameReader:
         return value, length
 
     async def blob(self, message: wire.Message, most: int) -> bytes | None:
-        """What comes with this message, at most so many bytes; None where it announces nothing.
-
-        Raises:
-            ChannelClosedError: the stream has ended.
-            SandboxError: ``protocol``.
-        """
+        """What comes with this message, at most so many bytes; None where it announces nothing."""
         if "blob" not in message:
             return None
         length = message["blob"]

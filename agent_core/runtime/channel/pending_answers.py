@@ -56,7 +56,7 @@ class _Request:
 class PendingAnswers:
     """The requests of one stream, by their ids, as long as something may come of them.
 
-    What no request has asked for is an error, with which the stream is over.
+    What no request has asked for is a `SandboxError` (``protocol``), with which the stream is over.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,6 @@ class PendingAnswers:
                 answer.exception()  # seen, also when the sending has failed first
 
     def ignore(self, ident: int, op: str, asked: Asked) -> None:
-        """Nobody waits for the answer to this request."""
         self._abandon(ident, _Request(form_of(op), asked))
 
     def _abandon(self, ident: int, request: _Request) -> None:
@@ -92,16 +91,11 @@ class PendingAnswers:
         self._abandoned[ident] = request
 
     def most_json(self) -> int:
-        """Bytes that the JSON of a frame may have now."""
         every = (*self._awaited.values(), *self._abandoned.values())
         return max((request.most_json for request in every), default=SMALL)
 
     def most_blob(self, message: wire.Message, length: int) -> int:
-        """Bytes that may come with this message.
-
-        Raises:
-            SandboxError: ``protocol``, it answers no request, or is longer than the answer to that may be.
-        """
+        """Bytes that may come with this message."""
         request = self._request_of(message) if "id" in message else None
         is_answer = request is not None and "output" not in message
         most = request.most_json if request is not None and is_answer else SMALL
@@ -110,12 +104,7 @@ class PendingAnswers:
         return request.most_blob if request is not None and is_answer else 0
 
     async def take(self, message: wire.Message, blob: bytes | None, length: int) -> None:
-        """Hand what the runner sent to whoever waits for it.
-
-        Raises:
-            ChannelClosedError: it was the runner's last word.
-            SandboxError: ``protocol``, it was not asked for, or has no known form.
-        """
+        """Hand what the runner sent to whoever waits for it; raises `ChannelClosedError` if it was its last word."""
         if "id" not in message and isinstance(message.get("error"), dict):
             error = message["error"]
             raise ChannelClosedError(_message(error)[:500], replaced=error.get("code") == "replaced")

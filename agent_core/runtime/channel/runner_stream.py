@@ -77,12 +77,10 @@ class RunnerStream(asyncio.StreamReaderProtocol):
         return spoke
 
     def attachment(self) -> Attachment:
-        """The pair that a channel works with."""
         loop = asyncio.get_running_loop()
         return Attachment(self.reader, asyncio.StreamWriter(self.transport, self, self.reader, loop))
 
     def abort(self) -> None:
-        """End it at once."""
         self.transport.abort()
 
     def _settle(self, spoke: bool) -> None:
@@ -94,10 +92,9 @@ class RunnerStream(asyncio.StreamReaderProtocol):
 
 
 async def connect(path: Path) -> RunnerStream | None:
-    """A stream to whoever listens at `path`; None while nobody does.
+    """A stream to whoever listens at `path`, of any length; None while nobody does.
 
-    The way there goes through a descriptor, so the path may be of any length, and a link that was put there from inside
-    the sandbox is not followed to another service of this host.
+    The way goes through a descriptor: a link that was put there from inside the sandbox is not followed elsewhere.
     """
     try:
         descriptor = os.open(path, _LAST)

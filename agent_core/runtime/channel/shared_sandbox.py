@@ -27,12 +27,7 @@ class KeyedSandbox(PortAccess, ProgramAccess, Protocol):
 
 
 class SharedSandbox:
-    """Another one's sandbox. Its life is not this one's to decide: to pause, stop or destroy it does nothing.
-
-    Args:
-        sandbox: the one that is shared.
-        prefix: begins the names of the shells that are opened through it.
-    """
+    """Another one's sandbox, whose life is not this one's to decide; `prefix` begins the names of the shells in it."""
 
     def __init__(self, sandbox: KeyedSandbox, prefix: str) -> None:
         self._sandbox = sandbox
@@ -42,11 +37,9 @@ class SharedSandbox:
 
     @property
     def working_dir(self) -> str:
-        """Absolute path of the workspace inside the sandbox."""
         return self._sandbox.working_dir
 
     async def start(self, progress: Progress | None = None) -> object:
-        """See to it that it is up."""
         return await self._sandbox.start(progress)
 
     def listen(self, progress: Progress) -> None:
@@ -87,26 +80,21 @@ class SharedSandbox:
         return asking.result()
 
     async def connect_port(self, port: int) -> PortConnection:
-        """See `PortAccess.connect_port`."""
         return await self._sandbox.connect_port(port)
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """See `ProgramAccess.start_program`."""
         return await self._sandbox.start_program(order)
 
     def session_name(self, name: str) -> str:
-        """What the shell is called in the sandbox."""
         whole = f"{self._prefix}:{name}"
         if len(whole) <= MAX_NAME:
             return whole
         return f"sub:{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
 
     async def lookup(self, key: str) -> KeyState:
-        """See `SandboxConnection.lookup`."""
         return await self._sandbox.lookup(key)
 
     async def ack(self, keys: Iterable[str]) -> None:
-        """See `SandboxConnection.ack`."""
         await self._sandbox.ack(keys)
 
     async def pause(self) -> None:

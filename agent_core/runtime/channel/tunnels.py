@@ -1,8 +1,7 @@
-"""Connections to ports of a sandbox, as frames of the one stream to its runner: the server's end.
+"""Connections to ports and programs of a sandbox, as frames of the one stream to its runner: the server's end.
 
-No port is published for them, so they work where the sandbox has no network and where its host is another one. The
-frames are described in `runtime_images/runner/tunnels/tunnels.py`. What is received is bounded by the window of each
-connection, and what is sent takes turns in small pieces, between which requests pass: neither delays a command.
+No port is published, so they work where the sandbox has no network and where its host is another one. What is received
+is bounded by a window for each connection, and what is sent takes turns in small pieces: neither delays a command.
 """
 
 from __future__ import annotations
@@ -28,11 +27,7 @@ MAX_LATE = 64
 
 
 class PortError(SandboxError):
-    """A connection to a port of the sandbox failed; ``code`` says how.
-
-    ``refused`` (nothing takes connections there), ``reset`` (it broke off), ``busy`` (too many connections), or
-    ``unsupported`` (the sandbox runs an older program of ours).
-    """
+    """A connection to a port failed: ``refused``, ``reset``, ``busy``, or ``unsupported`` by an older runner."""
 
     def __init__(self, message: str, *, code: str, fix: str = "") -> None:
         super().__init__(message, code=code, fix=fix)
@@ -41,8 +36,8 @@ class PortError(SandboxError):
 class PortConnection:
     """One connection to a port, or to a program; made by `Tunnels`. One task may read while another one writes.
 
-    Attributes:
-        last_words: the end of what a program wrote to its standard error; known when reading has come to the end.
+    `read` and `write` raise `SandboxError` when the connection or the sandbox is gone. `last_words`, known when reading
+    has come to the end, is the end of what a program wrote to its standard error.
     """
 
     def __init__(self, tunnels: Tunnels, number: int) -> None:
@@ -60,11 +55,7 @@ class PortConnection:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """The next bytes, as they came; empty at the end.
-
-        Raises:
-            SandboxError: the connection or the sandbox is gone.
-        """
+        """The next bytes, as they came; empty at the end."""
         while not self._received:
             if self._error is not None:
                 raise self._error
@@ -80,11 +71,7 @@ class PortConnection:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send; returns when the bytes are on their way, so that a port that does not read holds its writer up.
-
-        Raises:
-            SandboxError: the connection or the sandbox is gone.
-        """
+        """Send; returns when the bytes are on their way, so that a port that does not read holds its writer up."""
         view = memoryview(data)
         while view:
             while self._credit <= 0 and self._error is None:
@@ -121,11 +108,7 @@ class PortConnection:
             await self._change()
 
     def take(self, message: Mapping[str, Any], blob: bytes | None) -> None:
-        """Take in what the runner sent. The runner is in the sandbox, so that it is not believed anything.
-
-        Raises:
-            SandboxError: ``protocol``, no runner of ours sends that.
-        """
+        """Take in what the runner sent; raises `SandboxError` (``protocol``) for what no runner of ours sends."""
         error, credit = message.get("error"), message.get("credit")
         if blob is not None:
             self._take_data(blob)
@@ -159,7 +142,6 @@ class PortConnection:
             self._received.append(data)
 
     def fail(self, error: SandboxError) -> None:
-        """It is over; what has come can still be read."""
         if self._error is None:
             self._error = error
         self._tunnels.forget(self._number, self._granted)
@@ -184,11 +166,6 @@ class _Late:
         self._frames = MAX_LATE
 
     def take(self, blob: bytes | None) -> None:
-        """Pass a frame over.
-
-        Raises:
-            SandboxError: ``protocol``, so much cannot have been under way.
-        """
         self._granted -= len(blob or b"")
         self._frames -= not blob
         if self._granted < 0 or self._frames < 0:
@@ -196,12 +173,7 @@ class _Late:
 
 
 class Tunnels:
-    """The connections to ports over one stream.
-
-    Args:
-        post: puts bytes on the stream; does nothing when that has ended.
-        drain: waits until the stream takes more; raises `SandboxError` when it has ended.
-    """
+    """The connections over one stream: `post` puts bytes on it, `drain` waits until it takes more."""
 
     def __init__(self, post: Callable[[bytes], None], drain: Callable[[], Awaitable[None]]) -> None:
         self._post = post
@@ -212,22 +184,14 @@ class Tunnels:
         self._turn = asyncio.Lock()
 
     async def open(self, port: int, *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
-        """Connect to a port of the sandbox.
-
-        Raises:
-            PortError: nothing takes connections there, or too many are open.
-            SandboxError: the stream has ended.
-        """
+        """Connect to a port of the sandbox; raises `PortError`, or `SandboxError` when the stream has ended."""
         return await self._opened({"port": port}, f"Port {port}", limit_seconds)
 
     async def start_program(self, order: Mapping[str, Any], *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
         """Start a program that ends with the connection: what is written is its input, what is read its output.
 
-        `order` has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``.
-
-        Raises:
-            PortError: it cannot be started (``not_found``, ``failed``), or too many connections are open.
-            SandboxError: the stream has ended.
+        `order` has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``. Raises
+        `PortError` (``not_found``, ``failed``, ``busy``), or `SandboxError` when the stream has ended.
         """
         return await self._opened({"program": dict(order)}, "The program", limit_seconds)
 
@@ -249,21 +213,12 @@ class Tunnels:
         return connection
 
     def most_blob(self, length: int) -> int:
-        """Bytes that may come with a frame whose JSON has this length.
-
-        Raises:
-            SandboxError: ``protocol``, none has.
-        """
         if length > SMALL:
             raise protocol_error(f"a frame of {length} bytes for a connection")
         return wire.TUNNEL_WINDOW
 
     def dispatch(self, frame: wire.Frame) -> None:
-        """Hand a frame to its connection. For one that was let go of a few may be under way.
-
-        Raises:
-            SandboxError: ``protocol``, it was not asked for, or no runner of ours sends it.
-        """
+        """Hand a frame to its connection. For one that was let go of a few may be under way."""
         number = frame.message["stream"]
         is_number = isinstance(number, int) and not isinstance(number, bool)
         if is_number and number in self._open:
@@ -276,7 +231,6 @@ class Tunnels:
             raise protocol_error("a frame of a connection that nobody has asked for")
 
     def fail(self, error: SandboxError) -> None:
-        """The stream has ended, and all connections with it."""
         for connection in list(self._open.values()):
             connection.fail(error)
 
@@ -292,7 +246,6 @@ class Tunnels:
         self._gone.pop(number, None)
 
     def post(self, number: int, message: Mapping[str, Any]) -> None:
-        """Send a frame without data."""
         self._post(wire.encode({"stream": number, **message}))
 
     async def send(self, number: int, data: bytes) -> None:
@@ -307,11 +260,7 @@ class ProgramAccess(SandboxAccess, Protocol):
     """A sandbox in which programs can be started and spoken to."""
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """Start a program, and the sandbox if need be; see `Tunnels.start_program`.
-
-        Raises:
-            SandboxError: the program cannot be started, or the sandbox cannot be had.
-        """
+        """Start a program, and the sandbox if need be; see `Tunnels.start_program`."""
         ...
 
 
@@ -319,12 +268,7 @@ class PortAccess(SandboxAccess, Protocol):
     """A sandbox whose ports can be connected to."""
 
     async def connect_port(self, port: int) -> PortConnection:
-        """Connect to a port of the sandbox, which is not started for it.
-
-        Raises:
-            PortError: nothing takes connections there.
-            SandboxError: the sandbox is gone.
-        """
+        """Connect to a port of the sandbox, which is not started for it; see `Tunnels.open`."""
         ...
 
 
@@ -332,15 +276,7 @@ LIST_SECONDS = 10.0
 
 
 class OpenPort(NamedTuple):
-    """A TCP port that something in the sandbox listens on.
-
-    Attributes:
-        port: its number.
-        addresses: on which it takes connections.
-        pid: of the program, in the sandbox; None where it cannot be seen, as are the next two.
-        process: its name.
-        command: its command line.
-    """
+    """A TCP port that something in the sandbox listens on, and the program that does, where that can be seen."""
 
     port: int
     addresses: tuple[str, ...] = ()
@@ -350,11 +286,7 @@ class OpenPort(NamedTuple):
 
 
 async def listening(sandbox: SandboxAccess) -> list[OpenPort]:
-    """The ports of a sandbox, lowest first; none where it is older than this list.
-
-    Raises:
-        SandboxError: the sandbox cannot be asked.
-    """
+    """The ports of a sandbox, lowest first; none where it is older than this list."""
     try:
         reply = await sandbox.request("ports.list", {}, limit_seconds=LIST_SECONDS)
     except ToolError:

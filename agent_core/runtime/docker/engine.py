@@ -1,4 +1,8 @@
-"""The Docker engine: the one place that uses its SDK, with a small pool of threads, limits and our own errors."""
+"""One Docker engine: the SDK's calls in threads, with limits and our own errors, and execs as byte streams.
+
+The start of an exec is an HTTP upgrade of our own: the SDK may have read the first bytes of the stream together with
+the answer, and its TLS sockets cannot be handed on.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +67,7 @@ class Demultiplexer:
 
 
 class ExecStream(RunnerStream):
-    """The connection of one exec: the engine's answer first, then the output of the process.
-
-    `errors` keeps the last few kilobytes that the process wrote to its standard error.
-    """
+    """The connection of one exec: its answer, then what the process writes; `errors` keeps the last kilobytes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
@@ -114,12 +115,7 @@ class ExecStream(RunnerStream):
 
 
 async def open_exec(address: EngineAddress, path: str, limit: float) -> ExecStream:
-    """Start an exec that was created with standard input, output and errors attached.
-
-    Args:
-        address: the engine.
-        path: path of the exec's start, with the API version (``/v1.41/exec/<id>/start``).
-        limit: seconds until the engine must have answered.
+    """Start an exec that was created with all streams attached; `path` is that of its start, with the API version.
 
     Raises:
         SandboxError: ``engine_unavailable``, or ``exec_refused`` with the engine's words.
@@ -168,12 +164,7 @@ class EngineUnavailableError(SandboxError):
 
 
 class EngineRefusedError(SandboxError):
-    """The engine answered a call with an error.
-
-    Attributes:
-        status: its HTTP status.
-        explanation: its own words.
-    """
+    """The engine answered a call with an error: its HTTP `status`, and its own words as `explanation`."""
 
     def __init__(self, what: str, status: int, explanation: str) -> None:
         super().__init__(
@@ -184,13 +175,10 @@ class EngineRefusedError(SandboxError):
 
 
 class DockerEngine:
-    """One Docker engine: calls of the SDK in threads of its own, and streams to execs on the event loop.
+    """Calls of the SDK in at most `threads` threads, and streams to execs on the event loop.
 
-    Args:
-        host: address as in DOCKER_HOST; None takes the environment's, then the local socket.
-        threads: most calls at the same time.
-        call_seconds: limit of one call, unless the caller names another.
-        connect_seconds: limit of the first call, which finds out whether an engine answers.
+    `host` is as in DOCKER_HOST; None takes the environment's, then the local socket. `connect_seconds` bounds the first
+    call, which finds out whether an engine answers, `call_seconds` the others, unless the caller names another limit.
     """
 
     def __init__(
@@ -212,15 +200,10 @@ class DockerEngine:
         limit: float | None = None,
         on_abandon: Callable[[], None] | None = None,
     ) -> T:
-        """Run `work` with the SDK's low-level client in a thread.
+        """Run `work` with the SDK's low-level client in a thread; `what` completes "could not …" in an error.
 
-        A cancelled caller waits a while for a call under way, so that what it does is done before anything else is.
-
-        Args:
-            what: completes "could not …" in an error.
-            work: the call; must not touch the event loop.
-            limit: seconds until the caller is let go; the thread ends by the client's own limit.
-            on_abandon: called when nobody waits for the result any more, to let `work` end soon.
+        The caller is let go after `limit` seconds. A cancelled one waits a while for a call under way, so that what it
+        does is done before anything else is; `on_abandon` is called then, to let `work` end soon.
 
         Raises:
             EngineUnavailableError: no answer.
@@ -252,7 +235,6 @@ class DockerEngine:
         return await open_exec(self._address, path, self._call_seconds)
 
     async def close(self) -> None:
-        """Let go of connections and threads; calls under way end by their limits."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -358,10 +340,7 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def unless_gone(call: Callable[..., object], *args: object, also: Collection[int] = (), **options: object) -> None:
-    """Make a call of the SDK (in a thread) that may find its object gone, going, or in use by something else.
-
-    `also`: further answers of the engine that mean no harm.
-    """
+    """Make a call of the SDK (in a thread) whose object may be gone, going, in use, or as answered by one of `also`."""
     from docker.errors import APIError
 
     try:

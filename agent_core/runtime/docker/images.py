@@ -71,9 +71,7 @@ async def check_image(engine: DockerEngine, image: str) -> Availability:
 
 
 async def ensure_image(engine: DockerEngine, image: str, progress: Progress, limit: float) -> None:
-    """See to it that an image is here; pulls it if need be, telling how far it is.
-
-    A pull may take `limit` seconds.
+    """See to it that an image is here; pulls it if need be, for at most `limit` seconds, telling how far it is.
 
     Raises:
         SandboxError: ``image_missing`` with the reason and the command that helps, or ``engine_unavailable``.
@@ -98,7 +96,6 @@ async def ensure_image(engine: DockerEngine, image: str, progress: Progress, lim
 
 
 def _pull(client: Any, image: str, given_up: threading.Event, limit: float) -> None:
-    """Pull in this thread until done, refused, out of time or no longer wanted."""
     end = time.monotonic() + limit
     name, _, digest_or_tag = image.partition("@") if "@" in image else image.rpartition(":")
     if not name or "/" in digest_or_tag:

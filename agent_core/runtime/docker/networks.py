@@ -1,4 +1,4 @@
-"""The networks of Docker sandboxes: one for each instance and wish."""
+"""The networks of Docker sandboxes, and the border between them and their engine's host."""
 
 from __future__ import annotations
 
@@ -26,13 +26,10 @@ _WORDS = 300
 
 
 class DockerBorder:
-    """Sets the rules before the first sandbox that needs them, and now and then again: somebody may empty the filter.
+    """The rules on the engine's host, set by a container before the first sandbox that needs them, and again later.
 
-    Where the engine lets us make no container for it (behind Compose's proxy, where a service of its own sets them), it
-    is tried out from a sandbox's place whether they are there.
-
-    Attributes:
-        problem: why they are not there, for people; empty when they are.
+    Where the engine lets us make no such container (behind Compose's proxy, where a service sets them), it is tried out
+    from a sandbox's place whether they are there. `problem` says, for people, why they are not; empty when they are.
     """
 
     def __init__(self, engine: DockerEngine) -> None:
@@ -55,7 +52,6 @@ class DockerBorder:
             self._again = asyncio.create_task(self._set(spec, network), name="docker-border")
 
     async def close(self) -> None:
-        """Let go of what is under way."""
         if self._again is not None:
             self._again.cancel()
             await asyncio.wait({self._again})

@@ -1,4 +1,4 @@
-"""What a conversation's sandbox is made of in the engine: a container and volumes, found by name and label."""
+"""A conversation's container and volumes in the engine: hardened, limited, labelled, found by name and label."""
 
 from __future__ import annotations
 
@@ -45,14 +45,9 @@ shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exis
 
 
 def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, quota: Quota) -> dict[str, Any]:
-    """The container of a sandbox.
+    """The container of a sandbox; `volume` is its workspace's, made with it if it is not there.
 
-    Args:
-        spec: what is wanted.
-        volume: name of the workspace's volume; made with the container if it is not there.
-        network: name of a network of the engine.
-        making: labels a volume that this container brings into being, and no older one.
-        quota: what may have a size; a volume that is there already keeps the one that it was made with, or none.
+    `making` labels a volume that this container brings into being, and no older one; `quota` says what may have a size.
     """
     limits = spec.limits
     labels = _labels(spec, "sandbox")
@@ -163,11 +158,7 @@ class DockerQuota:
         self._looking = asyncio.Lock()
 
     async def find(self, instance_id: str) -> Quota:
-        """What the engine takes a size for, found out by making a volume for this instance and removing it.
-
-        Raises:
-            EngineUnavailableError: it does not answer.
-        """
+        """What the engine takes a size for, found out by making a volume for this instance and removing it."""
         async with self._looking:
             if self._known is None:
                 try:
@@ -179,11 +170,7 @@ class DockerQuota:
             return self._known
 
     async def keeping(self, instance_id: str, make: Callable[[Quota], Awaitable[T]]) -> T:
-        """What `make` gives when it is told what may have a size; told that nothing may, where the engine refuses it.
-
-        Raises:
-            SandboxError: whatever `make` raises for other reasons.
-        """
+        """What `make` gives, told what may have a size; told that nothing may, where the engine refuses it."""
         quota = await self.find(instance_id)
         try:
             return await make(quota)
@@ -208,10 +195,7 @@ class DockerQuota:
 
 
 def _holds_roots(info: dict[str, Any]) -> bool:
-    """Whether a container may have a size: a driver that counts what it has written, not its image.
-
-    Btrfs counts the image, too, and would begin to count everything on the whole file system for it.
-    """
+    """Whether a container may have a size: a driver that counts what it has written, and not, like Btrfs, its image."""
     backing = {str(fact[0]): fact[1] for fact in info.get("DriverStatus") or () if len(fact) == 2}
     return info.get("Driver") == "overlay2" and backing.get("Backing Filesystem") == "xfs"
 
@@ -238,7 +222,6 @@ class DockerObjects:
         self._volume = f"{name}-workspace"
 
     async def inspect(self) -> Mapping[str, Any] | None:
-        """The container as the engine describes it; None when there is none."""
         return await self._engine.find("look at the sandbox", lambda client: dict(client.inspect_container(self.name)))
 
     async def create(self, network: str, making: str) -> None:
@@ -278,11 +261,9 @@ class DockerObjects:
         )
 
     async def open_exec(self) -> ExecStream:
-        """A stream to the program that attaches to the runner."""
         return await self._engine.open_exec(self.name, ATTACH, user=USER, folder=RUNNER_ROOT)
 
     async def pause(self) -> None:
-        """Freeze the container, if it runs."""
         for left in reversed(range(_PAUSE_ATTEMPTS)):
             try:
                 with ignoring(404, 409):  # not there, not running, or paused already
@@ -293,7 +274,6 @@ class DockerObjects:
                     raise
 
     async def resume(self) -> None:
-        """Let the container go on, if it is frozen."""
         with ignoring(404, 409, 500):  # not there, or not paused, which older engines answer with 500
             await self._engine.call("resume the sandbox", lambda client: client.unpause(self.name))
 
@@ -303,12 +283,10 @@ class DockerObjects:
             await self._engine.call("stop the sandbox", lambda client: client.stop(self.name, timeout=grace))
 
     async def kill(self) -> None:
-        """End the container at once."""
         with ignoring(404, 409):
             await self._engine.call("stop the sandbox", lambda client: client.kill(self.name))
 
     async def remove_container(self) -> None:
-        """Remove the container, whatever it does."""
         with ignoring(404, 409):  # not there, or being removed already
             await self._engine.call(
                 "remove the sandbox", lambda client: client.remove_container(self.name, v=True, force=True)
@@ -328,11 +306,7 @@ class DockerObjects:
             await self._engine.call("remove the sandbox's workspace", remove)
 
     async def copy_workspace(self) -> str:
-        """Copy the workspace into a volume of its own, as the sandbox's user; returns the volume's name.
-
-        Raises:
-            SandboxError: ``snapshot_failed``, or what the engine answers.
-        """
+        """Copy the workspace into a volume of its own, as the sandbox's user; returns its name."""
         name = f"{self._volume}-{secrets.token_hex(4)}"
         helper = f"{name}-copy"
         archive = injection.workspace_archive(UID, GID)
@@ -372,7 +346,6 @@ class DockerObjects:
         return read_usage(printed)
 
     async def log(self) -> str:
-        """The last lines that the container wrote; empty when they cannot be had."""
         try:
             text = await self._engine.call(
                 "read the sandbox's log",

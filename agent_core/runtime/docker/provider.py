@@ -1,4 +1,4 @@
-"""The provider of sandboxes in Docker containers, whose sandboxes share an engine and its networks."""
+"""The provider of sandboxes in Docker containers, which share an engine and its networks."""
 
 from __future__ import annotations
 
@@ -26,16 +26,10 @@ PULL_SECONDS = 600.0
 
 
 class DockerProvider:
-    """Makes a container for each conversation (`SandboxProvider`).
+    """Makes a container for each conversation (`SandboxProvider`); see `DockerEngine` for most parameters.
 
-    Args:
-        host: the engine's address as in DOCKER_HOST; None takes the environment's, then the local socket.
-        threads: most calls to the engine at the same time.
-        call_seconds: limit of one call to the engine.
-        connect_seconds: limit of calls that find out whether an engine answers.
-        pull_seconds: limit of getting an image, on top of the limit of a start.
-        direct: whether the programs in sandboxes may be reached past the engine, where that is possible; see
-            `docker_direct`.
+    `pull_seconds` bounds getting an image, on top of the limit of a start; `direct`: the runners in containers may be
+    reached past the engine, where that is possible.
     """
 
     name = "docker"
@@ -74,7 +68,6 @@ class DockerProvider:
         return Availability(True, f"a Docker engine answers (version {version.get('Version')})")
 
     async def check_image(self, image: str) -> Availability:
-        """Whether `image` is here or a registry gives it."""
         return await check_image(self._engine, image)
 
     async def quota(self, instance_id: str) -> Quota:
@@ -122,11 +115,7 @@ class DockerProvider:
                 await self._networks.ensure(spec)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
-        """Whether sandboxes get the network that the spec wishes for, found out with a container in it.
-
-        Raises:
-            SandboxError: no engine answers.
-        """
+        """Whether sandboxes get the network that the spec wishes for, found out with a container in it."""
         if spec.network == "none":
             return Availability(True, "none, as was asked for")
         try:

@@ -66,13 +66,7 @@ class _EndedError(Exception):
 
 
 class DockerSandbox:
-    """A `Sandbox` in a container (see the protocol for what each method promises).
-
-    Args:
-        known: it has been started before, by whomever.
-        pull_seconds: limit of getting the image, on top of the limit of a start.
-        direct: whether its runner may be reached past the engine, where that is possible.
-    """
+    """A `Sandbox` in a container; for `pull_seconds` and `direct` see `DockerProvider`. `known`: it existed."""
 
     provider = "docker"
 
@@ -286,7 +280,6 @@ class DockerSandbox:
     # --- failures ---
 
     async def _end(self, found: Mapping[str, Any] | None) -> _EndedError:
-        """Why a container does not run, with its last words."""
         if found is None:
             return _EndedError("it was removed", "lost")
         state = found["State"]
@@ -394,7 +387,6 @@ def _status(found: Mapping[str, Any] | None) -> SandboxStatus:
 
 
 def _code_of(words: str) -> str:
-    """What an engine's or a container's words mean."""
     if re.search(r"(exec|executable|no such file).*python3|python3.*(not found|no such file)|Python 3\.8", words, re.I):
         return "no_python"
     if re.search("no space left", words, re.I):

@@ -1,4 +1,4 @@
-"""What a local sandbox sees: bubblewrap's arguments for a small read-only view of the host and folders of its own."""
+"""What a local sandbox sees: bubblewrap's arguments for a read-only view of the host, own folders, and libraries."""
 
 from __future__ import annotations
 
@@ -165,8 +165,7 @@ def isolation(folder: str) -> list[str]:
 def without_kernel_files() -> list[str]:
     """Arguments for a sandbox that has to run as this host's root, because the folder that it works in is root's.
 
-    Such processes have no capabilities, but the kernel lets root write its settings without any; bubblewrap covers only
-    a part of them.
+    The kernel lets root write its settings without any capability; bubblewrap covers only a part of them.
     """
     arguments: list[str] = []
     for name in _KERNEL_SETTINGS:
@@ -231,10 +230,7 @@ def lacks_python() -> bool:
 
 
 class Interpreter(NamedTuple):
-    """A Python for the runner: the system's, or, where that is missing or too old, the one that runs this server.
-
-    `prefix` is the folder to show to the sandbox in addition, if any.
-    """
+    """A Python for the runner: the system's, or, where that is missing or too old, this server's, in `prefix`."""
 
     path: str
     prefix: str | None

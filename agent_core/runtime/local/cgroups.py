@@ -1,6 +1,6 @@
-"""Limits on a group of processes through the kernel's control groups, version 1 or 2, where this process may make them.
+"""Control groups of local sandboxes, version 1 or 2, where this process may make them.
 
-Only for sandboxes without an engine. Whatever cannot be had here is left to resource limits of single processes.
+What cannot be had here is left to resource limits of single processes.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ class ControlGroup:
         self._hierarchies = hierarchies
 
     def make(self, limits: SandboxLimits) -> tuple[list[str], frozenset[str]]:
-        """Make the groups and set their limits.
-
-        Returns:
-            The files to which a process writes its id in order to join, and which of pids, memory and cpu are limited.
-        """
+        """Make the groups; returns the files to join by, and which of pids, memory and cpu are limited."""
         joins: list[str] = []
         limited: set[str] = set()
         wishes: dict[str, Callable[[Path], None]] = {
@@ -83,7 +79,6 @@ class ControlGroup:
         return done
 
     def processes(self) -> set[int]:
-        """Ids of the processes in the group."""
         found: set[int] = set()
         for folder in self._folders():
             with contextlib.suppress(OSError, ValueError):

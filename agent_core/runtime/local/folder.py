@@ -25,11 +25,10 @@ _SHOWN_FOLDER, _SHOWN_FILE = 0o755, 0o644
 
 
 class SandboxFolder:
-    """``workspace``, ``home`` and ``state`` belong to the sandbox's user; all else to the server alone.
+    """The folder of one local sandbox: ``workspace``, ``home`` and ``state`` are its user's; all else is the server's.
 
     ``runner`` is the runner's code, ``etc`` the sandbox's own /etc, ``sandbox.json`` says whose it is, ``process.json``
-    what runs, ``log`` what it wrote before the runner did, ``paused`` that it is frozen. Methods block for as long as
-    a disk takes.
+    what runs, ``log`` what it wrote before the runner did, ``paused`` that it is frozen. Methods block.
     """
 
     def __init__(self, data_dir: str, name: str, workspace: str = "") -> None:
@@ -80,11 +79,9 @@ class SandboxFolder:
         return uid
 
     def exists(self) -> bool:
-        """Whether it was prepared once and not removed since."""
         return (self.path / "workspace").is_dir()
 
     def remove(self) -> None:
-        """Remove all of it."""
         remove_tree(self.path)
 
     def copy_workspace(self, name: str) -> str:
@@ -107,13 +104,11 @@ class SandboxFolder:
         return self.process("runner") or self.process("init")
 
     def forget_processes(self) -> None:
-        """Nothing runs any more."""
         with contextlib.suppress(OSError):
             (self.path / "process.json").unlink(missing_ok=True)
 
     @property
     def frozen(self) -> bool:
-        """Whether it was noted as frozen."""
         return (self.path / "paused").exists()
 
     @frozen.setter
@@ -148,7 +143,6 @@ class SandboxFolder:
         return "\n".join(filter(None, (_end_of(self.path / "log"), _end_of(self.path / "state" / "log"))))
 
     def missing_network(self) -> str:
-        """Why it has no network, as the launcher noted it; empty if it noted nothing."""
         try:
             return (self.path / MISSING).read_text(errors="replace").strip()
         except OSError:
@@ -166,12 +160,7 @@ class SandboxFolder:
 
 
 def user_for(name: str, uid_map: str) -> int:
-    """A user id for one sandbox that nobody else has, as far as this process's user namespace reaches.
-
-    Args:
-        name: the sandbox's name, which ends in hexadecimal digits.
-        uid_map: content of /proc/self/uid_map.
-    """
+    """A user id for one sandbox that nobody else has, as far as the user namespace with this `uid_map` reaches."""
     number = int(name.rsplit("-", 1)[-1], 16)
     for line in uid_map.splitlines():
         first, _, count = (int(word) for word in line.split())
@@ -218,6 +207,5 @@ def _end_of(path: Path) -> str:
 
 
 def _special(folder: str, names: list[str]) -> list[str]:
-    """The sockets, pipes and devices among them."""
     kinds = ((name, os.lstat(os.path.join(folder, name)).st_mode) for name in names)
     return [name for name, mode in kinds if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]

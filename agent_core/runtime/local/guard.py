@@ -1,7 +1,6 @@
-"""Ends one local sandbox when the process that owns it is gone: ``python local_guard.py JSON``, a program of its own.
+"""Program that ends one local sandbox when the process that owns it is gone: ``python guard.py JSON``.
 
-For sandboxes that nobody comes back to: a program that uses the library and keeps nothing. It is started beside the
-sandbox, waits without doing anything, and ends with either of the two. Standard library only.
+It waits beside the sandbox without doing anything, and ends with either of the two. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ _ROLES = ("init", "outer", "network")
 def main(order: dict[str, Any]) -> None:
     """Wait, and clean up.
 
-    Args:
-        order: ``owner``, its process id and start time; ``folder`` of the sandbox, with ``process.json``; ``joins``,
-            the files of its control groups; ``scratch``, the folder that is removed in the end.
+    `order`: ``owner``, its process id and start time; ``folder`` of the sandbox, with ``process.json``; ``joins``, the
+    files of its control groups; ``scratch``, the folder that is removed in the end.
     """
     record = _record(order)
     if _wait_for_first([order["owner"], _process(record, "init")]) == 1:
@@ -70,7 +68,6 @@ def _process(record: dict[str, Any], role: str) -> list[int]:
 
 
 def _wait_for_first(processes: list[list[int]]) -> int:
-    """Wait until one of them has ended; returns its index."""
     waiting = select.poll()
     found: dict[int, int] = {}
     for index, process in enumerate(processes):
@@ -96,7 +93,6 @@ def _lives(process: list[int]) -> bool:
 
 
 def _members(joins: list[str]) -> set[int]:
-    """Whatever is still in the control groups."""
     found: set[int] = set()
     for path in joins:
         with contextlib.suppress(OSError), open(path, encoding="ascii") as file:

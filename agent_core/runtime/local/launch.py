@@ -1,7 +1,7 @@
-"""Starts one local sandbox, as a program of its own that reads its order, JSON, from its standard input.
+"""Program that starts one local sandbox and ends at once; it reads its order, JSON, from its standard input.
 
-Runs outside of the server so that nothing of a multi-threaded process is forked, and ends at once: what it starts has a
-session of its own and outlives the server. Writes a record of it, ``process.json``. Standard library only.
+Nothing of a multi-threaded process is forked so, and what it starts has a session of its own and outlives the server.
+Writes a record of it, ``process.json``. Standard library only.
 """
 
 from __future__ import annotations
@@ -52,17 +52,16 @@ MISSING = "no-network"
 
 
 def main(order: dict[str, Any]) -> None:
-    """Carry out an order of `agent_core.runtime.local.sandbox`.
+    """Carry out an order of `launch_order`.
 
-    Args:
-        order: ``argv`` and ``env`` of the program; ``view``, bubblewrap's arguments, which go through a descriptor so
-            that no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts);
-            ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mounts`` (folders and the
-            places where a root server shows them to that user); ``joins`` (files of control groups); ``limits``
-            (resource limits by name); ``oom_score_adj``; ``network``, empty for none: the ``program`` slirp4netns, our
-            programs ``link`` and ``border`` (empty: the host may be reached), and what the border takes;
-            ``filter``, the program for seccomp in hexadecimal digits; ``guard``, the ``program`` that ends the sandbox
-            with its owner, and its ``order`` (empty: it outlives the owner).
+    ``argv`` and ``env`` are the program's; ``view`` has bubblewrap's arguments, which go through a descriptor so that
+    no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts); ``folder`` is
+    where ``process.json`` and the log are written; ``uid`` is whom to run as, or None; ``mounts`` are folders and the
+    places where a root server shows them to that user; ``joins`` are files of control groups; ``limits`` resource
+    limits by name; ``network`` (empty: none) has the ``program`` slirp4netns, our programs ``link`` and ``border``
+    (empty: the host may be reached), and what the border takes; ``filter`` is the program for seccomp in hexadecimal
+    digits; ``guard`` has the ``program`` that ends the sandbox with its owner, and its ``order`` (empty: it outlives
+    the owner).
     """
     _close_inherited()
     reading, writing = os.pipe()
@@ -101,10 +100,9 @@ def _start_guard(guard: dict[str, Any]) -> None:
 
 
 def _close_inherited() -> None:
-    """Close all but the three standard streams.
+    """Close all but the three standard streams: an event loop may hand on more than it was asked to.
 
-    An event loop may hand on more than it was asked to. What is started here would hold that open for as long as it
-    runs, and the server would wait for the end of the launcher's error stream that long.
+    What is started here would hold that open, and the server would wait that long for the end of our error stream.
     """
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
@@ -124,10 +122,7 @@ def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:
 
 
 def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
-    """Give the sandbox a network of its own that leads out through a process of ours, and not to this host.
-
-    Where that fails the sandbox has no network, and the file ``no-network`` says why.
-    """
+    """Give the sandbox a network that leads out through a process of ours; where that fails ``no-network`` says why."""
     namespace = os.open(f"/proc/{record['init']}/ns/net", os.O_RDONLY)
     owner = fcntl.ioctl(namespace, _NS_GET_USERNS)  # not the namespace of the first process: that one is nested in it
     reading, writing = os.pipe()
@@ -151,8 +146,7 @@ def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
 def has_loopback(pid: int, seconds: float) -> bool:
     """Wait until a process's network has its loopback address, for so many seconds at most.
 
-    bubblewrap gives it the address after it has named the process, and fails when the address is there already.
-    slirp4netns puts it there too, so it has to come second.
+    bubblewrap fails when the address is there already, and slirp4netns puts it there too, so it has to come second.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -204,11 +198,7 @@ def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: in
 
 
 def _prepare_network(order: dict[str, Any], namespace: int, border: Any, link: Any) -> None:
-    """Set the border in the sandbox's network and, with `link`, its device, for which a process of ours stays.
-
-    Raises:
-        OSError: that failed, and there must be no network.
-    """
+    """Set the border in the sandbox's network and, with `link`, its device, for which a process of ours stays."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -350,7 +340,6 @@ def _listen(folder: str) -> int:
 
 
 def _descriptor_of(content: bytes) -> int:
-    """A descriptor from which bubblewrap reads this."""
     descriptor = os.memfd_create("order", 0)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -367,14 +356,12 @@ def _show(mounts: dict[str, str]) -> None:
 
 
 def _call(subject: str, call: Callable[[Any], int]) -> None:
-    """Make a call of the C library, and raise its error."""
     if call(ctypes.CDLL(None, use_errno=True)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), subject)
 
 
 def _read_info(reading: int) -> dict[str, Any]:
-    """What bubblewrap says about the sandbox's first process; empty when it ended before."""
     text = b""
     while select.select([reading], [], [], _INFO_SECONDS)[0]:
         piece = os.read(reading, 4096)

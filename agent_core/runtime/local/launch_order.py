@@ -1,4 +1,4 @@
-"""What the launcher of a local sandbox is told to start, as whom, and within which bounds."""
+"""The order to the launcher of a local sandbox: what to start, as whom, and within which bounds."""
 
 from __future__ import annotations
 

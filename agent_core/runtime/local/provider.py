@@ -33,11 +33,9 @@ _INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equiva
 class LocalProvider:
     """Makes a sandbox of processes on this host for each conversation (`SandboxProvider`).
 
-    Args:
-        data_dir: folder under which ``sandboxes/`` is kept; the same as in the specs.
-        confined: False only by the user's explicit wish: then commands run as this server's user, with all it may do.
-        start_seconds: bound on the start of the sandbox with which `check` tries what works here. That of the others is
-            in their specs; a check that gave up before them would refuse on a busy machine what works there.
+    `confined` is False only by the user's explicit wish: then commands run as this server's user, with all it may do.
+    `start_seconds` bounds the start of the sandbox with which `check` tries what works here; that of others is in their
+    spec.
     """
 
     def __init__(
@@ -87,11 +85,7 @@ class LocalProvider:
         return sorted(gone)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
-        """Whether sandboxes get the network that is wished for, found out with one that is removed again.
-
-        Raises:
-            SandboxError: none can be made at all.
-        """
+        """Whether sandboxes get the network that is wished for, found out with one that is removed again."""
         if not self._confined:
             return Availability(False, "unconfined: commands use this host's own network, whatever is wished for")
         if spec.network not in WITH_A_WAY_OUT:
@@ -140,13 +134,11 @@ class LocalProvider:
 
 
 def _short(text: str) -> str:
-    """One line of a longer text: the first, and of a traceback the last too."""
     lines = text.strip().splitlines()
     return (lines[0] if len(lines) == 1 else f"{lines[0]} … {lines[-1]}")[:500]
 
 
 def _advice(text: str) -> str:
-    """What to do about bubblewrap's words."""
     if "No permissions to create" in text or "user namespace" in text or "uid map" in text:
         return (
             "Allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1 (Debian), "

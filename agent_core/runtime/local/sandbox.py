@@ -45,12 +45,7 @@ _KILL_ROUNDS = 100
 
 
 class LocalSandbox:
-    """A `Sandbox` of processes on this host (see the protocol for what each method promises).
-
-    Args:
-        bwrap: path of bubblewrap, or None for no isolation at all.
-        pool: threads for work on files and processes.
-    """
+    """A `Sandbox` of processes on this host; `bwrap` is the path of bubblewrap, or None for no isolation at all."""
 
     def __init__(self, spec: SandboxSpec, name: str, *, bwrap: str | None, pool: ThreadPoolExecutor) -> None:
         self.spec = spec
@@ -216,7 +211,6 @@ class LocalSandbox:
         return SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code=code)
 
     def _network_warning(self) -> str:
-        """What people are to know of a network that was wished for and is not there; empty if nothing."""
         if self._bwrap is None or self.spec.network not in WITH_A_WAY_OUT:
             return ""
         network = self._folder.process("network")
@@ -267,7 +261,6 @@ class LocalSandbox:
         return marked | self._group.processes()
 
     async def _end(self) -> None:
-        """Kill whatever of the sandbox still runs, and wait until it is gone."""
         for process in await self._blocking(self._roots):
             processes.send(process.pid, signal.SIGKILL)
             await processes.wait_gone(process, self.spec.limits.stop_seconds)
@@ -291,7 +284,6 @@ class LocalSandbox:
 
 
 def _advice(reason: str) -> str:
-    """What to do about a network that could not be had."""
     if "packet filter" in reason:
         return (
             "Let the kernel load its filter (sudo modprobe nf_tables), "

@@ -1,4 +1,4 @@
-"""A local sandbox's way to slirp4netns where nobody gives us /dev/net/tun: a pair of devices and a relay of frames.
+"""A pair of devices and a relay of frames to slirp4netns, for local sandboxes where nobody gives us /dev/net/tun.
 
 Runs in the sandbox's network namespace, in a process of the launcher's. Standard library only.
 """
@@ -34,11 +34,7 @@ _CHECKSUMS, _TCP_SEGMENTS, _SEGMENTS = 0x17, 0x1F, 0x24
 
 
 def make_link() -> socket.socket:
-    """Give this network its device, with address and route; returns the other end, which carries whole frames.
-
-    Raises:
-        OSError: the kernel has no such devices.
-    """
+    """Give this network its device, with address and route; returns the other end, which carries whole frames."""
     _make_pair()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for setting in (_CHECKSUMS, _TCP_SEGMENTS, _SEGMENTS):  # slirp4netns wants them done, and no piece too large
@@ -58,11 +54,7 @@ def make_link() -> socket.socket:
 
 
 def connect(path: str, seconds: float) -> socket.socket:
-    """The connection to slirp4netns, which listens there soon.
-
-    Raises:
-        OSError: it does not in that time.
-    """
+    """The connection to slirp4netns, which listens there within so many `seconds`."""
     deadline = time.monotonic() + seconds
     program = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     while True:
