@@ -211,8 +211,6 @@ class Delegation:
             return await run.run()
         finally:
             del self._runs[order.name]
-            if run.session is not None:
-                await self._provider.let_go(run.session)
 
     async def _end_shells(self, name: str) -> None:
         if not self._stream.closed:  # else the session only lets go, and what runs goes on
@@ -275,10 +273,6 @@ class SubagentProvider(Protocol):
         self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
     ) -> ChildSession:
         """Open a session for this agent in a conversation of its own; raises `DrydockError`."""
-        ...
-
-    async def let_go(self, session: ChildSession) -> None:
-        """End what the tools of a sub-agent hold, whose session is closed."""
         ...
 
     async def end_shells(self, name: str) -> None:

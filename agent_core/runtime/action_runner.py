@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -150,26 +151,26 @@ class ResourceLocks:
     """A queue for each resource that is used or waited for; whoever is first in it may use it."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, deque[ResourceTurn]] = {}
+        self._queues: dict[str, deque[ResourceTurn]] = {}
 
     def turn(self, tool_name: str, resources: DeclaredResources) -> ResourceTurn:
         """A place, taken at once, in the queue of each thing that a call touches: so calls keep their order.
 
-        That is its keys, or the whole tool where it does not say. To be entered, which waits until it is first everywhere;
-        no two ever wait for each other.
+        That is its keys, or the whole tool where it does not say. To be entered, which waits until it is first
+        everywhere; no two ever wait for each other.
         """
         keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
-        turn = ResourceTurn(self._lines, keys)
+        turn = ResourceTurn(self._queues, keys)
         for key in keys:
-            self._lines.setdefault(key, deque()).append(turn)
+            self._queues.setdefault(key, deque()).append(turn)
         return turn
 
 
 class ResourceTurn:
     """One call's places; made by `ResourceLocks.turn`."""
 
-    def __init__(self, lines: dict[str, deque[ResourceTurn]], keys: list[str]) -> None:
-        self._lines = lines
+    def __init__(self, queues: dict[str, deque[ResourceTurn]], keys: list[str]) -> None:
+        self._queues = queues
         self._keys = keys
         self._moved = asyncio.Event()
 
@@ -192,26 +193,37 @@ class ResourceTurn:
         """Give up all places; once is enough, more does no harm."""
         keys, self._keys = self._keys, []
         for key in keys:
-            line = self._lines[key]
-            line.remove(self)
-            if line:
-                line[0]._moved.set()
+            queue = self._queues[key]
+            queue.remove(self)
+            if queue:
+                queue[0]._moved.set()
             else:
-                del self._lines[key]
+                del self._queues[key]
 
     async def _be_first(self, key: str) -> None:
-        line = self._lines[key]
-        if line[0] is self:
+        queue = self._queues[key]
+        if queue[0] is self:
             return
         limit = LOCK_SECONDS.get(key.partition(":")[0], OTHER_SECONDS)
         try:
             async with asyncio.timeout(limit):
-                while line[0] is not self:
+                while queue[0] is not self:
                     self._moved.clear()
                     await self._moved.wait()
         except TimeoutError:
             text = f"{key} is in use by another call, and was not free within {limit:g} s; try again later"
             raise ToolError(text) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CallServices:
+    """What the calls of a conversation's tools can draw on besides its sandbox."""
+
+    secrets: SecretRegistry | None = None
+    subagents: SubAgents | None = None
+    vision: Vision | None = None
+    draft_model: DraftModel | None = None
+    clients: Clients | None = None
 
 
 class ActionContext:
@@ -222,12 +234,8 @@ class ActionContext:
         stream: EventStream,
         sandbox: SandboxAccess,
         action: ActionEvent,
-        secrets: SecretRegistry | None = None,
+        services: CallServices,
         latest: Observation | None = None,
-        subagents: SubAgents | None = None,
-        vision: Vision | None = None,
-        draft_model: DraftModel | None = None,
-        clients: Clients | None = None,
     ) -> None:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
@@ -236,11 +244,11 @@ class ActionContext:
         self.at_once = action.source == "user"
         self.sandbox = sandbox
         self.latest = latest
-        self.subagents = subagents
-        self.vision = vision
-        self.draft_model = draft_model
-        self.clients = clients
-        self._secrets = secrets
+        self.subagents = services.subagents
+        self.vision = services.vision
+        self.draft_model = services.draft_model
+        self.clients = services.clients
+        self._secrets = services.secrets
         self._stream = stream
         self._mask = StreamingMask(stream.secrets)
 
@@ -288,14 +296,10 @@ class ActionRunner:
         tools: Mapping[str, ToolDefinition],
         sandbox: ActionSandbox,
         latest: LatestResults,
+        services: CallServices,
         *,
-        secrets: SecretRegistry | None,
-        hooks: ConversationHooks | None,
+        hooks: ConversationHooks,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None],
-        subagents: SubAgents | None,
-        vision: Vision | None,
-        draft_model: DraftModel | None,
-        clients: Clients | None,
     ) -> None:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._stream = stream
@@ -303,13 +307,9 @@ class ActionRunner:
         self._callable = CallableTools(tools)
         self._sandbox = sandbox
         self._latest = latest
-        self._secrets = secrets
+        self._services = services
         self._hooks = hooks
         self._rules_for = rules_for
-        self._subagents = subagents
-        self._vision = vision
-        self._draft_model = draft_model
-        self._clients = clients
         self._locks = ResourceLocks()
 
     def _key(self, action: ActionEvent) -> str:
@@ -330,7 +330,8 @@ class ActionRunner:
                 return refused
             async with turn:
                 latest = await self._latest.of(action.tool_name)
-                observation = await definition.acall(action.action, self._context(action, latest))
+                context = ActionContext(self._stream, self._sandbox, action, self._services, latest)
+                observation = await definition.acall(action.action, context)
                 self._latest.done(action, observation)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]
@@ -363,26 +364,14 @@ class ActionRunner:
             hidden=action.hidden,
         )
 
-    def _context(self, action: ActionEvent, latest: Observation | None) -> ActionContext:
-        return ActionContext(
-            self._stream,
-            self._sandbox,
-            action,
-            self._secrets,
-            latest,
-            subagents=self._subagents,
-            vision=self._vision,
-            draft_model=self._draft_model,
-            clients=self._clients,
-        )
-
     async def stopped(self, action: ActionEvent) -> AnyEvent:
         """The answer to an action that was stopped while it ran, with what it had printed by then."""
         text = "Stopped by the user while it ran."
         output = await self._last_output(action)
         if output:
             text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
-        if self._subagents is not None and (note := self._subagents.stopped_by(action.id)):
+        subagents = self._services.subagents
+        if subagents is not None and (note := subagents.stopped_by(action.id)):
             text += f" {note}"
         return interrupted(action, text)
 
@@ -394,10 +383,9 @@ class ActionRunner:
             async with asyncio.timeout(LAST_OUTPUT_SECONDS):
                 if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
                     return ""
-                observation = await definition.acall(
-                    action.action, ActionContext(self._stream, self._sandbox, action, self._secrets)
-                )
-                return observation.text
+                services = CallServices(self._services.secrets)
+                context = ActionContext(self._stream, self._sandbox, action, services)
+                return (await definition.acall(action.action, context)).text
         except (TimeoutError, SandboxError, ToolError):
             return ""
         except Exception:  # whatever the tool makes of a result that was cut short, the action gets its answer

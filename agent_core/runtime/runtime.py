@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain, repeat
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
@@ -37,6 +38,7 @@ from agent_core.runtime.action_runner import (
     NOT_BEGUN,
     ActionRunner,
     ActionSandbox,
+    CallServices,
     LatestResults,
     failure,
     interrupted,
@@ -45,12 +47,8 @@ from agent_core.runtime.action_runner import (
 from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.sandbox import KeyState
-from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import CallableTools
-from agent_core.tools.spec import DraftModel
-from agent_core.tools.subagents import SubAgents
-from agent_core.tools.vision_inspect import Vision
 
 logger = logging.getLogger(__name__)
 
@@ -79,15 +77,12 @@ class Runtime:
         stream: EventStream,
         tools: Mapping[str, ToolDefinition],
         sandbox: ActionSandbox,
+        services: CallServices,
         *,
-        secrets: SecretRegistry | None = None,
-        hooks: ConversationHooks | None = None,
-        rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
-        subagents: SubAgents | None = None,
-        vision: Vision | None = None,
-        draft_model: DraftModel | None = None,
-        concurrency: int = 1,
-        client_count: Callable[[], int] | None = None,
+        hooks: ConversationHooks,
+        rules_for: Callable[[str], tuple[TextContent, list[str]] | None],
+        concurrency: int,
+        client_count: Callable[[], int] | None,
     ) -> None:
         """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
         self._hooks = hooks
@@ -99,19 +94,8 @@ class Runtime:
         self._decisions: dict[int, ActionDecision] = {}
         self._latest = LatestResults(tools, stream)
         self.client_calls = ClientCalls(stream, self._unanswered, self._decisions, self._is_for_client, client_count)
-        self._actions = ActionRunner(
-            stream,
-            tools,
-            sandbox,
-            self._latest,
-            secrets=secrets,
-            hooks=hooks,
-            rules_for=rules_for,
-            subagents=subagents,
-            vision=vision,
-            draft_model=draft_model,
-            clients=self.client_calls,
-        )
+        services = replace(services, clients=self.client_calls)
+        self._actions = ActionRunner(stream, tools, sandbox, self._latest, services, hooks=hooks, rules_for=rules_for)
         self._queue: deque[ActionEvent] = deque()
         self._begun: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -355,5 +339,4 @@ class Runtime:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        if self._hooks is not None:
-            await self._hooks.close()
+        await self._hooks.close()

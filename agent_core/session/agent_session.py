@@ -150,7 +150,7 @@ class AgentSession:
             resources.push_async_callback(sandbox.close)
             agent = await make_agent(settings)
             if parent is not None:
-                undo.push_async_callback(end_tools_of_child, agent, parent.agent)
+                resources.push_async_callback(end_tools_of_child, agent, parent.agent)
             place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             tool_servers = ToolServers(known, agent, place, settings.own_tools)

@@ -17,6 +17,7 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
+from agent_core.runtime.action_runner import CallServices
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
@@ -151,12 +152,14 @@ async def make_running_agent(
         stream,
         tools,
         sandbox,
-        secrets=shared.secrets,
+        CallServices(
+            secrets=shared.secrets,
+            subagents=delegation,
+            vision=ImageQuestions(stream, step.usage.context, stream.secrets.add),
+            draft_model=make_drafts(agent, step.usage, check_money),
+        ),
         hooks=hooks,
         rules_for=memory.rules_for,
-        subagents=delegation,
-        vision=ImageQuestions(stream, step.usage.context, stream.secrets.add),
-        draft_model=make_drafts(agent, step.usage, check_money),
         concurrency=agent.tool_concurrency_limit,
         client_count=client_count,
     )

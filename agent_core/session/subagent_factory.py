@@ -178,9 +178,6 @@ class SubagentFactory:
             parent=shared.for_child(budget),
         )
 
-    async def let_go(self, session: ChildSession) -> None:
-        await end_tools_of_child(session.agent, self._shared.agent)
-
     async def end_shells(self, name: str) -> None:
         args = {"session": "default"}
         with contextlib.suppress(SandboxError, ToolError):

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_core.errors import SandboxError, ToolError
-from agent_core.runtime.channel.answer_checks import without_halves
-from agent_core.runtime.channel.answer_forms import SMALL
+from agent_core.runtime.channel.answer_forms import SMALL, without_halves
 from agent_core.runtime.channel.frame_reader import ChannelClosedError, FrameReader, protocol_error
 from agent_core.runtime.channel.pending_answers import PendingAnswers
 from agent_core.runtime.channel.tunnels import PortConnection, PortError, Tunnels

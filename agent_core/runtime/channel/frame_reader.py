@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NoReturn, TypeVar
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.channel.answer_forms import is_number
 from runtime_images.runner import wire
 
 
@@ -84,7 +85,7 @@ class FrameReader:
         if "blob" not in message:
             return None
         length = message["blob"]
-        if isinstance(length, bool) or not isinstance(length, int) or not 0 <= length <= most:
+        if not is_number(length) or not 0 <= length <= most:
             raise protocol_error(f"an attachment of {str(length)[:20]} bytes where at most {most} were asked for")
         return await self._take(length)
 

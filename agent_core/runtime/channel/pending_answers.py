@@ -10,8 +10,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
-from agent_core.runtime.channel.answer_checks import Asked, UnexpectedError, without_halves
-from agent_core.runtime.channel.answer_forms import MAX_ERROR, MAX_LIVE, SMALL, AnswerForm, form_of
+from agent_core.runtime.channel.answer_forms import (
+    MAX_ERROR,
+    MAX_LIVE,
+    SMALL,
+    AnswerForm,
+    Asked,
+    UnexpectedError,
+    form_of,
+    is_number,
+    without_halves,
+)
 from agent_core.runtime.channel.frame_reader import LARGE, ChannelClosedError, in_thread, protocol_error
 from agent_core.runtime.sandbox import RunnerReply
 from runtime_images.runner import wire
@@ -159,10 +168,9 @@ class PendingAnswers:
 
     def _request_of(self, message: wire.Message) -> _Request:
         ident = message.get("id")
-        if isinstance(ident, int) and not isinstance(ident, bool):
-            request = self._awaited.get(ident) or self._abandoned.get(ident)
-            if request is not None:
-                return request
+        request = self._awaited.get(ident) or self._abandoned.get(ident) if is_number(ident) else None
+        if request is not None:
+            return request
         raise protocol_error("an answer that nobody has asked for")
 
     def fail(self, end: ChannelClosedError) -> None:

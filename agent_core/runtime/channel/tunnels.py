@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from agent_core.errors import SandboxError, ToolError
-from agent_core.runtime.channel.answer_checks import without_halves
-from agent_core.runtime.channel.answer_forms import SMALL
+from agent_core.runtime.channel.answer_forms import SMALL, is_number, without_halves
 from agent_core.runtime.channel.frame_reader import protocol_error
 from agent_core.tools.spec import SandboxAccess
 from runtime_images.runner import wire
@@ -183,30 +182,30 @@ class Tunnels:
         self._gone: dict[int, _Late] = {}
         self._turn = asyncio.Lock()
 
-    async def open(self, port: int, *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
+    async def open(self, port: int) -> PortConnection:
         """Connect to a port of the sandbox; raises `PortError`, or `SandboxError` when the stream has ended."""
-        return await self._opened({"port": port}, f"Port {port}", limit_seconds)
+        return await self._opened({"port": port}, f"Port {port}")
 
-    async def start_program(self, order: Mapping[str, Any], *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
         """Start a program that ends with the connection: what is written is its input, what is read its output.
 
         `order` has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``. Raises
         `PortError` (``not_found``, ``failed``, ``busy``), or `SandboxError` when the stream has ended.
         """
-        return await self._opened({"program": dict(order)}, "The program", limit_seconds)
+        return await self._opened({"program": dict(order)}, "The program")
 
-    async def _opened(self, order: Mapping[str, Any], what: str, limit_seconds: float) -> PortConnection:
+    async def _opened(self, order: Mapping[str, Any], what: str) -> PortConnection:
         if len(self._open) >= MAX_TUNNELS:
             raise PortError(f"There are {MAX_TUNNELS} connections to this sandbox already.", code="busy")
         number = next(self._numbers)
         connection = self._open[number] = PortConnection(self, number)
         self.post(number, {"open": order})
         try:
-            async with asyncio.timeout(limit_seconds):
+            async with asyncio.timeout(OPEN_SECONDS):
                 await connection.opened()
         except TimeoutError:
             connection.close()
-            raise PortError(f"{what} did not answer within {limit_seconds:g} s.", code="refused") from None
+            raise PortError(f"{what} did not answer within {OPEN_SECONDS:g} s.", code="refused") from None
         except BaseException:
             connection.close()
             raise
@@ -220,10 +219,9 @@ class Tunnels:
     def dispatch(self, frame: wire.Frame) -> None:
         """Hand a frame to its connection. For one that was let go of a few may be under way."""
         number = frame.message["stream"]
-        is_number = isinstance(number, int) and not isinstance(number, bool)
-        if is_number and number in self._open:
+        if is_number(number) and number in self._open:
             self._open[number].take(frame.message, frame.blob)
-        elif is_number and number in self._gone:
+        elif is_number(number) and number in self._gone:
             self._gone[number].take(frame.blob)
             if "error" in frame.message:
                 self.ended(number)

@@ -119,14 +119,17 @@ def _run(client: Any, image: str) -> str:
     for left in client.containers(all=True, filters={"label": [f"{LABEL_ROLE}={_BORDER_ROLE}"], "status": ["exited"]}):
         if time.time() - left["Created"] > _OLD_SECONDS:
             unless_gone(client.remove_container, left["Id"], force=True)
-    name = f"drydock-border-{secrets.token_hex(4)}"
-    client.create_container_from_config(border_config(image), name)
+    status, words = _outcome(client, border_config(image), f"drydock-border-{secrets.token_hex(4)}")
+    return "" if status == 0 else words.rpartition("\n")[2][-_WORDS:] or "the container for it failed"
+
+
+def _outcome(client: Any, config: dict[str, Any], name: str) -> tuple[int, str]:
+    """Run a container once; its exit status and last words."""
+    client.create_container_from_config(config, name)
     try:
         client.start(name)
-        if client.wait(name, timeout=_SET_SECONDS)["StatusCode"] == 0:
-            return ""
-        words = str(client.logs(name, tail=3), "utf-8", "replace").strip()
-        return words.rpartition("\n")[2][-_WORDS:] or "the container for it failed"
+        status = client.wait(name, timeout=_SET_SECONDS)["StatusCode"]
+        return status, str(client.logs(name, tail=5), "utf-8", "replace").strip()
     finally:
         unless_gone(client.remove_container, name, v=True, force=True)
 
@@ -148,17 +151,10 @@ for gateway in {socket.inet_ntoa(struct.pack("=I", int(row[2], 16))) for row in 
 
 def probe(client: Any, spec: SandboxSpec, network: str) -> Availability:
     """Have a container in this network try to reach its host (in a thread)."""
-    name = f"{network}-try-{secrets.token_hex(4)}"
     config = sandbox_config(spec, "", network, "", Quota())
     config["Entrypoint"], config["Cmd"] = ["python3", "-E", "-s", "-S", "-c", _PROBE], []
     config["WorkingDir"], config["HostConfig"]["Mounts"] = "/", []
-    client.create_container_from_config(config, name)
-    try:
-        client.start(name)
-        status = client.wait(name, timeout=_SET_SECONDS)["StatusCode"]
-        words = str(client.logs(name, tail=5), "utf-8", "replace").strip()
-    finally:
-        unless_gone(client.remove_container, name, v=True, force=True)
+    status, words = _outcome(client, config, f"{network}-try-{secrets.token_hex(4)}")
     if status != 0:
         return Availability(False, f"a container to try it with failed: {words[-_WORDS:]}")
     if words:

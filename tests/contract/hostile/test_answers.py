@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel import frame_reader
-from agent_core.runtime.channel.answer_checks import MAX_PATH, UnexpectedError
-from agent_core.runtime.channel.answer_forms import FORMS, SMALL, form_of
+from agent_core.runtime.channel.answer_forms import FORMS, MAX_PATH, SMALL, UnexpectedError, form_of
 from agent_core.runtime.channel.channel import ChannelLimits
 from agent_core.runtime.channel.connection import ConnectionLimits
 from tests.contract.hostile.answers import EXCHANGES

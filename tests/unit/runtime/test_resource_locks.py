@@ -28,7 +28,7 @@ async def together(first: tuple[str, DeclaredResources], second: tuple[str, Decl
             await asyncio.sleep(0)
         got_on = waiting.done()
     await waiting
-    assert not locks._lines, "nothing is kept for nobody"
+    assert not locks._queues, "nothing is kept for nobody"
     return got_on
 
 
@@ -93,7 +93,7 @@ async def test_calls_that_touch_the_same_come_in_the_order_in_which_they_asked_w
         turns = [locks.turn("t", one) for one in touched]
         await asyncio.gather(*(call(number, turn) for number, turn in enumerate(turns)))
     assert done == [0, 1, 2, 3, 4]
-    assert not locks._lines
+    assert not locks._queues
 
 
 async def test_a_call_that_is_given_up_while_it_waits_holds_up_nobody() -> None:
@@ -107,4 +107,4 @@ async def test_a_call_that_is_given_up_while_it_waits_holds_up_nobody() -> None:
             await asyncio.wait([waiting])
         async with third:
             third.leave()
-    assert not locks._lines
+    assert not locks._queues
