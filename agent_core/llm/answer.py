@@ -135,14 +135,14 @@ class Assembly:
             if not call_id or call_id in used:
                 call_id = f"call_{uuid.uuid4().hex[:24]}"
             used.add(call_id)
-            arguments = whole_characters("".join(call.arguments)) or "{}"
+            item_id = call.item_id
             finished.append(
                 MessageToolCall(
                     id=call_id,
                     name=whole_characters(call.name),
-                    arguments=arguments,
-                    origin="responses" if call.item_id else "completion",
-                    responses_item_id=whole_characters(call.item_id) if call.item_id else None,
+                    arguments=whole_characters("".join(call.arguments)) or "{}",
+                    origin="responses" if item_id else "completion",
+                    responses_item_id=whole_characters(item_id) if item_id else None,
                 )
             )
         return finished

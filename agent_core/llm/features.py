@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -12,35 +12,19 @@ from types import MappingProxyType
 from typing import Any
 
 _FILE = "model_prices_and_context_window_backup.json"
-_LIBRARY = "litellm"
 
 
 @lru_cache(maxsize=256)
 def model_entry(model: str) -> Mapping[str, Any] | None:
     """The table's entry for a model by its configured name, else without its prefixes; None when it is not listed."""
-    table = _table()
-    if table is None:
+    spec = find_spec("litellm")
+    path = Path(spec.origin).with_name(_FILE) if spec is not None and spec.origin is not None else None
+    if path is None or not path.is_file():
         return None
-    for name in _names(model):
-        entry = _cut(table, name)
-        if entry is not None:
-            return MappingProxyType(entry)
-    return None
-
-
-def _names(model: str) -> Iterator[str]:
-    yield model
-    while "/" in model:
-        model = model.partition("/")[2]
-        yield model
-
-
-def _table() -> bytes | None:
-    spec = find_spec(_LIBRARY)
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).with_name(_FILE)
-    return path.read_bytes() if path.is_file() else None
+    table = path.read_bytes()
+    parts = model.split("/")
+    entries = (_cut(table, "/".join(parts[start:])) for start in range(len(parts)))
+    return next((MappingProxyType(entry) for entry in entries if entry is not None), None)
 
 
 def _cut(table: bytes, name: str) -> dict[str, Any] | None:
@@ -159,7 +143,22 @@ def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) 
     if overrides:
         return features_of(model).changed({CAPABILITIES[name]: value for name, value in overrides})
     entry = model_entry(model)
+    base = model.rpartition("/")[2]
     known: Mapping[str, Any] = entry if entry is not None else {}
+    endpoints = known.get("supported_endpoints") or ()
+    only_responses = "/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints
+    sampling: bool | None = known.get("supports_sampling_params")
+    if not isinstance(sampling, bool):
+        sampling = False if matches(base, _NO_SAMPLING, anchored=True) else None
+    reasoning = None if entry is None else bool(known.get("supports_reasoning"))
+    if matches(model, _NO_THINKING):
+        reasoning = False
+    if matches(model, _MANUAL_THINKING):
+        thinking_mode = "manual"
+    elif matches(model, _NO_THINKING) or (known and reasoning is False):
+        thinking_mode = "none"
+    else:
+        thinking_mode = "adaptive" if known.get("supports_adaptive_thinking") else "unknown"
     return ModelFeatures(
         function_calling=known.get("supports_function_calling") is not False,
         vision=entry is None or bool(known.get("supports_vision")),
@@ -167,14 +166,14 @@ def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) 
         string_content=matches(model, _STRING_CONTENT),
         echo_reasoning=matches(model, _ECHO_REASONING),
         thinking_blocks=matches(model, _THINKING_BLOCKS),
-        sampling=_takes_sampling(model, known),
-        responses=model.startswith("openai/") and (matches(model, _RESPONSES) or _only_responses(known)),
-        reasoning=_reasons(model, entry),
-        thinking_mode=_thinking_mode(model, known),
+        sampling=sampling,
+        responses=model.startswith("openai/") and (matches(model, _RESPONSES) or only_responses),
+        reasoning=reasoning,
+        thinking_mode=thinking_mode,
         response_schema=None if entry is None else bool(known.get("supports_response_schema")),
         cache_retention=matches(model, _CACHE_RETENTION),
         inline_images=matches(model, _INLINE_IMAGES),
-        stop_words=not matches(_base(model), _NO_STOP_WORDS, anchored=True),
+        stop_words=not matches(base, _NO_STOP_WORDS, anchored=True),
         text_example=not matches(model, _NO_EXAMPLE),
         max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),
         max_output_tokens=_count(known, "max_output_tokens"),
@@ -190,36 +189,6 @@ def matches(name: str, patterns: tuple[str, ...], *, anchored: bool = False) -> 
         if lower.startswith(word) if anchored else word in lower:
             found = not pattern.startswith("!")
     return found
-
-
-def _takes_sampling(model: str, entry: Mapping[str, Any]) -> bool | None:
-    said = entry.get("supports_sampling_params")
-    if isinstance(said, bool):
-        return said
-    return False if matches(_base(model), _NO_SAMPLING, anchored=True) else None
-
-
-def _reasons(model: str, entry: Mapping[str, Any] | None) -> bool | None:
-    if matches(model, _NO_THINKING):
-        return False
-    return None if entry is None else bool(entry.get("supports_reasoning"))
-
-
-def _thinking_mode(model: str, entry: Mapping[str, Any]) -> str:
-    if matches(model, _MANUAL_THINKING):
-        return "manual"
-    if _reasons(model, entry or None) is False:
-        return "none"
-    return "adaptive" if entry.get("supports_adaptive_thinking") else "unknown"
-
-
-def _only_responses(entry: Mapping[str, Any]) -> bool:
-    endpoints = entry.get("supported_endpoints") or ()
-    return "/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints
-
-
-def _base(model: str) -> str:
-    return model.rpartition("/")[2]
 
 
 def _count(entry: Mapping[str, Any], key: str) -> int | None:

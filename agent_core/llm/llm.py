@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, Protocol, Self, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, PrivateAttr, SerializeAsAny
 
 from agent_core.errors import FunctionCallValidationError, LLMError
-from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
-from agent_core.llm.answer import Assembly
 from agent_core.llm.capabilities import (
     capabilities_of,
     check_window,
@@ -82,12 +80,7 @@ _SETTINGS = {
     "extra_body": "litellm_extra_body",
     "drop_params": "drop_params",
 }
-
-
-def settings_in(options: dict[str, Any]) -> dict[str, Any]:
-    """What of the options of a call is no part of its request, but a setting of the model by its field; taken out."""
-    given = {field: options.pop(name, None) for name, field in _SETTINGS.items()}
-    return {field: value for field, value in given.items() if value is not None}
+"""Options of a call that are no part of its request, and the fields of the model that they stand for."""
 
 
 def as_schemas(tools: Sequence[Schema], add_security_risk_prediction: bool) -> Sequence[dict[str, Any]]:
@@ -119,26 +112,20 @@ def run_alone(work: Callable[[], Awaitable[T]]) -> T:
 
 def transport_of(model: str, record_to: str | None) -> Transport:
     """The script for ``demo/…``, a recording for ``replay/<file>``, else the client; recorded where asked for."""
-    inner = _transport_of(model)
-    return RecordingTransport(inner, Path(record_to).expanduser()) if record_to else inner
-
-
-def _transport_of(model: str) -> Transport:
     prefix, _, name = model.partition("/")
+    inner: Transport
     if prefix == "demo":
-        return DemoTransport()
-    if prefix == "replay":
-        return _replay(name)
-    return shared_client()
+        inner = DemoTransport()
+    elif prefix == "replay":
+        inner = _replay(name)
+    else:
+        inner = shared_client()
+    return RecordingTransport(inner, Path(record_to).expanduser()) if record_to else inner
 
 
 @lru_cache(maxsize=32)
 def _replay(name: str) -> ReplayTransport:
     return ReplayTransport(Path(name).expanduser())
-
-
-KEPT: Final = 4
-"""How many tokenizers are kept in memory."""
 
 
 def count_tokens(texts: Iterable[str], tokenizer: str | None = None) -> int:
@@ -152,7 +139,7 @@ def count_tokens(texts: Iterable[str], tokenizer: str | None = None) -> int:
     return sum(len(loaded.encode(text, add_special_tokens=False).ids) for text in texts)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=4)
 def _loaded(path: str) -> Any:
     from tokenizers import Tokenizer
 
@@ -316,7 +303,8 @@ class LLM(LLMConfig):
         """
         schemas = as_schemas(tools or (), add_security_risk_prediction)
         made_for = context or call_context or CallContext()
-        settings = settings_in(options)
+        given = {field: options.pop(name, None) for name, field in _SETTINGS.items()}
+        settings = {field: value for field, value in given.items() if value is not None}
         llm = self.model_copy(update=settings) if settings else self
         async with heard(on_delta, on_token) as listener:
             return await llm._answer(
@@ -406,7 +394,13 @@ class LLM(LLMConfig):
             request=request,
             policy=RetryPolicy(self.num_retries, self.retry_multiplier, self.retry_min_wait, self.retry_max_wait),
             marks_cache=self.is_caching_prompt_active(),
-            count=lambda assembly, response_id: self._usage(assembly, response_id, messages, features),
+            count=lambda assembly, response_id: usage_of(
+                assembly.usage,
+                model=self.model,
+                response_id=response_id,
+                window=features.max_input_tokens,
+                estimate=lambda: (texts_size(messages), assembly.size),
+            ),
             price=lambda usage: cost_of(
                 usage, lookup_name(self), self.input_cost_per_token, self.output_cost_per_token
             ),
@@ -437,17 +431,6 @@ class LLM(LLMConfig):
             raise
         await log_completion(self.log_completions_folder, request, response, self.log_completions_callback)
         return response
-
-    def _usage(
-        self, assembly: Assembly, response_id: str, messages: Sequence[WireMessage], features: ModelFeatures
-    ) -> TokenUsage:
-        return usage_of(
-            assembly.usage,
-            model=self.model,
-            response_id=response_id,
-            window=features.max_input_tokens,
-            estimate=lambda: (texts_size(messages), assembly.size),
-        )
 
 
 AnyLLM = Annotated[SerializeAsAny[LLM], BeforeValidator(lambda value: LLM.revive(value))]

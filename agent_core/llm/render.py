@@ -67,19 +67,17 @@ def _content(message: Message, *, vision: bool, marks: bool, max_text: int) -> s
                 parts += [{"type": "image_url", "image_url": {"url": url}} for url in part.image_urls]
                 is_plain = False
             continue
-        text = part.text if left is None else cut_middle(part.text, min(left, _room(part.text, max_text)))
-        left = None if left is None else max(0, left - len(text))
+        text = part.text
+        if left is not None:
+            # A text that is hardly longer stays whole: with what a tool says after its output, for one.
+            text = cut_middle(text, left if len(text) <= max_text + TEXT_SLACK else min(left, max_text))
+            left = max(0, left - len(text))
         item: dict[str, Any] = {"type": "text", "text": text}
         if marks and part.cache_prompt:
             item["cache_control"] = CACHE_MARK
             is_plain = False
         parts.append(item)
     return "\n".join(item["text"] for item in parts) if is_plain else parts
-
-
-def _room(text: str, limit: int) -> int:
-    """The limit, or a little more for a text that is hardly longer: with what a tool says after its output, for one."""
-    return len(text) if len(text) <= limit + TEXT_SLACK else limit
 
 
 def cut_middle(text: str, limit: int) -> str:
@@ -161,16 +159,12 @@ def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
     wire = message
     if blocks := wire.get("thinking_blocks"):
         wire = {**wire, "thinking_blocks": _blocks_of(blocks, features)}
-    unwanted = [
-        key
-        for key, wanted in (
-            ("reasoning_content", features.echo_reasoning),
-            ("thinking_blocks", features.thinking_blocks or features.responses),
-        )
-        if key in wire and not wanted
-    ]
-    if unwanted:
-        wire = {key: value for key, value in wire.items() if key not in unwanted}
+    wanted = {
+        "reasoning_content": features.echo_reasoning,
+        "thinking_blocks": features.thinking_blocks or features.responses,
+    }
+    if any(key in wire and not is_wanted for key, is_wanted in wanted.items()):
+        wire = {key: value for key, value in wire.items() if wanted.get(key, True)}
     if not features.responses and any("item_id" in call for call in wire.get("tool_calls") or ()):
         calls = [{key: value for key, value in call.items() if key != "item_id"} for call in wire["tool_calls"]]
         wire = {**wire, "tool_calls": calls}

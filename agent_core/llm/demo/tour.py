@@ -117,19 +117,8 @@ class Demo:
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
 
-    def tour(self, request: str) -> Script:
-        """Make a small project with a failing test, find the fault, mend it, and show the tests green."""
-        return self._guarded(self._tour(request))
-
-    def feature(self, folder: str) -> Script:
-        """Add a function and its test to the project of the tour."""
-        return self._guarded(self._feature(folder))
-
-    def tests(self, folder: str) -> Script:
-        """Run the tests of the project of the tour again."""
-        return self._guarded(self._tests(folder))
-
-    def _guarded(self, script: Script) -> Script:
+    def guarded(self, script: Script) -> Script:
+        """The script, where there is a terminal for it; told why it gave up where it did."""
         if "terminal" not in self._tools:
             yield DemoTurn(f"{OFFER} It needs the tool `terminal`, which is not switched on here. {HOW_TO_GO_ON}")
             return
@@ -138,9 +127,14 @@ class Demo:
         except GaveUpError as stop:
             yield DemoTurn(f"{stop}\n\nSay `tour` to start over. {HOW_TO_GO_ON}")
 
-    def _tour(self, request: str) -> Script:
+    def tour(self, request: str) -> Script:
+        """Make a small project with a failing test, find the fault, mend it, and show the tests green."""
         folder = yield from self._look(request)
-        yield from self._write(folder)
+        text = (
+            f"A Python to work with, and `{folder}` is free. I write a little module for Roman numerals and its tests, "
+            "both at once."
+        )
+        yield from self._create(text, {f"{folder}/roman.py": MODULE, f"{folder}/test_roman.py": TESTS})
         red, result = yield from self._run_tests(
             folder, "Both files are there. Now the tests; one of them should complain."
         )
@@ -173,13 +167,6 @@ class Demo:
         name = next(name for name in names if name not in taken)
         return f"{root.rstrip('/')}/{name}"
 
-    def _write(self, folder: str) -> Move[None]:
-        text = (
-            f"A Python to work with, and `{folder}` is free. I write a little module for Roman numerals and its tests, "
-            "both at once."
-        )
-        yield from self._create(text, {f"{folder}/roman.py": MODULE, f"{folder}/test_roman.py": TESTS})
-
     def _create(self, text: str, wanted: dict[str, str]) -> Move[None]:
         """Create files in one batch; what the editor will not do, the shell does."""
         left = dict(wanted)
@@ -192,10 +179,7 @@ class Demo:
             done = [path for path, result in pairs if not result.is_bad and path in (result.text or "")]
             left = {path: content for path, content in wanted.items() if path not in done}
             text = "The editor did not take that; the shell will."
-        yield from self._write_by_shell(text, left)
-
-    def _write_by_shell(self, text: str, wanted: dict[str, str]) -> Move[None]:
-        for path, content in wanted.items():
+        for path, content in left.items():
             yield from run_command(text, write_by_shell(path, content), f"Write {_name(path)}")
             text = "And the next."
 
@@ -221,7 +205,8 @@ class Demo:
         if results[0].is_rejected:
             raise GaveUpError("You did not want that change, so I stop here.")
 
-    def _feature(self, folder: str) -> Script:
+    def feature(self, folder: str) -> Script:
+        """Add a function and its test to the project of the tour."""
         path = f"{folder}/roman.py"
         result = yield from run_command(
             f"{OFFER} But I can make its little project a bit better: reading Roman numerals back. Is it still there?",
@@ -250,7 +235,8 @@ class Demo:
         module = MENDED_MODULE.replace(FEATURE_ANCHOR, FEATURE)
         yield from run_command(text, write_by_shell(path, module), "Add from_roman")
 
-    def _tests(self, folder: str) -> Script:
+    def tests(self, folder: str) -> Script:
+        """Run the tests of the project of the tour again."""
         report, result = yield from self._run_tests(folder, f"{OFFER} I can run its tests again, though:")
         yield self._finish(_outcome("I ran the tests again.", report, result))
 
@@ -335,7 +321,7 @@ def run_command(text: str, command: str, summary: str) -> Move[Result]:
     result = Result(None)
     for attempt in range(3):
         said = text if attempt == 0 else "That did not come to an end; once more."
-        (result, *_) = yield DemoTurn(said, (terminal(command, summary),))
+        (result, *_) = yield DemoTurn(said, (DemoCall("terminal", {"command": command}, summary),))
         if result.is_rejected:
             raise GaveUpError("You did not want that command to run, so I stop here. Say `tour` and I try again.")
         if result.exit_code is not None:
@@ -343,11 +329,6 @@ def run_command(text: str, command: str, summary: str) -> Move[Result]:
         if "still running" in (result.text or "") or "no new output" in (result.text or "").lower():
             yield DemoTurn("It hangs; I interrupt it.", (DemoCall("terminal", {"command": "C-c", "is_input": True}),))
     raise GaveUpError(f"`{command}` never came to an end here. What I got last:\n\n{quoted(result.text or 'nothing')}")
-
-
-def terminal(command: str, summary: str = "") -> DemoCall:
-    """A command for the shell."""
-    return DemoCall("terminal", {"command": command}, summary)
 
 
 def create(path: str, text: str, summary: str) -> DemoCall:

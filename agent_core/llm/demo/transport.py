@@ -59,7 +59,8 @@ def next_turn(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, frozens
         return DemoTurn("Stopped. Say `tour` and I go on where I was.")
     if run.interjection is not None:
         return DemoTurn(f"{OFFER} Say `tour` and I go on with it. {HOW_TO_GO_ON}")
-    turn = _replayed(_script(Demo(tools), run, runs), run.turns)
+    demo = Demo(tools)
+    turn = _replayed(demo.guarded(_script(demo, run, runs)), run.turns)
     return turn or DemoTurn(f"That was all. Say `tour` for another round. {HOW_TO_GO_ON}")
 
 
