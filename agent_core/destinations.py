@@ -38,11 +38,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class DestinationError(Exception):
-    """A request may not be sent there; the message says why.
-
-    Attributes:
-        not_public: the host is there, but not for everybody.
-    """
+    """A request may not be sent there; the message says why. `not_public`: the host is there, but not for everybody."""
 
     def __init__(self, message: str, *, not_public: bool = False) -> None:
         super().__init__(message)
@@ -53,10 +49,8 @@ class DestinationError(Exception):
 class Destination:
     """An address that was looked up and may be sent to.
 
-    Attributes:
-        url: with the looked-up address in place of the host, so that nobody can change where the name leads.
-        host: as it was written, with the port: the header ``Host``.
-        name: the host alone, which the server's certificate has to be for.
+    `url` has the looked-up address in place of the host, so that nobody can change where the name leads; `host` is the
+    header ``Host``; `name` is what the server's certificate has to be for.
     """
 
     url: str
@@ -128,7 +122,7 @@ def _literal(address: Address) -> str:
 
 
 class DirectClient:
-    """Asks the very addresses that were looked up; the library is loaded with the first request. Close it in the end.
+    """Asks the very addresses that were looked up. Close it in the end.
 
     It follows no redirect, knows no proxy and keeps no connection: a pool tells them apart by address, and each was
     looked up, and encrypted, for one name.

@@ -30,8 +30,7 @@ class StreamClosedError(DrydockError):
 class ToolError(DrydockError, ValueError):
     """A tool was called in a way that its caller can correct; becomes an error observation.
 
-    Attributes:
-        code: what was wrong, where the sandbox said so: ``bad_request``, ``not_found``, ``not_a_file``, ``too_large``.
+    `code`, where the sandbox said so, is ``bad_request``, ``not_found``, ``not_a_file`` or ``too_large``.
     """
 
     code = ""
@@ -78,12 +77,10 @@ class LLMError(DrydockError):
     """A model call failed for good (after its retries).
 
     Attributes:
-        status_id: the public id of this kind of failure, for example
-            ``STATUS$ERROR_LLM_AUTHENTICATION``.
-        retryable: whether the same request may succeed later.
-        retry_after: seconds that the server asked to wait, if it did.
-        retry_attempt: the number of the attempt that failed, from 1; 0 before any was made.
-        max_retries: how many attempts there are in all; 0 before any was made.
+        status_id: the public id of this kind of failure, for example ``STATUS$ERROR_LLM_AUTHENTICATION``. retryable:
+        whether the same request may succeed later. retry_after: seconds that the server asked to wait, if it did.
+        retry_attempt: the number of the attempt that failed, from 1, of `max_retries` in all; both 0 before any was
+        made.
     """
 
     status_id = "STATUS$ERROR"
@@ -177,8 +174,7 @@ class FunctionCallConversionError(LLMError):
 class FunctionCallValidationError(LLMError):
     """A model that writes its calls as text wrote one that cannot be; `str(error)` tells it what is wrong.
 
-    Attributes:
-        response: the answer that held it, counted already; None while it is being read.
+    `response` is the answer that held it, counted already; None while it is being read.
     """
 
     response: object = None
@@ -206,9 +202,7 @@ class NotStuckError(DrydockError, ValueError):
 class ConversationRunError(DrydockError):
     """A run of a library's conversation ended in an error; the conversation can be run again.
 
-    Attributes:
-        conversation_id: which conversation.
-        persistence_dir: where it is kept, if it is.
+    `persistence_dir` is where it is kept, if it is.
     """
 
     def __init__(self, message: str, *, conversation_id: str, persistence_dir: str | None = None) -> None:
@@ -218,10 +212,9 @@ class ConversationRunError(DrydockError):
 
 
 class LimitReachedError(DrydockError):
-    """The conversation reached its iteration or budget limit; a new message extends it.
+    """The iteration or budget limit was reached; a new message extends it.
 
-    Attributes:
-        code: which limit: ``MaxIterationsReached`` or ``MaxBudgetReached``.
+    `code` says which: ``MaxIterationsReached`` or ``MaxBudgetReached``.
     """
 
     def __init__(self, message: str, *, code: str) -> None:
@@ -232,8 +225,7 @@ class LimitReachedError(DrydockError):
 class ClientToolError(DrydockError):
     """A client's answer to a call was not taken.
 
-    Attributes:
-        code: why: ``unknown``, ``early``, ``late``, ``answered`` or ``loading``.
+    `code` says why: ``unknown``, ``early``, ``late``, ``answered`` or ``loading``.
     """
 
     def __init__(self, message: str, *, code: str) -> None:

@@ -1,8 +1,4 @@
-"""How many values a JSON document holds, found out before it is parsed.
-
-A parser does all of its work at once: a few megabytes of brackets make millions of values, for which everybody else
-would wait. Their number shows in what stands between the texts.
-"""
+"""How many values a JSON document holds, found out before it is parsed: a parser does all of its work at once."""
 
 from __future__ import annotations
 

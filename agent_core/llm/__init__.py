@@ -1,7 +1,4 @@
-"""Models: configuration, calls, retries, costs. `agent_core.llm.llm.LLM` is where to start reading.
-
-The public names are loaded when they are first used.
-"""
+"""Models: configuration, calls, retries, costs. `agent_core.llm.llm.LLM` is where to start reading."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ _HOMES = {name: f"agent_core.{module}" for module, names in _MODULES.items() for
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded when it is asked for."""
     if name == "__all__":
         return sorted(_HOMES)
     if name not in _HOMES:

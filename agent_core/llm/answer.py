@@ -15,8 +15,6 @@ from agent_core.llm.transport.json_text import whole_characters
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call that is still growing."""
-
     order: int
     index: int | None
     id: str = ""
@@ -26,7 +24,6 @@ class _Call:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the arguments so far are a whole JSON object."""
         if not self.arguments or not self.arguments[-1].endswith("}"):
             return False
         try:
@@ -38,9 +35,9 @@ class _Call:
 class Assembly:
     """Collects chunks; `message` is the whole answer once the stream has ended.
 
-    Tool calls: pieces belong together by index, else by id, else to the call that came last. Two calls that share an
-    index but not their id are two calls, and so is a name that comes after another call's arguments. A missing or
-    repeated id is replaced by a fresh one.
+    Pieces of tool calls belong together by index, else by id, else to the call that came last. Two calls that share an
+    index but not their id are two, and so is a name after another call's arguments. A missing or repeated id is
+    replaced.
     """
 
     def __init__(self) -> None:

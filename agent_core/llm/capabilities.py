@@ -51,7 +51,6 @@ def capabilities_of(config: LLMConfig) -> ModelFeatures:
 
 
 def _longest_answer(config: LLMConfig, window: int | None) -> int | None:
-    """The configured limit; else what its server says, or its family's, or the published one, in reason."""
     if config.max_output_tokens is not None:
         return config.max_output_tokens
     name = lookup_name(config)

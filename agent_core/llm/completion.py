@@ -42,13 +42,9 @@ RetryListener = Callable[[RetryNotice], None]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential waits, without jitter, over a fixed number of attempts.
+    """Exponential waits, without jitter, over a fixed number of attempts (at least one; the first included).
 
-    Attributes:
-        attempts: attempts in all, the first included; at least one is made.
-        multiplier: seconds of the first wait, before the limits; doubled for each further one.
-        min_wait: the shortest wait, seconds.
-        max_wait: the longest wait, seconds.
+    `multiplier` is the first wait in seconds, doubled for each further one, between `min_wait` and `max_wait`.
     """
 
     attempts: int = 5
@@ -59,8 +55,7 @@ class RetryPolicy:
     def wait_after(self, attempt: int, error: LLMError) -> float | None:
         """Seconds to wait after the failed attempt of that number (from 1); None when there is to be no other.
 
-        A wait that the server asked for is kept exactly. One longer than `MAX_RETRY_AFTER` means giving up: nobody is
-        left waiting that long without an answer.
+        A wait that the server asked for is kept exactly; one longer than `MAX_RETRY_AFTER` means giving up.
         """
         if not error.retryable or attempt >= self.attempts:
             return None
@@ -74,15 +69,8 @@ class RetryPolicy:
 class PreparedCall:
     """A call, ready to be made.
 
-    Attributes:
-        transport: the way to the model.
-        request: what is asked.
-        policy: when to try again.
-        marks_cache: whether the ends of reusable prefixes are to be marked.
-        count: makes the token usage of an answer from its parts and its id.
-        price: the cost of a usage.
-        on_delta: hears the text as it comes.
-        on_retry: hears of each failed attempt that will be repeated, before the wait.
+    `count` makes the token usage of an answer from its parts and its id, `price` the cost of a usage; `on_retry` hears
+    of each failed attempt that will be repeated, before the wait.
     """
 
     transport: Transport
@@ -152,7 +140,7 @@ class PreparedCall:
         """Take the answer in; each piece has `timeout` seconds to come.
 
         Signs of life without content count too, but not for ever. After the finish reason only the token counts are
-        left to come; a server that never ends its stream is not waited for.
+        left to come: a server that never ends its stream is not waited for.
         """
         loop = asyncio.get_running_loop()
         endpoint, timeout = request.endpoint, request.timeout
@@ -184,10 +172,7 @@ class PreparedCall:
 
 
 def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry: RetryListener | None) -> RetryListener:
-    """Who tells of a retry the listener of a configuration, then the one of a call.
-
-    The former is a program's own: that it fails is logged, and the call goes on.
-    """
+    """One listener for that of a configuration, whose failures are logged, and then that of a call."""
 
     def tell(notice: RetryNotice) -> None:
         if listener is not None:

@@ -53,7 +53,6 @@ class LLMConfig(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _is_of_its_kind(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """The data of a subclass (a router, say) become one of that class."""
         if isinstance(data, dict) and data.get("kind") not in (None, "", cls.__name__):
             revived: Self = cls.revive(data)
             return revived
@@ -123,7 +122,7 @@ class LLMConfig(BaseModel):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = DEFAULT_EFFORT
     """How long the model thinks, sent to models that can be told; None leaves it to the provider.
 
-    To a model that no table knows the default is not sent: give another one, or the capability
+    The default is not sent to a model that no table knows: give another, or the capability
     ``supports_reasoning_effort``.
     """
     extended_thinking_budget: int | None = Field(default=200_000, gt=0)
@@ -152,10 +151,7 @@ class LLMConfig(BaseModel):
     prompt_cache_retention: str | None = "24h"
     """How long OpenAI keeps a cached prefix, for its models that can be told; None leaves it to the provider."""
     inline_image_urls: bool | None = None
-    """Whether images at web addresses are fetched and sent along; None does it for models that fetch none themselves.
-
-    Only addresses of the public internet are fetched.
-    """
+    """Whether images at public addresses are fetched and sent along; None: for models that fetch none themselves."""
     max_message_chars: int = Field(default=30_000, ge=1)
     """Longest text in the result of a tool, in characters; the middle of a longer one is left out."""
     disable_vision: bool | None = None
@@ -163,14 +159,11 @@ class LLMConfig(BaseModel):
     force_string_serializer: bool | None = None
     """Whether message content is one text instead of a list of parts; None asks the table of known models."""
     capability_overrides: dict[str, bool | str] = Field(default_factory=dict)
-    """What the model can do, by the names of `ModelFeatures` (``supports_vision`` …); beats everything known.
-
-    All are true or false but ``thinking_mode``: ``adaptive``, ``manual`` or ``none``.
-    """
+    """What the model can do, by the names of `CAPABILITIES`: true or false; ``thinking_mode``: see `ModelFeatures`."""
     drop_params: bool = True
     """Leave out options that the provider does not know, rather than fail."""
     modify_params: bool = True
-    """Whether the client library may mend a request that its provider would refuse. Deprecated: leave it on."""
+    """Whether litellm may mend a request that its provider would refuse. Deprecated: leave it on."""
     stream: bool = False
     """For programs that ask for it: answers are streamed in any case, and whoever listens hears them."""
     custom_tokenizer: str | None = None
@@ -232,9 +225,7 @@ class LLMConfig(BaseModel):
 
     @classmethod
     def load_from_env(cls, prefix: str = "LLM_", environ: Mapping[str, str] | None = None) -> Self:
-        """The configuration of the environment: the field ``base_url`` is ``LLM_BASE_URL``; empty ones do not count.
-
-        Dictionaries are written as JSON.
+        """The configuration of the environment (``LLM_BASE_URL``, …; dictionaries as JSON); empty variables are none.
 
         Raises:
             ValueError: a variable cannot be meant; it is named.

@@ -20,10 +20,7 @@ DeltaListener = Callable[[TextDelta | TextDiscarded], None]
 
 
 class DeltaSink:
-    """Gathers the text of one answer and tells the listener at most every `INTERVAL` seconds.
-
-    The first piece goes out at once. `close` sends what is left; `discard` says that what went out is void.
-    """
+    """Gathers the text of one answer and tells the listener: the first piece at once, then every `INTERVAL` seconds."""
 
     def __init__(self, response_id: str, listener: DeltaListener | None) -> None:
         self._response_id = response_id
@@ -71,7 +68,7 @@ class DeltaSink:
             self._timer = None
 
     def close(self) -> None:
-        """The answer is complete."""
+        """The answer is complete: what is left goes out."""
         self._stop()
         self._send()
 
@@ -92,7 +89,7 @@ TokenListener = Callable[[TextDelta], Any]
 async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) -> AsyncIterator[DeltaListener | None]:
     """A listener for both; at the end `on_token` has heard everything, or hears no more where the caller failed.
 
-    What `on_token` raises is logged: it says nothing about the answer, of which the rest is told all the same.
+    What `on_token` raises is logged.
     """
     if on_token is None:
         yield on_delta
@@ -117,7 +114,6 @@ async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) 
 
 
 async def _tell(untold: asyncio.Queue[TextDelta | None], on_token: TokenListener) -> None:
-    """Tell of each piece, in order, up to the None."""
     while (delta := await untold.get()) is not None:
         try:
             result = on_token(delta)

@@ -16,7 +16,7 @@ _FILE = "model_prices_and_context_window_backup.json"
 
 @lru_cache(maxsize=256)
 def model_entry(model: str) -> Mapping[str, Any] | None:
-    """The table's entry for a model by its configured name, else without its prefixes; None when it is not listed."""
+    """The public table's entry for a model by its configured name, else without its prefixes; None without one."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(_FILE) if spec is not None and spec.origin is not None else None
     if path is None or not path.is_file():
@@ -28,7 +28,6 @@ def model_entry(model: str) -> Mapping[str, Any] | None:
 
 
 def _cut(table: bytes, name: str) -> dict[str, Any] | None:
-    """The entry of that key at the top level, where keys are indented by four spaces."""
     start = table.find(b"\n    " + json.dumps(name).encode() + b": {")
     if start < 0:
         return None
@@ -65,28 +64,25 @@ _NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8",
 
 @dataclass(frozen=True, slots=True)
 class ModelFeatures:
-    """Abilities and limits of one model.
+    """Abilities and limits of one model; None where nobody knows.
 
     Attributes:
         function_calling: takes tools natively.
-        vision: takes images. Assumed of a model that no table knows: its server will say if it does not.
+        vision: takes images; assumed of a model that no table knows.
         prompt_cache_marks: wants the end of a reusable prefix marked.
         string_content: wants message content as one text, not as a list.
         echo_reasoning: wants its reasoning text back with the history.
         thinking_blocks: wants its signed thinking blocks back, unchanged.
-        sampling: takes temperature, top_p and top_k; None when nobody says so: then while it is not told how long to
-            think.
+        sampling: takes temperature, top_p and top_k; None: while it is not told how long to think.
         responses: wants to be asked through the Responses API.
-        reasoning: thinks before it answers, and can be told how long; None when nobody knows.
+        reasoning: thinks before it answers, and can be told how long.
         thinking_mode: how its thinking is asked for: ``adaptive`` by the effort, ``manual`` by a number of tokens,
             ``none`` not at all; ``unknown``: by the effort, if at all.
         cache_retention: can be told how long to keep a cached prefix.
         inline_images: takes images only within the request, not by their address.
-        response_schema: can be told in which form to answer; None when nobody knows.
+        response_schema: can be told in which form to answer.
         stop_words: can be told at which text to stop.
         text_example: wants to be shown how calls are written as text, where it has to.
-        max_input_tokens: context window, None when unknown.
-        max_output_tokens: longest answer, None when unknown.
     """
 
     function_calling: bool = True
@@ -136,7 +132,7 @@ THINKING_MODES = ("adaptive", "manual", "none")
 
 @lru_cache(maxsize=256)
 def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) -> ModelFeatures:
-    """The features of a model by its full configured name; looked up once per name.
+    """The features of a model by its full configured name.
 
     `overrides`, by the names of `CAPABILITIES`, beat the public table, whose explicit words beat the name patterns.
     """

@@ -1,4 +1,4 @@
-"""`LLM`: a configured model, what is known of it, and the call."""
+"""`LLM`: a configured model and its calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class HasSchema(Protocol):
-    """Something, a tool, that describes itself to a model."""
+    """A tool, as far as a model is concerned."""
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
         """Its function-tool schema."""
@@ -131,7 +131,7 @@ def _replay(name: str) -> ReplayTransport:
 def count_tokens(texts: Iterable[str], tokenizer: str | None = None) -> int:
     """Tokens of these texts together, by the ``tokenizer.json`` at this path, or else a quarter of the characters.
 
-    A file that cannot be used is logged, once, and done without.
+    A file that cannot be used is logged, once.
     """
     loaded = _loaded(tokenizer) if tokenizer is not None else None
     if loaded is None:
@@ -158,13 +158,11 @@ def private(model: BaseModel) -> dict[str, Any]:
 class LLM(LLMConfig):
     """A model and how to call it. Frozen, so it may be shared and copied freely; holds no connection.
 
-    What its calls cost is counted beside the configuration, in `metrics`. Copies made with `model_copy` count together,
-    until one of them is given its own counter by `reset_metrics`.
+    `metrics` counts what its calls cost; copies made with `model_copy` count together, until `reset_metrics` of one.
 
     `model` names provider and model (``anthropic/claude-…``, ``openai/gpt-…``, ``ollama/…``). With `base_url`,
     ``openai/x`` or a name without a provider is any OpenAI-compatible server there; no key from the environment is sent
-    to it. ``demo/tour`` is the built-in scripted model; ``replay/<file>`` answers from a recording. Unknown fields are
-    ignored.
+    to it. ``demo/tour`` is the built-in scripted model; ``replay/<file>`` answers from a recording.
     """
 
     _metrics: Metrics = PrivateAttr(default_factory=Metrics)
@@ -181,7 +179,7 @@ class LLM(LLMConfig):
         self._metrics = Metrics()
 
     def restore_metrics(self, metrics: Metrics) -> None:
-        """Go on counting from a copy of these figures, alone."""
+        """Go on counting from a copy of these metrics, alone."""
         self._metrics = metrics.deep_copy()
 
     @property
@@ -242,8 +240,8 @@ class LLM(LLMConfig):
     def render(self, message: Message) -> WireMessage:
         """The message in OpenAI's wire form, as this model wants it.
 
-        Depends on the message and the configuration only: keep the result instead of rendering again. `acompletion`
-        never changes what it is given.
+        Depends on the message and the configuration only: keep the result. `acompletion` never changes what it is
+        given.
         """
         features = self.features
         marks = self.caching_prompt and features.prompt_cache_marks
@@ -288,18 +286,17 @@ class LLM(LLMConfig):
     ) -> LLMResponse:
         """Ask the model; always streamed.
 
-        `messages` are messages or rendered ones, `tools` function-tool schemas or what makes them (with an argument
-        for the call's risk if `add_security_risk_prediction`). `on_delta` hears the text as it comes, under the id of
-        the response to be; when an attempt breaks off after text was passed on, it hears `TextDiscarded` first.
-        `on_token` hears the pieces of text alone, and may be asynchronous. `on_retry` is told before each wait. All are
-        called in the event loop and must not block. `context` (or `call_context`) is the conversation that the call is
-        made for. `options` are those of the request by their OpenAI names, and beat what is configured; None leaves one
-        out. So do `timeout`, `num_retries`, `extra_headers`, `extra_body` and `drop_params`. Cancelling closes the
-        connection and ends a wait at once.
+        `messages` may be rendered already, `tools` are schemas or what makes them (with an argument for the call's risk
+        if `add_security_risk_prediction`). `on_delta` hears the text as it comes, under the id of the response to be,
+        and `TextDiscarded` when an attempt breaks off after that. `on_token` hears the pieces of text alone, and may be
+        asynchronous. `on_retry` is told before each wait. All are called in the event loop and must not block.
+        `context` (or `call_context`) is the conversation that the call is made for. `options` are those of the request
+        by their OpenAI names, and beat what is configured; None leaves one out. So do `timeout`, `num_retries`,
+        `extra_headers`, `extra_body` and `drop_params`. Cancelling closes the connection and ends a wait at once.
 
         Raises:
             FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
-            LLMError: the call failed for good, after its retries where they make sense; `str(error)` is fit for a user.
+            LLMError: the call failed for good, after its retries; `str(error)` is fit for a user.
         """
         schemas = as_schemas(tools or (), add_security_risk_prediction)
         made_for = context or call_context or CallContext()
@@ -312,7 +309,6 @@ class LLM(LLMConfig):
             )
 
     async def _answer(self, asked: CallArguments) -> LLMResponse:
-        """This model's answer, or that of the first fallback that has one."""
         try:
             return await self._ask(asked)
         except LLMError as error:
@@ -415,13 +411,11 @@ class LLM(LLMConfig):
         return response if spoken is None else spoken.read(response)
 
     async def _http(self) -> Any:
-        """The ``httpx.AsyncClient`` of the running loop."""
         client = shared_client()
         await client.prepare(endpoint_of(self))
         return await client.http(self.timeout)
 
     async def _logged(self, completion: PreparedCall, request: CompletionRequest) -> LLMResponse:
-        """The response, written to the log of calls where there is to be one."""
         if not self.log_completions:
             return await completion.run()
         try:

@@ -42,8 +42,8 @@ class ResponseLatency:
 class Metrics:
     """A counter of costs (US dollars), tokens and latencies.
 
-    The sums are over everything; `costs`, `response_latencies` and `token_usages` hold the last hundred calls, so that
-    a long conversation does not grow. A call without a price has no entry in `costs`.
+    The sums are over everything; `costs` (of calls with a price), `response_latencies` and `token_usages` hold the last
+    hundred calls.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Metrics:
 class ConversationStats:
     """The metrics of all usage ids of one conversation, sub-agents' included.
 
-    `restored` is the last snapshot of the log when a conversation is taken up again: the figures go on from it. What
-    it does not give by usage id counts for the id `DEFAULT_USAGE_ID`.
+    They go on from `restored`, the last snapshot of the log. What it does not give by usage id counts for
+    `DEFAULT_USAGE_ID`.
     """
 
     def __init__(self, restored: MetricsSnapshot | None = None, *, max_budget: float | None = None) -> None:
@@ -196,7 +196,7 @@ class ConversationStats:
         return combined
 
     def snapshot(self) -> MetricsSnapshot:
-        """The figures, together and by usage id, as they go into the log; the turn is that of the newest call."""
+        """The metrics, together and by usage id, as they go into the log; the turn is that of the newest call."""
         usages = [one.accumulated_token_usage for one in self._metrics.values()]
         usage = sum(usages[1:], usages[0]) if usages else TokenUsage()
         newest = self._newest
@@ -213,7 +213,6 @@ class ConversationStats:
 
 
 def _keep(kept: list[_T], new: Iterable[_T]) -> None:
-    """Add to the newest calls."""
     kept.extend(new)
     del kept[:-RECENT_CALLS]
 
@@ -264,7 +263,7 @@ def cost_of(
 ) -> float | None:
     """US dollars for these tokens; None when neither own prices (both) nor the public table know the model.
 
-    Models on one's own machines have no price, whatever their name.
+    Models on one's own machines have no price.
     """
     if input_price is not None and output_price is not None:
         return usage.prompt_tokens * input_price + usage.completion_tokens * output_price
@@ -294,7 +293,6 @@ def _price(entry: Mapping[str, Any], key: str, *, is_long: bool) -> float | None
 
 
 def _count(values: Mapping[str, Any], *names: str) -> int:
-    """The first of these counts that is there, positive, and can be meant."""
     for name in names:
         value = values.get(name)
         if isinstance(value, int | float) and 0 < value < _IMPOSSIBLE_COUNT:

@@ -22,11 +22,10 @@ NO_ROUTER = "noop_router"
 
 
 class LLMRegistry:
-    """Models by usage id, and who hears of their retries.
+    """Models by usage id, and who hears of their retries (`listener_for`).
 
-    Pass `listener_for(llm)` as `on_retry` of a call. Nothing can be replaced: a conversation that changes its model
-    registers it under another id, or builds another registry. With `stats`, a model that is registered and has not
-    counted anything yet goes on counting from what was restored for its id.
+    Nothing can be replaced: a conversation that changes its model registers it under another id. With `stats`, a model
+    that is registered and has not counted anything yet goes on counting from what was restored for its id.
     """
 
     def __init__(self, retry_listener: RetryListener | None = None, *, stats: ConversationStats | None = None) -> None:
@@ -42,10 +41,7 @@ class LLMRegistry:
             subscriber(llm)
 
     def add(self, llm: LLM) -> None:
-        """Register a model under its usage id.
-
-        Models of different ids are counted apart: one that still counts together with a registered one, because it was
-        copied from it, gets a counter of its own.
+        """Register a model under its usage id; one that counts together with a registered one gets its own counter.
 
         Raises:
             ValueError: the id is taken.

@@ -21,8 +21,8 @@ def render_message(
     """One message in wire form: a function of its arguments alone, so its result can be kept.
 
     Of a tool's result each text is cut to `max_text` characters, and all together to `MAX_TOOL_TEXT`. Text without
-    images or marks becomes one string. Only system messages are marked here, where their parts say so; the mark that
-    moves along with the end of the history is `mark_cache`'s.
+    images or marks becomes one string. Only system messages are marked here; the mark that moves along with the end of
+    the history is `mark_cache`'s.
     """
     wire: WireMessage = {"role": message.role}
     content = _content(message, vision=vision, marks=cache_marks and message.role == "system", max_text=max_text)
@@ -95,8 +95,7 @@ def cut_middle(text: str, limit: int) -> str:
 def mark_cache(messages: Sequence[WireMessage]) -> list[WireMessage]:
     """The messages with cache marks: on the first system block, and on the last user or tool message.
 
-    The mark of a tool message is its own, that of any other its last content item's. The given messages stay as they
-    are; the two that get a mark are copied.
+    The mark of a tool message is its own, that of any other its last content item's. Only the two are copied.
     """
     marked = list(messages)
     if marked and marked[0]["role"] == "system":

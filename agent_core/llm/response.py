@@ -18,7 +18,6 @@ class LLMResponse:
     """A complete answer.
 
     Attributes:
-        message: the assistant's message.
         id: unique per answer (ours, not the provider's, which may repeat); the deltas of this answer carried it.
         usage: tokens as the provider counted them, or estimated (characters / 4) where it sent no count.
         cost: US dollars; None where no price is known.
@@ -60,10 +59,7 @@ class LLMResponse:
 
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
-    """An attempt failed and will be repeated after a wait.
-
-    `attempt` is the number of the attempt that failed, counted from 1; `max_attempts` counts all of them.
-    """
+    """An attempt (counted from 1, of `max_attempts` in all) failed and will be repeated after a wait."""
 
     attempt: int
     max_attempts: int

@@ -17,11 +17,7 @@ from agent_core.llm.response import LLMResponse
 
 
 class ReadBack(Sequence[Message]):
-    """The messages of a prompt, each made when it is looked at: a prompt is long, and most of it is of no interest.
-
-    Attributes:
-        wire: the prompt itself.
-    """
+    """The messages of a prompt (`wire`), each made when it is looked at: most of a long prompt is of no interest."""
 
     def __init__(self, wire: Sequence[WireMessage]) -> None:
         self.wire = wire
@@ -134,7 +130,6 @@ class RouterLLM(LLM):
             self.metrics.merge(llm.metrics.diff(before))
 
     def __getattr__(self, name: str) -> Any:
-        """What the router does not have itself is the active model's."""
         if name.startswith("_"):
             return super().__getattr__(name)  # type: ignore[misc] # pydantic's own, for private attributes
         return getattr(self.active_llm, name)

@@ -68,7 +68,7 @@ _JSON_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 class TextCalls:
-    """The two ways of a call with tools in text.
+    """A call of a model with tools in text: its prompt, and its answer read back.
 
     Raises:
         FunctionCallConversionError: a call of the history cannot be written as text.
@@ -219,7 +219,6 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _nested(schema: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """The members of an object, or of the objects in an array."""
     inner = schema.get("items") if schema.get("type") == "array" else schema
     if not isinstance(inner, Mapping) or not inner.get("properties"):
         return
@@ -255,7 +254,7 @@ def _turn(said: str, name: str, arguments: str, result: str) -> str:
 def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int, *, is_cut: bool = False) -> Message:
     """The answer with the call in its last text as a tool call, numbered `number`; unchanged when it has none.
 
-    `is_cut` says that the answer ended at the output limit: a call without its end is half a call then.
+    `is_cut`: the answer ended at the output limit, so a call without its end is half a call.
 
     Raises:
         FunctionCallValidationError: it calls a tool, or with arguments, that there are not.
@@ -334,9 +333,7 @@ class TextCall:
 
 
 def found(text: str) -> TextCall | None:
-    """The first call in the text; None when there is none that is complete.
-
-    The end that a stop word cut off is put back, where there is exactly one call.
+    """The first complete call in the text, if any; of a single call, the end that a stop word cut off is put back.
 
     Raises:
         FunctionCallValidationError: the value of a parameter has no end.

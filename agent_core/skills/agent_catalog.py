@@ -47,25 +47,22 @@ _registered: dict[str, AgentKind] = {}
 
 
 class AgentDefinition(Frozen):
-    """A kind of sub-agent. Unknown names in a file's header are passed over.
+    """A kind of sub-agent. Unknown names in a file's header are passed over; None means what the asking agent has.
 
     Attributes:
         name: what it is asked for by.
         description: what it is good for, told to the agent that may ask for it.
         examples: when to ask for it; in a file these are ``<example>`` blocks of the description.
-        model: ``inherit`` for the asking agent's model, or the name of a stored profile.
+        model: ``inherit`` for the asking agent's, or the name of a stored profile.
         color: for whoever shows it.
-        tools: names of its tools; None for those of the asking agent, but for the ones that make sub-agents.
+        tools: names of its tools; None leaves out those that make sub-agents.
         skills: names of skills that it is told, out of those of the asking agent.
-        max_iteration_per_run: answers of its model to one task; None for the asking agent's limit.
-        max_budget_per_run: US dollars; None for the asking agent's limit.
+        max_iteration_per_run: answers of its model to one task.
+        max_budget_per_run: US dollars.
         hooks: run before and after its calls, beside those of the asking agent (the ``hooks`` of a hook file).
-        mcp_config: servers of the Model Context Protocol, by name.
-        permission_mode: which of its actions are asked for; None for the asking agent's policy.
+        permission_mode: which of its actions are asked for.
         condenser: ``default``, ``none``, or the data of a condenser, with its ``kind``.
-        profile_store_dir: where profiles are stored; None for the usual place.
         instructions: told at the end of its system message.
-        level: where it comes from.
         source: its file; None for one that has none.
     """
 
@@ -113,7 +110,6 @@ class AgentDefinition(Frozen):
     @field_validator("tools", "skills", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """A header may list names in one line, with commas."""
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @field_validator("permission_mode", mode="before")
@@ -124,7 +120,6 @@ class AgentDefinition(Frozen):
     @field_validator("mcp_config", mode="before")
     @classmethod
     def _servers(cls, value: Any) -> Any:
-        """The servers, also where they stand under ``mcpServers``, as in a file of their own."""
         return value["mcpServers"] if isinstance(value, dict) and "mcpServers" in value else value
 
     @property
@@ -212,11 +207,7 @@ def register_agent(name: str, factory_func: AgentMaker, description: str = "") -
 
 
 def register_agent_if_absent(name: str, factory_func: AgentMaker, description: str = "") -> bool:
-    """`register_agent` where the program has no kind of that name yet; whether that was so.
-
-    Raises:
-        ValueError: the name is none.
-    """
+    """`register_agent` where the program has no kind of that name yet; whether that was so."""
     if is_registered(name):
         return False
     register_agent(name, factory_func, description)
@@ -251,7 +242,7 @@ def _register(kind: AgentKind) -> None:
 
 @dataclass(slots=True)
 class AgentCatalog:
-    """All kinds that a conversation has: the registered ones, those of files, and the built-in ones."""
+    """The kinds that a conversation has: registered ones, those of files, built-in ones."""
 
     from_files: list[AgentDefinition] = field(default_factory=list)
 

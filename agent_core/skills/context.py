@@ -32,16 +32,15 @@ class AgentContext(Frozen):
         skills: those given explicitly; they win over all others of the same name.
         system_message_suffix: told at the end of the system message.
         user_message_suffix: added to each message of the user.
-        load_user_skills: whether the conversation adds those in the home directory of whoever runs it.
-        load_public_skills: whether the conversation adds those of the repository of public skills, if one is configured
-            (``EXTENSIONS_URL``), and of the `registered_marketplaces` (addresses of other repositories).
-        marketplace_path: the list in such a repository that says which of its skills are meant.
-        load_project_skills: whether the memory adds those that the workspace holds.
-        load_memory: whether the conversation adds the notes that stand in the user's home and in the workspace.
-        memory_context: notes from earlier conversations.
-        disabled_skills: names that are left out, wherever they come from.
-        secrets: values by name, or sources of values, for the registry of the conversation; the model is told the names
-            and the sources' descriptions only. Neither is stored: a conversation that is resumed is given them again.
+        load_user_skills: add those in the home directory of whoever runs it.
+        load_public_skills: add those of the repository ``EXTENSIONS_URL``, if set, and of the `registered_marketplaces`
+            (addresses of other repositories).
+        marketplace_path: the list in such a repository that says which of its skills are meant. load_project_skills:
+        add those that the workspace holds. load_memory: add the notes that stand in the user's home and in the
+        workspace. memory_context: notes from earlier conversations. disabled_skills: names that are left out, wherever
+        they come from. secrets: values by name, or sources of values; the model is told names and descriptions only.
+        They are not stored: a
+            conversation that is resumed is given them again.
         current_datetime: told to the minute; None tells none. By default the time at which the context was made.
     """
 
@@ -116,10 +115,9 @@ class AgentContext(Frozen):
         return self.model_copy(update={"skills": list(found.values())})
 
     def get_system_message_suffix(self, secret_descriptions: Mapping[str, str] | None = None) -> str | None:
-        """What the system message says of this conversation; None when there is nothing to say.
+        """What the system message says of this conversation, the date last, as it changes most; None for nothing.
 
-        In this order: the always-on skills, notes, the list of skills at hand, the suffix, the names of the secrets
-        (those of this context and the given ones, with their descriptions), and last the date, which changes most.
+        `secret_descriptions` are those of further secrets by their names.
         """
         own = {name: getattr(source, "description", "") for name, source in (self.secrets or {}).items()}
         secrets = own | dict(secret_descriptions or {})
@@ -144,11 +142,7 @@ class AgentContext(Frozen):
     def get_user_message_suffix(
         self, message: Message, skip_skill_names: Collection[str] = ()
     ) -> tuple[TextContent, list[str]] | None:
-        """What is added to a message of the user, and the names of the skills in it; None when there is nothing.
-
-        Each skill that the message brings up is told with the word that did it; those in `skip_skill_names` were told
-        before.
-        """
+        """What is added to a message of the user, and the names of the skills in it; None when there is nothing."""
         query = "\n".join(part.text for part in message.content if isinstance(part, TextContent)).strip()
         triggered = self.triggered(query, skip_skill_names) if query else []
         parts = [rendered(PROMPT_DIR, "skill_knowledge_info.j2", {"triggered": triggered})] if triggered else []
@@ -190,11 +184,7 @@ def available_skills(skills: Iterable[Skill], *, can_invoke: bool) -> str:
 
 
 def _secret(name: str, given: Any) -> Any:
-    """A value, hidden from whoever prints it, or what gives one when it is needed (`agent_core.SecretSource`).
-
-    Raises:
-        ValueError: it is neither; the message does not show it.
-    """
+    """A value, hidden from whoever prints it, or what gives one when it is needed (`agent_core.SecretSource`)."""
     if isinstance(given, str):
         return SecretStr(given)
     if isinstance(given, SecretStr) or callable(given) or callable(getattr(given, "value", None)):

@@ -52,8 +52,7 @@ def is_skill_file(path: str) -> bool:
 def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
     """The skill in a Markdown file.
 
-    Without a name in its header it gets `name`, or that of the file. A file called ``SKILL.md`` has the AgentSkills
-    format, in which the name must be that of its folder.
+    Without a name in its header it gets `name`, or that of the file; that of a ``SKILL.md`` must be its folder's.
 
     Raises:
         SkillValidationError: the file cannot be used; the message names it and the field.
@@ -128,7 +127,6 @@ def _list(value: Any, field: str) -> list[Any]:
 
 
 def _words(value: Any, field: str, *, separator: str | None = ",") -> list[str]:
-    """A list of texts; a single text may name several."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(separator) if part.strip()]
     words = _list(value, field)
@@ -144,9 +142,9 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def third_party_skill(path: str, text: str) -> Skill:
-    """The always-on skill of a file like AGENTS.md; in a folder below the root it applies to that folder.
+    """The always-on skill of a file like AGENTS.md, as it is; in a folder below the root it applies to that folder.
 
-    `path` is relative to the project's root. Its text is taken as it is, without a header.
+    `path` is relative to the project's root.
 
     Raises:
         SkillValidationError: no program has instructions in a file of this name.
@@ -163,9 +161,9 @@ def third_party_skill(path: str, text: str) -> Skill:
 
 
 def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of the header and the text after it; a text without a header has no values.
+    """The values of the YAML header between two lines of dashes, if there is one, and the text after it.
 
-    Aliases are refused: a header needs none, and a few of them can stand for gigabytes.
+    Aliases are refused: a few of them can stand for gigabytes.
 
     Raises:
         ValueError: the header is no YAML mapping, or too long; the message says where the mistake is.

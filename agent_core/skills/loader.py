@@ -89,9 +89,8 @@ def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None 
 def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str = "") -> list[Skill]:
     """The skills of a project whose files are given as text by their absolute paths.
 
-    `roots` are the working directory and the root of its repository, the first one winning. Files made for the models
-    of one vendor are left out for another `model`. A text that stands in two files (a link, a copy) is told once.
-    A broken file is left out with a warning.
+    `roots` are the working directory and the root of its repository, the first one winning. Files for the models of one
+    vendor are left out for another `model`, and so are a text that was told already, and broken files, with a warning.
     """
     by_root: list[Iterable[Skill]] = []
     places = list(dict.fromkeys(root.rstrip("/") or "/" for root in roots))
@@ -105,12 +104,10 @@ def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str
 
 
 def _waits(skill: Skill) -> bool:
-    """Whether somebody has to bring it up."""
     return not (skill.is_always_on or isinstance(skill.trigger, PathTrigger))
 
 
 def _words_of(skill: Skill) -> tuple[str, ...]:
-    """What is told of itself, and of which files."""
     return (skill.content, *(skill.trigger.paths if isinstance(skill.trigger, PathTrigger) else ()))
 
 
@@ -141,7 +138,6 @@ def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
 
 
 def _third_party(files: Mapping[str, str], root: str, model: str) -> list[Skill]:
-    """The skills of files like AGENTS.md in `root` and below."""
     found: dict[str, Skill] = {}
     prefix = f"{root.rstrip('/')}/"
     order = list(THIRD_PARTY)
@@ -169,7 +165,6 @@ def _first_of_each(groups: Iterable[Iterable[Skill]]) -> list[Skill]:
 
 
 def _third_party_files(root: Path) -> list[Path]:
-    """The files like AGENTS.md in a folder and below it, as far as is looked."""
     found: list[Path] = []
     for looked, (place, folders, names) in enumerate(os.walk(root)):
         if looked == MAX_FOLDERS or len(found) >= MAX_FILES:
@@ -191,7 +186,6 @@ def _markdown_files(folder: Path) -> list[Path]:
 
 
 def _texts(paths: Iterable[Path]) -> dict[str, str]:
-    """The texts of these files by their paths; what cannot be read is left out with a warning."""
     texts: dict[str, str] = {}
     for path in paths:
         try:
@@ -218,11 +212,7 @@ def _completed_if_possible(skill: Skill) -> Skill:
 
 
 def _completed(skill: Skill) -> Skill:
-    """The skill with the files beside it, where its format has such files.
-
-    Raises:
-        SkillValidationError: the file that says its servers cannot be used.
-    """
+    """The skill with the files beside it, where its format has such files."""
     if not skill.is_agentskills_format or skill.source is None:
         return skill
     folder = Path(skill.source).parent
@@ -282,7 +272,6 @@ def load_public_skills(
 
 
 def _root_of(source: str, ref: str, cache: Path) -> Path | None:
-    """The folder with what the source holds; None when it cannot be had."""
     if (folder := Path(source).expanduser()).is_dir():
         return folder
     root = cache / hashlib.sha256(f"{source}\n{ref}".encode()).hexdigest()[:24]
@@ -325,7 +314,6 @@ def _said(error: Exception) -> str:
 
 
 def _listed(root: Path, marketplace_path: str) -> list[Skill]:
-    """The skills that the repository's list names; without a list all of its folder ``skills``."""
     path = root / marketplace_path
     if not path.is_file():
         return list(load_skills_from_folder(root / "skills").values())

@@ -19,15 +19,7 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 class Plugin(Frozen):
-    """What a plugin brings.
-
-    Attributes:
-        name: of its manifest, or else of its folder.
-        skills: those of ``skills``, and its ``commands``, which a user's message brings up by ``/plugin:command``.
-        agents: kinds of sub-agents, of ``agents``.
-        mcp_servers: what stands in ``.mcp.json``.
-        hooks: the text of ``hooks/hooks.json``; empty for none.
-    """
+    """What a plugin brings: skills, its commands as skills that ``/plugin:command`` brings up, sub-agents, servers, hooks."""
 
     name: str = Field(min_length=1)
     version: str = "1.0.0"
@@ -42,8 +34,8 @@ def read_plugin(folder: Path) -> Plugin:
     """The plugin in a folder of this host. Broken files of skills, commands and sub-agents are left out with a warning.
 
     Raises:
-        SkillValidationError: there is no such folder, nothing of a plugin is in it, or its manifest or one of its other
-            files cannot be used; the message names it.
+        SkillValidationError: the folder holds no plugin, or one of its other files cannot be used; the message names
+        it.
     """
     if not folder.is_dir():
         raise SkillValidationError(f"{folder}: is no folder; give the folder of a plugin")
@@ -78,7 +70,6 @@ def _agents(folder: Path) -> list[AgentDefinition]:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where there is no such file."""
     if not path.is_file():
         return {}
     try:

@@ -1,7 +1,6 @@
 """Sandboxes in memory for tests: one that works, and slow, broken, never ready and lossy ones, all with one interface.
 
-They behave like a provider's sandboxes towards `agent_core.runtime.channel.connection.SandboxConnection` and run no
-program: what an operation does is given as a handler.
+What an operation does is given as a handler; its runner speaks the protocol of the real one over a pair of sockets.
 """
 
 from __future__ import annotations
@@ -37,11 +36,9 @@ class FakeBehaviour:
     """How a fake sandbox misbehaves.
 
     Attributes:
-        start_seconds: how long a start takes (slow).
-        error: raised by each start (broken).
+        error: raised by each start.
         never_ready: a start ends with ``start_timeout`` after the spec's limit.
-        attach_seconds: how long attaching takes.
-        drop_after: the stream drops whenever this many operations have begun on it (lossy); 0 never.
+        drop_after: the stream drops whenever this many operations have begun on it; 0 never.
         mute: the runner greets and never answers.
         network_warning: what its start tells about its network; empty: nothing.
     """

@@ -85,14 +85,12 @@ Script = Callable[[ModelRequest], Turn]
 
 
 class ModelServer:
-    """Answers ``POST …/chat/completions`` and ``…/responses`` from a script.
+    """Answers ``POST …/chat/completions``, ``…/responses`` and (turns in raw form) ``…/messages`` from a script.
 
-    ``…/messages`` is answered, too, with turns in that protocol's raw form.
-
-    The script is a sequence of turns, used one per request (a request beyond the last gets a 500 that says so), or a
-    function from the request to its turn. `requests` holds the last `keep_requests` requests; `open_streams` counts
-    slow answers that are being sent, `dropped_streams` those that the client left before their end; `stream_dropped` is
-    set with the first of them.
+    The script is a sequence of turns, used one per request (beyond the last: a 500 that says so), or a function from
+    the request to its turn. `requests` holds the last `keep_requests`; `open_streams` counts slow answers that are
+    being sent, `dropped_streams` those that the client left before their end; `stream_dropped` is set with the first of
+    them.
     """
 
     def __init__(

@@ -37,18 +37,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One scripted answer.
+    """One scripted answer: reasoning, then text, then calls.
 
     Attributes:
-        text: the answer's text, streamed word by word.
-        reasoning: reasoning text, streamed before the text.
-        calls: tool calls, streamed after the text.
         delay: seconds before the first byte.
         token_delay: seconds between two chunks.
-        status: HTTP status; other than 200 the body is an OpenAI error object with `text` as its message.
+        status: other than 200 the body is an OpenAI error object with `text` as its message.
         headers: extra response headers.
-        body: sent whole instead of a stream or an error object.
-        content_type: content type of `body`.
+        body: sent whole instead of a stream or an error object, as `content_type`.
         chunks: raw chunk objects (or raw SSE text) sent instead of those made from text and calls.
         fault: what goes wrong at the end.
         usage: token counts of the usage chunk; "auto" invents plausible ones, None sends none.
@@ -137,10 +133,7 @@ def stream_parts(turn: Turn, model: str) -> Iterator[bytes]:
 
 
 def response_events(turn: Turn, model: str) -> Iterator[bytes]:
-    """The server-sent events of a turn: its reasoning, its text, its calls, each an item of the output.
-
-    A turn's raw chunks are sent as they are. A reasoning item carries ``encrypted_content``.
-    """
+    """The server-sent events of a turn in the form of the Responses API; raw chunks are sent as they are."""
     if turn.chunks is not None:
         for chunk in turn.chunks:
             yield chunk.encode() if isinstance(chunk, str) else _typed_event(chunk)

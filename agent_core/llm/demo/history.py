@@ -73,8 +73,8 @@ class MadeCall:
 class Run:
     """What was said and done from one request of the user on.
 
-    `request` is the first line of what the user wrote; `turns` the calls of each answer that made any; `is_done` says
-    whether the model finished; `interjection` is a later message of the user that has not been answered yet.
+    `request` is its first line; `turns` the calls of each answer that made any; `interjection` a later message of the
+    user that has not been answered yet.
     """
 
     request: str

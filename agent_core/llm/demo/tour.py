@@ -1,4 +1,8 @@
-"""The demo's scripts: the tour itself, and the short things it can do after it."""
+"""The demo's scripts: the tour itself, and the short things it can do after it.
+
+A script is a generator: it yields turns and is sent their results. Replayed over the history of a conversation it
+arrives where it stands, so the demo needs no memory of its own, and another process can take it up.
+"""
 
 from __future__ import annotations
 
@@ -256,7 +260,6 @@ def _greeting(request: str) -> str:
 
 
 def _lines_of_table(view: Result) -> str:
-    """Where the numbered view of the module shows its table, in words; nothing when it does not."""
     start = re.search(r"^\s*(\d+)\s+LETTERS = \[", view.text or "", re.MULTILINE)
     end = re.search(r"^\s*(\d+)\s+\]", view.text or "", re.MULTILINE)
     return f" in lines {start.group(1)} to {end.group(1)}" if start and end else ""

@@ -1,8 +1,4 @@
-"""``demo/tour``: the model that needs no key. It says what it is, and does one real piece of work in the sandbox.
-
-It reacts to what it observes and remembers nothing: where it stands follows from the messages alone, so it can be
-stopped and taken up again anywhere, also by another process.
-"""
+"""``demo/tour``: the model that needs no key. It says what it is, and does one real piece of work in the sandbox."""
 
 from __future__ import annotations
 
@@ -65,7 +61,6 @@ def next_turn(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, frozens
 
 
 def _script(demo: Demo, run: Run, runs: Sequence[Run]) -> Script:
-    """The script that a run follows."""
     folder = _folder(runs[:-1])
     if folder is None or run.wants is Intent.TOUR:
         return demo.tour(run.request)
@@ -75,7 +70,6 @@ def _script(demo: Demo, run: Run, runs: Sequence[Run]) -> Script:
 
 
 def _folder(runs: Sequence[Run]) -> str | None:
-    """The folder of the newest project among these runs."""
     texts = [text for run in reversed(runs) for text in reversed(_arguments_texts(run))]
     found = (re.search(r"(/[^\s'\"]*/drydock-tour(?:-\d+)?)/roman\.py", text) for text in texts)
     return next((match.group(1) for match in found if match), None)
@@ -105,7 +99,6 @@ def _replayed(script: Script, made: Sequence[tuple[MadeCall, ...]]) -> DemoTurn 
 
 
 def _results(turn: DemoTurn, made: tuple[MadeCall, ...]) -> tuple[Result, ...] | None:
-    """The results of a turn of the history, if it is this one."""
     if len(turn.calls) != len(made):
         return None
     for wanted, call in zip(turn.calls, made, strict=True):
@@ -116,7 +109,6 @@ def _results(turn: DemoTurn, made: tuple[MadeCall, ...]) -> tuple[Result, ...] |
 
 
 def _side_turn(messages: Sequence[Mapping[str, Any]]) -> DemoTurn:
-    """An answer to a question outside of the conversation, put without tools: for a title, or for a summary."""
     asked = " ".join(text_of(message) for message in messages[-2:]).lower()
     return DemoTurn("A tour of Drydock" if "title" in asked else f"{OFFER} {HOW_TO_GO_ON}")
 
@@ -128,7 +120,6 @@ def tool_properties(tools: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[s
 
 
 def _arguments(call: DemoCall, properties: frozenset[str]) -> dict[str, Any]:
-    """The call's arguments, with the extras that the tool asks for."""
     extras = {"summary": call.summary, "security_risk": "LOW"}
     wanted = {name: value for name, value in extras.items() if value and name in properties}
     return {**call.arguments, **wanted}

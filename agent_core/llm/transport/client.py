@@ -130,7 +130,6 @@ class LiteLLMClient:
     async def _from_server(
         self, library: _Library, request: CompletionRequest, route: ModelRoute
     ) -> AsyncGenerator[Chunk, None]:
-        """Straight through litellm's HTTP handler."""
         make = openai_request if route.kind == "openai" else compatible_request
         if request.api == "responses":
             make = responses_request
@@ -186,7 +185,6 @@ async def _from_provider(
 
 
 def _chunk(piece: Any) -> Chunk:
-    """A chunk of litellm's as one of ours."""
     usage = getattr(piece, "usage", None)
     choice = piece.choices[0] if piece.choices else None
     delta = getattr(choice, "delta", None)
@@ -292,7 +290,6 @@ class _Library:
         self._parts: dict[str, concurrent.futures.Future[None]] = {}
 
     async def load_provider_parts(self, provider: str) -> None:
-        """Import in a thread what litellm would import during the first call, which stops the loop for a second."""
         name = provider if provider in _PARTS_OF else ""
         loading = self._parts.get(name)
         if loading is None:

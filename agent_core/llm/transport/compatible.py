@@ -45,9 +45,10 @@ _NOTHING_HERE = (404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request, complete. `timeout` is in the HTTP client's own form; `secret` is a key to hide in error texts.
+    """A request, complete.
 
-    `other_url` is where to look when there is nothing at `url`.
+    `timeout` is in the HTTP client's own form; `secret` is a key to hide in error texts; `other_url` is where to look
+    when there is nothing at `url`.
     """
 
     endpoint: Endpoint
@@ -109,11 +110,6 @@ def _key_of(endpoint: Endpoint) -> str:
 
 
 def _openai_key_and_url(library: Any, request: CompletionRequest, route: ModelRoute) -> tuple[str, str | None]:
-    """The key and the address of OpenAI itself, from the environment too.
-
-    Raises:
-        LLMAuthenticationError: there is no key.
-    """
     config = library.find_config(model=route.model, provider=library.openai)
     secret = config.get_api_key(_key_of(request.endpoint) or None) or ""
     if not secret:
@@ -170,10 +166,8 @@ def _is_sendable(text: str) -> bool:
 class Address:
     """Where something is asked for.
 
-    Attributes:
-        url: complete.
-        other_url: to be tried where `url` is not found: many people leave ``/v1`` out. None when a path was given.
-        authorization: header for the user and password of the base URL; empty without any.
+    `other_url` is to be tried where `url` is not found (many people leave ``/v1`` out); None when a path was given.
+    `authorization` is the header for the user and password of the base URL.
     """
 
     url: str
@@ -274,8 +268,7 @@ class CompatibleExchange:
     async def _send(self, url: str) -> Any:
         """The response, with its body still to come.
 
-        A connection kept from an earlier call may turn out to be closed by the server. That is worth a second try at
-        once, on another connection, without the waits of a retry.
+        A connection kept from an earlier call may turn out to be closed by the server: worth a second try at once.
         """
         try:
             try:
@@ -320,7 +313,6 @@ class CompatibleExchange:
             await _drain(body)
 
     async def _refusal(self, response: Any) -> LLMError:
-        """The error that an answer with another status than 200 means."""
         text = b""
         try:
             async with aclosing(response.aiter_bytes()) as body:
@@ -359,7 +351,6 @@ async def _drain(body: AsyncIterator[bytes]) -> None:
 
 
 def _said(text: bytes) -> str:
-    """What an error answer says: the message, type and code of OpenAI's error object, or the text itself."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -32,10 +32,7 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached; hashable, so that a transport can keep what it worked out about it.
-
-    `options` are settings of one provider alone, by the client library's names.
-    """
+    """Where a model is reached; hashable. `options` are settings of one provider alone, by litellm's names."""
 
     model: str
     base_url: str | None = None
@@ -54,10 +51,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One request: rendered messages, function-tool schemas and options by their OpenAI names.
-
-    A transport does not change `messages` or what is in them: callers keep them for the next request.
-    """
+    """One request: rendered messages (no transport changes them), function-tool schemas, options by OpenAI's names."""
 
     endpoint: Endpoint
     messages: Sequence[dict[str, Any]]
@@ -71,10 +65,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of a tool call, as the provider sent it: any of its fields may be missing.
-
-    `item_id` is the id that the Responses API gives a call besides its `id`.
-    """
+    """A piece of a tool call, any of whose fields may be missing. `item_id` is a second id of the Responses API."""
 
     index: int | None = None
     id: str | None = None
@@ -88,7 +79,7 @@ class Chunk:
     """A piece of an answer. An empty one says only that the server is alive.
 
     `usage` is the provider's usage object, unchanged; `cost` is what the provider itself says that the call cost (US
-    dollars); `has_choice` is whether the provider sent a choice with this piece.
+    dollars); `has_choice` is whether it sent a choice with this piece.
     """
 
     text: str = ""
@@ -117,8 +108,7 @@ class Transport(Protocol):
     def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """Ask, and yield the answer's pieces as they come.
 
-        The stream ends normally only when the answer is complete. Closing the generator early, or cancelling whoever
-        awaits it, closes the connection.
+        The stream ends normally only when the answer is complete. Closing the generator early closes the connection.
 
         Raises:
             LLMError: the exchange failed; `retryable` and `retry_after` say whether and when to try again.

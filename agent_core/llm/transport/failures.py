@@ -144,10 +144,7 @@ _CLASS_ERRORS: Mapping[str, type[LLMError]] = {
 
 
 def from_exception(endpoint: Endpoint, error: Exception, *, secrets: Iterable[str] = ()) -> LLMError:
-    """The error for an exception of the client library, told by its class, its status and its text.
-
-    `secrets` are keys to hide in it besides the endpoint's own.
-    """
+    """The error for an exception of litellm, told by its class, its status and its text, without these `secrets`."""
     text = str(error)
     name = type(error).__name__
     if "llm provider not provided" in text.lower():

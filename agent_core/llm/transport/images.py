@@ -13,9 +13,9 @@ from agent_core.llm.render import WireMessage, has_images
 MAX_BYTES = 20 * 1024 * 1024
 SECONDS = 30.0
 KEPT = 16
-"""How many fetched images are kept for the next requests of the same conversation or another."""
+"""How many fetched images are kept for the next requests."""
 KEPT_CHARS = 64 * 1024 * 1024
-"""And how long they may be together."""
+"""How long they may be together."""
 
 PUBLIC = Destinations()
 """Nobody is to look into this host's networks through a message."""
@@ -26,7 +26,7 @@ _kept: dict[str, str] = {}
 async def inlined(messages: Sequence[WireMessage], destinations: Destinations = PUBLIC) -> list[WireMessage]:
     """The messages with images in place of their addresses; the given ones stay as they are.
 
-    An image that cannot be fetched is replaced by a text that says so; so is one that is not among `destinations`.
+    One that cannot be fetched, or is not among `destinations`, is replaced by a text that says so.
     """
     fetcher = _Fetcher(destinations)
     try:

@@ -77,8 +77,8 @@ class RecordingTransport:
 class ReplayTransport:
     """Answers from a recording, at once.
 
-    Strict: a request that no recorded one equals fails, and the error says where the nearest differs. Equal requests
-    (an attempt and its retries) are answered in the order of their recording, the last of them for ever after; each
+    A request that no recorded one equals fails, and the error says where the nearest differs. Equal requests (an
+    attempt and its retries) are answered in the order of their recording, the last of them for ever after; each
     conversation begins anew.
     """
 
@@ -212,7 +212,6 @@ def _asked(request: CompletionRequest) -> dict[str, Any]:
 
 
 def _nearest(asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> str:
-    """Where the recorded request that agrees longest differs."""
     best: tuple[int, int, str] | None = None
     for number, exchange in enumerate(exchanges, start=1):
         recorded = exchange["request"]["messages"]
@@ -254,7 +253,6 @@ def first_difference(recorded: Any, asked: Any, path: str = "") -> str | None:
 
 
 def _excerpts(recorded: Any, asked: Any) -> str:
-    """Both values from shortly before where they part."""
     if not (isinstance(recorded, str) and isinstance(asked, str)):
         return f"recorded {_short(repr(recorded))}, asked {_short(repr(asked))}"
     same = 0
@@ -271,7 +269,6 @@ def _short(text: str) -> str:
 
 
 def _data(chunk: Chunk) -> dict[str, Any]:
-    """The fields of a chunk that say something."""
     data = {one.name: value for one in fields(chunk) if (value := getattr(chunk, one.name)) != one.default}
     if "calls" in data:
         data["calls"] = [
@@ -293,10 +290,9 @@ async def log_completion(
     outcome: LLMResponse | LLMError,
     callback: Callable[[str, str], object] | None = None,
 ) -> None:
-    """Write what was asked and what came of it, without any key; a file that cannot be written is only warned of.
+    """Write what was asked and what came of it, without any key, or give it to the callback; failures are warned of.
 
-    The file is ``{model}-{time}-{4 hex digits}.json``, with ``-error`` before the ending when the call failed. With a
-    `callback` nothing is written; that it fails is warned of, too.
+    The file is ``{model}-{time}-{4 hex digits}.json``, with ``-error`` before the ending when the call failed.
     """
     mark = "-error" if isinstance(outcome, LLMError) else ""
     model = request.endpoint.model.replace("/", "__")

@@ -10,7 +10,7 @@ from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionReques
 from agent_core.llm.transport.sse import error_of
 
 REASONING = "reasoning"
-"""Type of the items that hold a model's reasoning; they are kept among a message's thinking blocks."""
+"""Type of the items that hold a model's reasoning, kept among a message's thinking blocks."""
 
 _OPTIONS = (
     ("max_output_tokens", "max_tokens"),
@@ -22,10 +22,7 @@ _OPTIONS = (
 
 
 def responses_body(request: CompletionRequest, model: str) -> dict[str, Any]:
-    """The body, apart from streaming.
-
-    Nothing is stored at the provider: each request carries the whole conversation.
-    """
+    """The body, apart from streaming. Nothing is stored at the provider: each request has the whole conversation."""
     messages = hoist_images(request.messages)
     instructions = "\n\n".join(_text(message) for message in messages if message["role"] == "system")
     parameters = request.parameters
@@ -67,7 +64,6 @@ def _items(message: WireMessage) -> Iterator[dict[str, Any]]:
 
 
 def _assistant_items(message: WireMessage) -> Iterator[dict[str, Any]]:
-    """What the model said: its reasoning, where it can be read again, its text, its calls."""
     for block in message.get("thinking_blocks") or ():
         if block.get("type") == REASONING and block.get("encrypted_content"):
             yield block
@@ -146,7 +142,6 @@ class ResponsesEvents:
         return Chunk()
 
     def _head(self, index: int, item: Mapping[str, Any]) -> Iterator[CallDelta]:
-        """The beginning of a call, once."""
         if item.get("type") == "function_call" and index not in self._begun:
             self._begun.add(index)
             call_id = item.get("call_id") or item.get("id")

@@ -55,11 +55,8 @@ def endpoint_of(config: LLMConfig) -> Endpoint:
 class ModelRoute:
     """The way to a model.
 
-    Attributes:
-        kind: ``compatible``: any server with OpenAI's chat completions at `base_url`; ``openai``: OpenAI itself;
-            ``provider``: whatever litellm knows under the model's full name.
-        model: the model's name as the server wants it (``provider``: as configured).
-        base_url: None leaves it to litellm.
+    `kind` is ``compatible`` (any server with OpenAI's chat completions at `base_url`), ``openai`` (OpenAI itself), or
+    ``provider``: what litellm knows under the model's full name, its `base_url` too where there is none.
     """
 
     kind: Literal["compatible", "openai", "provider"]

@@ -1,7 +1,7 @@
 """What servers say of the models that they serve: context window and longest answer.
 
-Asked are servers that are known to say it: proxies of the client library, vLLM, OpenRouter. Each is asked once in a
-while, whether it answers or not; a call waits for that a moment at most, and goes on without.
+Asked are servers that are known to say it (proxies of litellm, vLLM, OpenRouter), once in a while, whether they answer
+or not; a call waits for that a moment at most, and goes on without.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from agent_core.llm.transport.routes import endpoint_of, route_of
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 3.0
-"""How long a call waits for it."""
 
 FRESH_SECONDS: Final = 300.0
 """After which a server is asked again."""
@@ -43,8 +42,6 @@ class ServedLimits:
 
 @dataclass(slots=True)
 class _Known:
-    """What was said, and until when that counts as new."""
-
     limits: ServedLimits
     until: float
 
@@ -54,11 +51,7 @@ _Key = tuple[str, str]
 
 
 class ServedModels:
-    """What was said by now.
-
-    Attributes:
-        generation: changes with what is known.
-    """
+    """What was said by now; `generation` changes with it."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -99,11 +92,9 @@ class ServedModels:
 
 
 SERVED = ServedModels()
-"""Of all models of this process."""
 
 
 def _key(config: LLMConfig) -> _Key | None:
-    """The server and the model's name there; None where nothing would be said."""
     prefix, _, name = config.model.partition("/")
     base_url = route_of(endpoint_of(config), ()).base_url if prefix in _ROUTES else None
     return None if base_url is None else (base_url, name)
@@ -125,7 +116,6 @@ async def _asked(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
 
 
 async def _body(http: Any, url: str, headers: Mapping[str, str]) -> bytes | None:
-    """What is there, if anything of a bearable size is."""
     body = bytearray()
     async with http.stream("GET", url, headers=headers, follow_redirects=False) as response:
         if response.status_code != 200:
@@ -138,7 +128,6 @@ async def _body(http: Any, url: str, headers: Mapping[str, str]) -> bytes | None
 
 
 def _said(value: Any) -> Iterator[tuple[str, ServedLimits]]:
-    """The models of an answer, and their limits, by the names that these servers use."""
     entries = value.get("data") if isinstance(value, dict) else None
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, dict):

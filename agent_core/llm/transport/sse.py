@@ -57,7 +57,6 @@ def money(value: Any) -> float | None:
 
 
 def _text(content: Any) -> str:
-    """Text content, also where a server sends it in parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -67,7 +66,6 @@ def _text(content: Any) -> str:
 
 
 def _blocks(blocks: Any) -> Iterator[dict[str, Any]]:
-    """Signed thoughts, which proxies of models that want them back pass on."""
     for block in blocks if isinstance(blocks, list) else ():
         if isinstance(block, dict) and all(isinstance(block.get(key) or "", str) for key in ("thinking", "signature")):
             yield block
@@ -117,12 +115,11 @@ def error_of(endpoint: Endpoint, error: Any, *, secret: str = "") -> LLMError:
 class AnswerReader:
     """Turns the bytes of an answer with status 200 into chunks: `feed` it what comes, `end` it once.
 
-    `is_done` says that ``[DONE]`` came and nothing more needs to be read; `has_finished` that the answer itself is
-    complete. `is_page` says that the content type is that of a web page; `read` makes a chunk of an event ("delta") or
-    of a whole answer ("message").
+    `is_done`: ``[DONE]`` came, nothing more needs to be read. `is_page`: the content type is that of a web page; `read`
+    makes a chunk of an event ("delta") or of a whole answer ("message").
 
     Both methods raise an `LLMError` when the body is no answer (a web page, an error object, invalid JSON); `end` also
-    when it broke off: an answer without a finish reason or ``[DONE]`` is not complete.
+    when it broke off, without a finish reason or ``[DONE]``.
     """
 
     def __init__(
@@ -229,7 +226,6 @@ class AnswerReader:
             raise self._no_json(self._split[0])
 
     def _split_event(self) -> Iterator[Chunk]:
-        """What an event of several lines of data says, at its end."""
         if self._split:
             data = b"\n".join(self._split)
             self._split.clear()
@@ -249,7 +245,6 @@ class AnswerReader:
         return chunk
 
     def _whole(self, body: bytes) -> list[Chunk]:
-        """A body that is no stream of events."""
         start = body[:2000].lstrip().lower()
         if self._is_page or start.startswith((b"<!doctype", b"<html")):
             page = readable(body.decode(errors="replace"))
@@ -267,7 +262,6 @@ class AnswerReader:
         return [chunk]
 
     def _object(self, value: Any, data: bytes) -> dict[str, Any]:
-        """The value, which is an object and tells of no error."""
         if not isinstance(value, dict):
             raise self._broken(f"sent a piece that is not an object ({_excerpt(data)})")
         if value.get("error") or value.get("object") == "error":
@@ -284,7 +278,6 @@ class AnswerReader:
                 raise self._no_json(loose) from None
 
     def _reported(self, value: Any) -> LLMError:
-        """The error that the server tells of."""
         error = value.get("error") or value if isinstance(value, dict) else value
         return error_of(self._endpoint, error, secret=self._secret)
 
