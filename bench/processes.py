@@ -87,7 +87,7 @@ async def model_process(script: str) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "agent_core.testing.model_server",
+        "bench.model_process",
         "--script",
         script,
         cwd=ROOT,

@@ -93,7 +93,7 @@ class Stage:
 
     @asynccontextmanager
     async def model(self, script: str) -> AsyncIterator[str]:
-        """A model server that answers at once (see `agent_core.testing.model_server`); yields its URL."""
+        """A model server that answers at once (see `bench.model_process`); yields its URL."""
         async with model_process(script) as url:
             yield url
 

@@ -19,7 +19,7 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 class Plugin(Frozen):
-    """What a plugin brings: skills, commands (skills, brought up by ``/plugin:command``), sub-agents, servers, hooks."""
+    """What a plugin brings: skills, commands (skills that ``/plugin:command`` tells), sub-agents, servers, hooks."""
 
     name: str = Field(min_length=1)
     version: str = "1.0.0"

@@ -1,19 +1,15 @@
-"""A scriptable OpenAI-compatible model server on loopback: real sockets, for tests and the bench.
+"""A scriptable OpenAI-compatible model server on loopback: real sockets, for tests.
 
 In a test::
 
     async with ModelServer([call("terminal", {"command": "ls"}), say("Done.")]) as server:
         llm = LLM(model="openai/scripted", base_url=server.url, api_key=SecretStr("k"))
-
-As a process of its own: ``python -m agent_core.testing.model_server --port 0 --script instant`` prints its URL.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,16 +17,8 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any
 
-from agent_core.testing.model_turns import Turn, call, error_body, fail, finish, response_events, say, stream_parts
+from agent_core.testing.model_turns import Turn, error_body, fail, response_events, stream_parts
 
-_STEP_TEXTS = 1024
-
-_STEPS = tuple(
-    call("terminal", {"command": f"echo step {number}", "security_risk": "LOW"}) for number in range(_STEP_TEXTS)
-)
-
-_GIST = say("The steps so far.")
-_READY = say("Ready.")
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 _END_OF_STREAM = b"data: [DONE]\n\n"
 _END_OF_BODY = b"0\r\n\r\n"
@@ -72,13 +60,6 @@ class ModelRequest:
         """The bearer token."""
         scheme, _, token = self.headers.get("authorization", "").partition(" ")
         return token if scheme.lower() == "bearer" else None
-
-    def results_since_user(self) -> int:
-        """How many tool results stand after the last user message; counted in the bytes, without parsing."""
-        body = self.content
-        space = b" " if b'"role": ' in body[:4096] else b""
-        start = body.rfind(b'"role":' + space + b'"user"')
-        return body.count(b'"role":' + space + b'"tool"', max(start, 0))
 
 
 Script = Callable[[ModelRequest], Turn]
@@ -304,62 +285,3 @@ def _in_turn(turns: Iterable[Turn]) -> Callable[[ModelRequest], Turn]:
         return left.popleft() if left else fail(500, "the script of the model server is at its end")
 
     return script
-
-
-def instant(request: ModelRequest) -> Turn:
-    """Answers every request with a short text."""
-    del request
-    return _READY
-
-
-def echo_steps(count: int) -> Script:
-    """A script that runs `count` commands ``echo step N`` after each user message, one per turn, then finishes.
-
-    A request without tools, for a summary or a title, is answered by a few words.
-    """
-
-    def script(request: ModelRequest) -> Turn:
-        if b'"tools":' not in request.content:
-            return _GIST
-        done = request.results_since_user()
-        return _STEPS[done % _STEP_TEXTS] if done < count else finish(f"{count} steps done.")
-
-    return script
-
-
-def named(name: str) -> Script:
-    """The script of that name: ``instant`` or ``steps:N``.
-
-    Raises:
-        ValueError: there is no such script.
-    """
-    if name == "instant":
-        return instant
-    kind, _, count = name.partition(":")
-    if kind == "steps" and count.isdigit():
-        return echo_steps(int(count))
-    raise ValueError(f"no script named {name!r}: use instant or steps:N")
-
-
-async def _serve(script: str, host: str, port: int) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with ModelServer(named(script), host=host, port=port, keep_requests=1) as server:
-        print(server.url, flush=True)  # noqa: T201 (the URL on standard output is this program's interface)
-        await stop.wait()
-
-
-def main() -> None:
-    """Serve a named script until interrupted; the first line of the output is the base URL."""
-    parser = argparse.ArgumentParser(description="A scripted OpenAI-compatible model server on loopback.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--script", default="instant", help="instant, or steps:N")
-    options = parser.parse_args()
-    asyncio.run(_serve(options.script, options.host, options.port))
-
-
-if __name__ == "__main__":
-    main()

@@ -12,8 +12,9 @@ import pytest
 from agent_core.errors import LLMInternalError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
-from agent_core.testing.model_server import ModelRequest, ModelServer, named
+from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, finish, say
+from bench.model_process import named, results_since_user
 
 
 def model(server: ModelServer) -> LLM:
@@ -36,8 +37,7 @@ def history(steps: int) -> list[dict[str, Any]]:
 def test_results_are_counted_without_parsing(separators: tuple[str, str]) -> None:
     messages = [*history(3), *history(2)]
     content = json.dumps({"messages": messages}, separators=separators).encode()
-    request = ModelRequest("POST", "/v1/chat/completions", {}, content)
-    assert request.results_since_user() == 2
+    assert results_since_user(content) == 2
 
 
 async def test_a_script_of_steps_runs_commands_and_finishes_after_each_message() -> None:
@@ -110,7 +110,7 @@ async def test_another_path_is_not_found() -> None:
 
 async def test_as_a_process_it_prints_its_address_and_ends_when_told() -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "agent_core.testing.model_server", "--script", "instant", stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "bench.model_process", "--script", "instant", stdout=asyncio.subprocess.PIPE
     )
     try:
         async with asyncio.timeout(20):

@@ -1,0 +1,81 @@
+"""A model server that answers at once, as a process of its own: its first line of output is its base URL."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+
+from agent_core.testing.model_server import ModelRequest, ModelServer, Script
+from agent_core.testing.model_turns import Turn, call, finish, say
+
+_STEP_TEXTS = 1024
+_STEPS = tuple(
+    call("terminal", {"command": f"echo step {number}", "security_risk": "LOW"}) for number in range(_STEP_TEXTS)
+)
+_GIST = say("The steps so far.")
+_READY = say("Ready.")
+
+
+def results_since_user(content: bytes) -> int:
+    """How many tool results stand after the last user message of a request; counted without parsing."""
+    space = b" " if b'"role": ' in content[:4096] else b""
+    start = content.rfind(b'"role":' + space + b'"user"')
+    return content.count(b'"role":' + space + b'"tool"', max(start, 0))
+
+
+def instant(request: ModelRequest) -> Turn:
+    """Answers every request with a short text."""
+    del request
+    return _READY
+
+
+def echo_steps(count: int) -> Script:
+    """A script that runs `count` commands ``echo step N`` after each user message, one per turn, then finishes.
+
+    A request without tools, for a summary or a title, is answered by a few words.
+    """
+
+    def script(request: ModelRequest) -> Turn:
+        if b'"tools":' not in request.content:
+            return _GIST
+        done = results_since_user(request.content)
+        return _STEPS[done % _STEP_TEXTS] if done < count else finish(f"{count} steps done.")
+
+    return script
+
+
+def named(name: str) -> Script:
+    """The script of that name: ``instant`` or ``steps:N``.
+
+    Raises:
+        ValueError: there is no such script.
+    """
+    if name == "instant":
+        return instant
+    kind, _, count = name.partition(":")
+    if kind == "steps" and count.isdigit():
+        return echo_steps(int(count))
+    raise ValueError(f"no script named {name!r}: use instant or steps:N")
+
+
+async def _serve(script: str) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with ModelServer(named(script), keep_requests=1) as server:
+        print(server.url, flush=True)
+        await stop.wait()
+
+
+def main() -> None:
+    """Serve a named script until interrupted; the first line of the output is the base URL."""
+    parser = argparse.ArgumentParser(description="A scripted OpenAI-compatible model server on loopback.")
+    parser.add_argument("--script", default="instant", help="instant, or steps:N")
+    options = parser.parse_args()
+    asyncio.run(_serve(options.script))
+
+
+if __name__ == "__main__":
+    main()
