@@ -12,7 +12,7 @@ import pytest
 from agent_core.errors import LLMInternalError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, finish, say
 from bench.model_process import named, results_since_user
 
