@@ -105,7 +105,12 @@ class Server:
         self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._keep_listening)
 
     def _listen_at(self, path: str, accept: Callable[[socket.socket], None]) -> None:
-        _clear(path)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError:  # whatever was put there
+            os.rename(path, f"{path}.{os.urandom(4).hex()}")
         listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
         try:
@@ -121,11 +126,11 @@ class Server:
         self._loop.add_reader(listener.fileno(), lambda: accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
-        stream = self._taken(listener)
+        stream = self._accepted(listener)
         if stream is not None:
             self._serve(Ends(stream))
 
-    def _taken(self, listener: socket.socket) -> Optional[socket.socket]:
+    def _accepted(self, listener: socket.socket) -> Optional[socket.socket]:
         """Take a connection; one of a command in the sandbox, which has no business here, is closed at once."""
         try:
             stream, _ = listener.accept()
@@ -138,26 +143,24 @@ class Server:
 
     def _arrive(self, listener: socket.socket) -> None:
         """Somebody is about to hand over pipes; whoever was about to before is turned away."""
-        control = self._taken(listener)
+        control = self._accepted(listener)
         if control is None:
             return
         self._turn_away()
         control.setblocking(False)
-        self._arriving = control
-        self._loop.add_reader(control.fileno(), self._take_over)
 
-    def _take_over(self) -> None:
-        control = self._arriving
-        if control is None:
-            return
-        self._loop.remove_reader(control.fileno())
-        self._arriving = None
-        try:
-            pipes = receive_pipes(control)
-        except OSError:
-            control.close()
-            return
-        self._serve(Ends(control, pipes))
+        def take_over() -> None:
+            self._loop.remove_reader(control.fileno())
+            self._arriving = None
+            try:
+                pipes = receive_pipes(control)
+            except OSError:
+                control.close()
+                return
+            self._serve(Ends(control, pipes))
+
+        self._arriving = control
+        self._loop.add_reader(control.fileno(), take_over)
 
     def _turn_away(self) -> None:
         if self._arriving is not None:
@@ -178,10 +181,7 @@ class Server:
         except OSError:  # what was handed over cannot be waited for: an ordinary file
             self._connection.close()
             return
-        self._connection.send({"hello": self._hello()})
-
-    def _hello(self) -> "dict[str, object]":
-        return {
+        hello = {
             "protocol": PROTOCOL,
             "runner": VERSION,
             "python": ".".join(str(part) for part in sys.version_info[:3]),
@@ -193,6 +193,7 @@ class Server:
             "tunnels": True,
             "programs": True,
         }
+        self._connection.send({"hello": hello})
 
     def _received(self, connection: Connection, frame: Frame) -> None:
         if connection is not self._connection:
@@ -223,16 +224,6 @@ def _place(path: str) -> Optional[Tuple[int, int]]:
     return found.st_dev, found.st_ino
 
 
-def _clear(path: str) -> None:
-    """Have nothing at the path, whatever was put there."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-    except OSError:
-        os.rename(path, f"{path}.{os.urandom(4).hex()}")
-
-
 def watch_signals(loop: Loop, requests: Requests) -> None:
     """Let SIGINT end the runner and SIGCHLD reach the shells; SIGTERM ends it only where others share its processes.
 
@@ -240,11 +231,8 @@ def watch_signals(loop: Loop, requests: Requests) -> None:
     other Python (``pkill python3``).
     """
     is_alone = 1 in (os.getpid(), os.getppid())
-    loop.on_signal(signal.SIGTERM, _spared if is_alone else loop.stop)
+    # A handler that does nothing, and not SIG_IGN, which programs would inherit.
+    loop.on_signal(signal.SIGTERM, (lambda: None) if is_alone else loop.stop)
     loop.on_signal(signal.SIGINT, loop.stop)
     loop.on_signal(signal.SIGCHLD, requests.child_changed)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _spared() -> None:
-    """Go on. A handler and not SIG_IGN, which programs would inherit."""

@@ -63,19 +63,11 @@ def encode(message: Message, blob: Optional[bytes] = None) -> bytes:
 class Decoder:
     """Turns bytes, in whatever pieces they arrive, into frames: no I/O, and at most one partial frame kept."""
 
-    def __init__(self, *, max_json: int = MAX_JSON, max_blob: int = MAX_BLOB) -> None:
-        self._max_json = max_json
-        self._max_blob = max_blob
+    def __init__(self) -> None:
         self._buffer = bytearray()
         self._start = 0
         self._message: Optional[Message] = None
-        self._blob_length = 0
         self._failed = False
-
-    @property
-    def partial(self) -> bool:
-        """True while a frame has begun and is not complete: the stream's end now would be a truncation."""
-        return self._message is not None or len(self._buffer) > self._start
 
     def feed(self, data: bytes) -> List[Frame]:
         """Take the next bytes and return the frames they complete, in order.
@@ -98,46 +90,32 @@ class Decoder:
         except ProtocolError:
             self._failed = True
             self._buffer.clear()
-            self._start = 0
             raise
-        self._compact()
+        if self._start == len(self._buffer) or self._start > _COMPACT_AFTER:
+            del self._buffer[: self._start]
+            self._start = 0
         return frames
-
-    def finish(self) -> None:
-        """Say that the stream has ended; `ProtocolError` where that was inside a frame."""
-        if self.partial and not self._failed:
-            raise ProtocolError("the stream ended inside a frame")
 
     def _next(self) -> Optional[Frame]:
         if self._message is None:
-            body = self._take_body()
-            if body is None:
+            available = len(self._buffer) - self._start
+            if available < _LENGTH.size:
                 return None
-            self._message = _parse(body)
-            self._blob_length = _blob_length(self._message, self._max_blob)
-            if "blob" not in self._message:
-                return self._complete(None)
-        if len(self._buffer) - self._start < self._blob_length:
-            return None
-        return self._complete(self._take(self._blob_length))
-
-    def _complete(self, blob: Optional[bytes]) -> Frame:
-        message = self._message
-        assert message is not None  # noqa: S101 - both callers have just read it
+            (length,) = _LENGTH.unpack_from(self._buffer, self._start)
+            if length > MAX_JSON:
+                raise ProtocolError(f"frame of {length} bytes is over the limit of {MAX_JSON}")
+            if available < _LENGTH.size + length:
+                return None
+            self._start += _LENGTH.size
+            self._message = _parse(self._take(length))
+        message, blob = self._message, None
+        if "blob" in message:
+            length = message["blob"]
+            if len(self._buffer) - self._start < length:
+                return None
+            blob = self._take(length)
         self._message = None
         return Frame(message, blob)
-
-    def _take_body(self) -> Optional[bytes]:
-        available = len(self._buffer) - self._start
-        if available < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(self._buffer, self._start)
-        if length > self._max_json:
-            raise ProtocolError(f"frame of {length} bytes is over the limit of {self._max_json}")
-        if available < _LENGTH.size + length:
-            return None
-        self._start += _LENGTH.size
-        return self._take(length)
 
     def _take(self, length: int) -> bytes:
         start = self._start
@@ -145,29 +123,17 @@ class Decoder:
         with memoryview(self._buffer) as view:
             return bytes(view[start : start + length])
 
-    def _compact(self) -> None:
-        if self._start == len(self._buffer):
-            self._buffer.clear()
-            self._start = 0
-        elif self._start > _COMPACT_AFTER:
-            del self._buffer[: self._start]
-            self._start = 0
-
 
 def _parse(body: bytes) -> Message:
     try:
-        value = json.loads(body.decode("utf-8"))
+        message = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"frame is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ProtocolError(f"frame holds a JSON {type(value).__name__}, not an object")
-    return value
-
-
-def _blob_length(message: Message, limit: int) -> int:
+    if not isinstance(message, dict):
+        raise ProtocolError(f"frame holds a JSON {type(message).__name__}, not an object")
     length = message.get("blob", 0)
     if isinstance(length, bool) or not isinstance(length, int) or length < 0:
         raise ProtocolError("the key blob must be a length in bytes (an integer, 0 or more)")
-    if length > limit:
-        raise ProtocolError(f"attachment of {length} bytes is over the limit of {limit}")
-    return length
+    if length > MAX_BLOB:
+        raise ProtocolError(f"attachment of {length} bytes is over the limit of {MAX_BLOB}")
+    return message

@@ -29,14 +29,14 @@ class Ends:
         self.source, self.target = pipes or (control.fileno(), control.fileno())
         self.control = control if pipes is not None else None
         self._socket = control
-        self._pipes = pipes or ()
         os.set_blocking(self.source, False)
         os.set_blocking(self.target, False)
 
     def close(self) -> None:
         """Let go of all of them."""
-        for pipe in self._pipes:
-            os.close(pipe)
+        if self.control is not None:
+            os.close(self.source)
+            os.close(self.target)
         self._socket.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -22,6 +23,9 @@ _CODES: Dict[int, str] = {
     errno.ELOOP: "bad_request",
     errno.ENAMETOOLONG: "bad_request",
 }
+
+
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
 
 
 class FileError(RequestError):
@@ -54,15 +58,7 @@ def kind(path: str) -> str:
         return "missing"
     except (OSError, ValueError) as error:
         raise FileError("bad_request", f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    for test, name in (
-        (stat.S_ISREG, "file"),
-        (stat.S_ISDIR, "directory"),
-        (stat.S_ISFIFO, "a FIFO"),
-        (stat.S_ISSOCK, "a socket"),
-    ):
-        if test(mode):
-            return name
-    return "a device"
+    return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 
 def read(path: str, limit: int, offset: int = 0) -> Content:
@@ -126,7 +122,10 @@ def _write_beside(target: str, data: bytes, before: Optional[os.stat_result], mo
         with open(descriptor, "wb") as file:
             file.write(data)
             if before is not None:
-                _keep_owner(descriptor, before)
+                own = os.fstat(descriptor)
+                if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+                    with contextlib.suppress(PermissionError):  # only root may give files away
+                        os.fchown(descriptor, before.st_uid, before.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             if mode is not None:
                 os.fchmod(descriptor, mode)
@@ -134,15 +133,6 @@ def _write_beside(target: str, data: bytes, before: Optional[os.stat_result], mo
     except OSError:
         os.unlink(temporary)
         raise
-
-
-def _keep_owner(descriptor: int, before: os.stat_result) -> None:
-    own = os.fstat(descriptor)
-    if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
-        try:
-            os.fchown(descriptor, before.st_uid, before.st_gid)
-        except PermissionError:
-            return  # only root may give files away
 
 
 def _write_in_place(target: str, data: bytes, mode: Optional[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from ..core import arguments
 from ..core.text import cut_middle
 from . import disk, edits, pictures
-from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered
+from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered, outcome_of
 from .text_file import TextFile, decode, encode
 
 _CONTEXT = 4
@@ -36,21 +36,12 @@ class Edit(NamedTuple):
     blank: Optional[str] = None
 
 
-class EditOutcome(NamedTuple):
-    """What an edit did: the text for the model, and the versions before and after, when there are any."""
-
-    text: str
-    old: Optional[bytes] = None
-    new: Optional[bytes] = None
-    image: Optional[str] = None
-
-
 class Editor:
     """Edits files, keeping the versions before each edit. Blocking; to be used from worker threads."""
 
     def __init__(self, history: EditHistory) -> None:
         self._history = history
-        self._commands: Dict[str, Callable[[Edit], EditOutcome]] = {
+        self._commands: Dict[str, Callable[[Edit], Dict[str, Any]]] = {
             "view": self._view,
             "create": self._create,
             "str_replace": self._replace,
@@ -60,28 +51,13 @@ class Editor:
 
     def run(self, edit: Edit) -> Dict[str, Any]:
         """Do the edit and return the result of ``file.edit``; what is wrong with it is a result too."""
-        result: Dict[str, Any] = {
-            "command": edit.command,
-            "path": edit.path,
-            "text": "",
-            "is_error": False,
-            "prev_exist": False,
-            "old_content": None,
-            "new_content": None,
-            "diff": None,
-        }
-        try:
+
+        def work(result: Dict[str, Any]) -> Dict[str, Any]:
             result["prev_exist"] = existed = edits.exists(edit.path)
             self._check(edit, existed)
-            outcome = self._commands[edit.command](edit)
-        except (EditError, disk.FileError) as error:
-            return {**result, "text": str(error), "is_error": True}
-        result["text"] = outcome.text
-        if outcome.new is not None:
-            result.update(change_of(edit.path, outcome.old, outcome.new))
-        if outcome.image is not None:
-            result["image"] = outcome.image
-        return result
+            return self._commands[edit.command](edit)
+
+        return outcome_of(edit.command, edit.path, work)
 
     def _check(self, edit: Edit, existed: bool) -> None:
         """The checks that all commands share, in the order in which a model is told of them."""
@@ -113,12 +89,12 @@ class Editor:
         if edit.command not in self._commands:
             raise EditError(f"Unknown command {edit.command}; the allowed ones are: {', '.join(self._commands)}.")
 
-    def _view(self, edit: Edit) -> EditOutcome:
+    def _view(self, edit: Edit) -> Dict[str, Any]:
         path = edit.path
         if os.path.isdir(path):
             if edit.view_range is not None:
                 raise EditError("Invalid `view_range` parameter: a directory has no lines; leave it out.")
-            return EditOutcome(_cut(edits.directory(path), " — list single directories with ls -la"))
+            return {"text": _cut(edits.directory(path), " — list single directories with ls -la")}
         data = disk.read(path, FILE_LIMIT + 1).data
         if pictures.is_named_as_one(path):
             try:
@@ -127,23 +103,23 @@ class Editor:
                 raise EditError(f"File validation failed for {path}: {error}.") from None
             if shown is not None:
                 what = f"The image {path} ({shown.mime}, {shown.width} x {shown.height} pixels, {len(data)} bytes)."
-                return EditOutcome(what, image=shown.url)
+                return {"text": what, "image": shown.url}
             edits.require_text(path, data)  # a pointer to an image elsewhere, for instance
         lines = TextFile(data).lines()
         first, last, note = 1, len(lines), ""
         if edit.view_range is not None:
             first, last, note = _view_range(edit.view_range, len(lines))
-        return EditOutcome(_cut(note + numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:")))
+        return {"text": _cut(note + numbered(lines, first, last, f"The lines of {path}, as with `cat -n`:"))}
 
-    def _create(self, edit: Edit) -> EditOutcome:
+    def _create(self, edit: Edit) -> Dict[str, Any]:
         new = encode(edit.file_text or "", "utf-8")
         edits.require_fitting(edit.path, new)
         old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
         disk.replace(edit.path, new)
         self._history.push(edit.path, new)
-        return EditOutcome(f"File created successfully at: {edit.path}", old, new)
+        return {"text": f"File created successfully at: {edit.path}", **change_of(edit.path, old, new)}
 
-    def _replace(self, edit: Edit) -> EditOutcome:
+    def _replace(self, edit: Edit) -> Dict[str, Any]:
         old_str, new_str = edit.old_str or "", edit.new_str or ""
         if not old_str.strip():
             raise EditError(
@@ -158,10 +134,8 @@ class Editor:
             old_str = old_str.strip()
         start = self._only_occurrence(edit.path, file, old_str)
         new = file.replaced(start, start + len(old_str), new_str)
-        self._write(edit.path, data, new)
         line = file.text.count("\n", 0, start) + 1
-        snippet = _snippet(edit.path, new, line, line + new_str.count("\n"))
-        return EditOutcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
+        return self._write(edit.path, data, new, line, line + new_str.count("\n"))
 
     def _only_occurrence(self, path: str, file: TextFile, old_str: str) -> int:
         start = file.text.find(old_str)
@@ -182,7 +156,7 @@ class Editor:
             f"{numbers}. Make it unique by taking in more of the text around it."
         )
 
-    def _insert(self, edit: Edit) -> EditOutcome:
+    def _insert(self, edit: Edit) -> Dict[str, Any]:
         data = disk.read(edit.path, FILE_LIMIT + 1).data
         file = TextFile(data)
         count = len(file.lines())
@@ -197,11 +171,9 @@ class Editor:
             added = "\n" + added  # the last line had no end, and is none any more
         position = file.line_start(number)
         new = file.replaced(position, position, added)
-        self._write(edit.path, data, new)
-        snippet = _snippet(edit.path, new, number + 1, number + (edit.new_str or "").count("\n") + 1)
-        return EditOutcome(f"The file {edit.path} has been edited. {snippet}{_REVIEW}", data, new)
+        return self._write(edit.path, data, new, number + 1, number + (edit.new_str or "").count("\n") + 1)
 
-    def _undo(self, edit: Edit) -> EditOutcome:
+    def _undo(self, edit: Edit) -> Dict[str, Any]:
         before = self._history.pop(edit.path)
         if before is None:
             raise EditError(f"No edit history found for {edit.path}.")
@@ -213,12 +185,16 @@ class Editor:
             raise
         lines = TextFile(before).lines()
         shown = numbered(lines, 1, len(lines), f"The last edit to {edit.path} was undone. Its lines now:")
-        return EditOutcome(_cut(shown), data, before)
+        return {"text": _cut(shown), **change_of(edit.path, data, before)}
 
-    def _write(self, path: str, old: bytes, new: bytes) -> None:
+    def _write(self, path: str, old: bytes, new: bytes, first: int, last: int) -> Dict[str, Any]:
         edits.require_fitting(path, new)
         disk.replace(path, new)
         self._history.push(path, old)
+        lines = TextFile(new).lines()
+        start, end = max(1, first - _CONTEXT), min(len(lines), last + _CONTEXT)
+        place = _cut(numbered(lines, start, end, f"The place in {path}, as `cat -n` shows it:"))
+        return {"text": f"The file {path} has been edited. {place}{_REVIEW}", **change_of(path, old, new)}
 
 
 def _is_blank(edit: Edit) -> bool:
@@ -250,12 +226,6 @@ def _view_range(value: List[Any], count: int) -> "tuple[int, int, str]":
             "-1 stands for the end of the file."
         )
     return first, last, note
-
-
-def _snippet(path: str, data: bytes, first: int, last: int) -> str:
-    lines = TextFile(data).lines()
-    start, end = max(1, first - _CONTEXT), min(len(lines), last + _CONTEXT)
-    return _cut(numbered(lines, start, end, f"The place in {path}, as `cat -n` shows it:"))
 
 
 def _cut(text: str, hint: str = _CUT_HINT) -> str:

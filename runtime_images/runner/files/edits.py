@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..core.text import printable
 from . import disk
@@ -23,6 +23,16 @@ _LISTED_ENTRIES = 10000
 
 class EditError(Exception):
     """The edit cannot be done; the message is for the model."""
+
+
+def outcome_of(command: str, path: str, work: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Dict[str, Any]:
+    """Return the result of a command: what the work, which is given it, adds; what is wrong is a result, too."""
+    result: Dict[str, Any] = {"command": command, "path": path, "is_error": False, "prev_exist": False}
+    result.update(old_content=None, new_content=None, diff=None)
+    try:
+        return {**result, **work(result)}
+    except (EditError, disk.FileError) as error:
+        return {**result, "text": str(error), "is_error": True}
 
 
 def change_of(path: str, old: Optional[bytes], new: bytes) -> Dict[str, Any]:

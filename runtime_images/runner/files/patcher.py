@@ -95,18 +95,16 @@ class Patcher:
         new = _changed(TextFile(old), found)
         if len(new) > FILE_LIMIT:
             raise EditError(f"{section.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
-        target, summary = path, f"M {section.path}"
-        if section.move_to is not None and section.move_to != section.path:
-            target, summary = self._move_target(section.move_to), f"R {section.path} -> {section.move_to}"
+        target, summary, name = path, f"M {section.path}", section.move_to
+        if name is not None and name != section.path:
+            if os.path.isabs(name) or ".." in name.split("/"):
+                raise EditError(
+                    f"A file cannot be moved to {name}: give a path relative to the workspace, without `..`."
+                )
+            target, summary = self._inside(name), f"R {section.path} -> {name}"
+            if disk.kind(target) != "missing":
+                raise EditError(f"A file cannot be moved to {name}: that exists already.")
         return _Step(summary, path, target, old, new, _diff(path, target, lines, found)), doubt
-
-    def _move_target(self, name: str) -> str:
-        if os.path.isabs(name) or ".." in name.split("/"):
-            raise EditError(f"A file cannot be moved to {name}: give a path relative to the workspace, without `..`.")
-        path = self._inside(name)
-        if disk.kind(path) != "missing":
-            raise EditError(f"A file cannot be moved to {name}: that exists already.")
-        return path
 
     def _inside(self, name: str) -> str:
         """Return the absolute path of a file that lies in the workspace, also when links are followed."""
@@ -127,10 +125,17 @@ class Patcher:
                     mode = None if step.target == step.path else disk.read(step.path, 1).mode
                     disk.replace(step.target, step.new, mode)
                 if step.target != step.path:
-                    _remove(step.path)
+                    try:
+                        os.unlink(step.path)
+                    except OSError as error:
+                        raise disk.failure(error, step.path) from error
         except disk.FileError:
-            for step in reversed(done):
-                _take_back(step)
+            for step in reversed(done):  # restored as far as that can be done
+                with contextlib.suppress(OSError, disk.FileError):
+                    if step.old is not None:
+                        disk.replace(step.path, step.old)
+                    if step.target is not None and (step.old is None or step.target != step.path):
+                        os.unlink(step.target)
             raise
         for step in steps:
             if step.old is not None and step.target == step.path:
@@ -183,21 +188,6 @@ def _diff(path: str, target: str, lines: List[str], found: List[Replacement]) ->
         )
         shift += len(change.added) - change.removed
     return "".join(parts)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError as error:
-        raise disk.failure(error, path) from error
-
-
-def _take_back(step: _Step) -> None:
-    with contextlib.suppress(OSError, disk.FileError):
-        if step.old is not None:
-            disk.replace(step.path, step.old)
-        if step.target is not None and (step.old is None or step.target != step.path):
-            os.unlink(step.target)
 
 
 # Reading a patch

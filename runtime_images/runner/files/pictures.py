@@ -140,12 +140,10 @@ def _png(data: bytes, width: int, height: int) -> bytes:
         lines += b"\0" + out
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(lines))), (b"IEND", b""))
-    chunks = (struct.pack(">I", len(body)) + kind + body + _checksum(kind + body) for kind, body in parts)
+    chunks = (
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def _checksum(data: bytes) -> bytes:
-    return struct.pack(">I", zlib.crc32(data))
 
 
 _Measure = Callable[[bytes], Tuple[int, int]]

@@ -54,13 +54,6 @@ class StoppedError(Exception):
     """It was asked to stop."""
 
 
-class RestoredCounts(NamedTuple):
-    """How many paths were written, and how many removed."""
-
-    written: int
-    removed: int
-
-
 class Tree:
     """Keeps the workspace's files and brings them back. One call at a time, in any thread."""
 
@@ -130,8 +123,11 @@ class Tree:
         """Whether files are kept under this name."""
         return self._store.has(name)
 
-    def restore(self, name: str, present: Entries) -> RestoredCounts:
-        """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now."""
+    def restore(self, name: str, present: Entries) -> Tuple[int, int]:
+        """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now.
+
+        Returns how many paths were written, and how many removed.
+        """
         wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
         removed = 0
         for path in sorted(present, reverse=True):  # what is in a folder before the folder
@@ -147,7 +143,7 @@ class Tree:
             self._write(path, then)
             written += 1
         self._known, self._is_newest = {}, False
-        return RestoredCounts(written, removed)
+        return written, removed
 
     def _walk(self) -> Iterator[Tuple[str, os.DirEntry[str]]]:
         folders: List[str] = [""]
@@ -298,7 +294,8 @@ class TreeStore:
         names = self._loaded()
         names.pop(name, None)
         names[name] = self._newest
-        self._append(name, self._newest)
+        with open(os.path.join(self._folder, "names"), "a", encoding="utf-8") as file:
+            file.write(f"{name} {self._newest}\n")
         if len(names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT:
             self._forget_oldest()
 
@@ -342,10 +339,6 @@ class TreeStore:
                 pairs = []
             self._names = {name: digest for name, _, digest in pairs if os.path.exists(self._place("lists", digest))}
         return self._names
-
-    def _append(self, name: str, digest: str) -> None:
-        with open(os.path.join(self._folder, "names"), "a", encoding="utf-8") as file:
-            file.write(f"{name} {digest}\n")
 
     def _bytes(self) -> int:
         if self._size < 0:

@@ -97,8 +97,8 @@ class Snapshots:
             if name is None:
                 return Reply({"restored": None, "written": 0, "removed": 0})
             present = tree.take(keep)
-            change = tree.restore(name, present)
-            return Reply({"restored": name, "written": change.written, "removed": change.removed})
+            written, removed = tree.restore(name, present)
+            return Reply({"restored": name, "written": written, "removed": removed})
 
         self._serve(request, work)
 

@@ -146,7 +146,11 @@ class TextFile:
         self._raw, self.encoding, self._mark = decode(data)
         self._has_returns_only = "\r" in self._raw and "\n" not in self._raw
         self.text = self._raw.replace("\r" if self._has_returns_only else "\r\n", "\n")
-        self._returns = self._find_returns() if len(self.text) != len(self._raw) else []
+        self._returns: List[int] = []  # positions in the text of the line ends that have a carriage return in the file
+        found = self._raw.find("\r\n")
+        while found >= 0:
+            self._returns.append(found - len(self._returns))
+            found = self._raw.find("\r\n", found + 2)
 
     def lines(self) -> List[str]:
         """Return the lines without their ends; a final line end begins no further line."""
@@ -178,27 +182,13 @@ class TextFile:
                 return len(self.text)
         return position
 
-    def _find_returns(self) -> List[int]:
-        """Return the positions in :attr:`text` of the line ends that have a carriage return in the file."""
-        positions: List[int] = []
-        found = self._raw.find("\r\n")
-        while found >= 0:
-            positions.append(found - len(positions))
-            found = self._raw.find("\r\n", found + 2)
-        return positions
-
     def _raw_position(self, position: int) -> int:
         return position + bisect.bisect_left(self._returns, position)
 
     def _with_line_ends(self, new: str, start: int, end: int) -> str:
         if self._has_returns_only:
             return new.replace("\n", "\r")
-        if "\r" not in new and self._ends_with_return(start, end):
-            return new.replace("\n", "\r\n")
-        return new
-
-    def _ends_with_return(self, start: int, end: int) -> bool:
         inside = self._raw.count("\n", start, end)
-        if inside:
-            return self._raw.count("\r\n", start, end) * 2 > inside
-        return len(self._returns) * 2 > self.text.count("\n")
+        returns = self._raw.count("\r\n", start, end) if inside else len(self._returns)
+        has_returns = returns * 2 > (inside or self.text.count("\n"))
+        return new.replace("\n", "\r\n") if has_returns and "\r" not in new else new

@@ -198,14 +198,24 @@ class FolderList:
                 is_link, status = True, os.stat(name, dir_fd=folder)
         except OSError:
             status = None  # a link to nothing, or something that was just removed
-        kind = _kind(status)
+        kind = "other"
+        if status is None:
+            kind = "missing"
+        elif stat.S_ISDIR(status.st_mode):
+            kind = "folder"
+        elif stat.S_ISREG(status.st_mode):
+            kind = "file"
+        path = [*parts, name]
+        is_folder = kind == "folder"
+        ends = range(1, len(path) + 1) if rules else ()  # it, and the folders that it is in
         return {
             "name": readable(name),
             "kind": kind,
             "link": is_link,
             "size": status.st_size if status is not None and kind == "file" else None,
             "modified": status.st_mtime if status is not None else None,
-            "hidden": name in HIDDEN or _is_ignored(rules, [*parts, name], kind == "folder"),
+            "hidden": name in HIDDEN
+            or any(rules.ignores("/".join(path[:end]), end < len(path) or is_folder) for end in ends),
         }
 
     def _rules(self) -> IgnoreRules:
@@ -229,19 +239,6 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:
         return False  # a link that leads in circles
-
-
-def _kind(status: Optional[os.stat_result]) -> str:
-    if status is None:
-        return "missing"
-    if stat.S_ISDIR(status.st_mode):
-        return "folder"
-    return "file" if stat.S_ISREG(status.st_mode) else "other"
-
-
-def _is_ignored(rules: IgnoreRules, parts: List[str], is_folder: bool) -> bool:
-    ends = range(1, len(parts) + 1) if rules else ()
-    return any(rules.ignores("/".join(parts[:end]), end < len(parts) or is_folder) for end in ends)
 
 
 class Transfers:

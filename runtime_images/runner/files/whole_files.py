@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from ..core import arguments
 from ..core.text import cut_middle, printable
 from . import disk, edits
-from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered
+from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered, outcome_of
 from .text_file import TextFile, encode, is_binary
 
 LINES_LIMIT = 1000
@@ -40,19 +41,7 @@ class WholeFiles:
     def run(self, asked: WholeFileArguments) -> Dict[str, Any]:
         """Do it and return the result; what is wrong with it is a result too."""
         do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[asked.command]
-        result: Dict[str, Any] = {
-            "command": asked.command,
-            "path": asked.path,
-            "is_error": False,
-            "prev_exist": False,
-            "old_content": None,
-            "new_content": None,
-            "diff": None,
-        }
-        try:
-            return {**result, **do(asked)}
-        except (EditError, disk.FileError) as error:
-            return {**result, "text": str(error), "is_error": True}
+        return outcome_of(asked.command, asked.path, lambda _: do(asked))
 
     def _write(self, asked: WholeFileArguments) -> Dict[str, Any]:
         old = None if disk.kind(asked.path) == "missing" else _bytes(asked.path)
@@ -86,12 +75,8 @@ class WholeFiles:
         disk.replace(asked.path, new)
         if old is not None:
             self._history.push(asked.path, old)
-        before = None if old is None or is_binary(old) else old
-        return {
-            "text": f"{what} {asked.path}.",
-            "prev_exist": old is not None,
-            **change_of(asked.path, before, new),
-        }
+        change = change_of(asked.path, None if old is None or is_binary(old) else old, new)
+        return {"text": f"{what} {asked.path}.", "prev_exist": old is not None, **change}
 
 
 def _read(asked: WholeFileArguments) -> Dict[str, Any]:
@@ -121,20 +106,18 @@ def _list(asked: WholeFileArguments) -> Dict[str, Any]:
             entries = sorted(found, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name))
     except OSError as error:
         raise disk.failure(error, path) from error
-    lines: List[str] = [_entry(entry) for entry in entries[:_ENTRIES]]
+    lines: List[str] = []
+    for entry in entries[:_ENTRIES]:
+        name = printable(entry.name)
+        if entry.is_dir(follow_symlinks=False):
+            name += "/"
+        else:
+            with contextlib.suppress(OSError):
+                name += f" ({entry.stat(follow_symlinks=False).st_size} bytes)"
+        lines.append(name)
     if len(entries) > _ENTRIES:
         lines.append(f"[… {len(entries) - _ENTRIES} more entries are not listed …]")
     return {"text": "\n".join([f"The entries of {path}:", *(lines or ["(none)"])]), "prev_exist": True}
-
-
-def _entry(entry: "os.DirEntry[str]") -> str:
-    name = printable(entry.name)
-    if entry.is_dir(follow_symlinks=False):
-        return f"{name}/"
-    try:
-        return f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
-    except OSError:
-        return name
 
 
 def _bytes(path: str) -> bytes:

@@ -144,8 +144,13 @@ class ZipStream:
 
     def _head(self, name: bytes, mode: int, changed: float, attributes: int) -> _Head:
         seconds = int(min(max(changed, 0), 0x7FFFFFFF))
+        try:
+            name.decode("utf-8")
+            flags = _STREAMED | _UTF_8
+        except UnicodeDecodeError:
+            flags = _STREAMED  # the bytes as they are, for those who unpack it on a system of the same kind
         extra = struct.pack("<HHBi", 0x5455, 5, 1, seconds)
-        return _Head(name, _STREAMED | _flags(name), _DEFLATED, _moment(seconds), extra, mode << 16 | attributes)
+        return _Head(name, flags, _DEFLATED, _moment(seconds), extra, mode << 16 | attributes)
 
     def _entry(self, head: _Head, content: Iterator[bytes], *, large: bool) -> Iterator[bytes]:
         offset = self._offset
@@ -199,22 +204,8 @@ def _listed(head: _Head, version: int, checksum: int, packed: int, size: int, of
     return fixed + head.name + extra
 
 
-def _flags(name: bytes) -> int:
-    try:
-        name.decode("utf-8")
-    except UnicodeDecodeError:
-        return 0  # the bytes as they are, for those who unpack it on a system of the same kind
-    return _UTF_8
-
-
 def _moment(seconds: int) -> int:
     """Date and time as a ZIP file has them, which begin in 1980 and count in pairs of seconds."""
     at = time.gmtime(max(seconds, 315532800))
-    return (
-        (at.tm_year - 1980) << 25
-        | at.tm_mon << 21
-        | at.tm_mday << 16
-        | at.tm_hour << 11
-        | at.tm_min << 5
-        | at.tm_sec // 2
-    )
+    day = (at.tm_year - 1980) << 9 | at.tm_mon << 5 | at.tm_mday
+    return day << 16 | at.tm_hour << 11 | at.tm_min << 5 | at.tm_sec // 2

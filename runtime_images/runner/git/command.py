@@ -114,7 +114,8 @@ def checked(output: Output, what: str) -> bytes:
     if output.status != 0 and not output.is_cut:
         if _NONE in output.error:
             raise GitError("no_repository", "Not a git repository")
-        raise GitError("failed", f"{what} failed: {_reason(output.error)}")
+        said = [line.strip() for line in output.error.splitlines() if line.strip()]
+        raise GitError("failed", f"{what} failed: {said[-1] if said else 'it says nothing about why'}")
     return output.data
 
 
@@ -148,8 +149,3 @@ def _collected(process: "subprocess.Popen[bytes]", limit: int, deadline: float) 
     except subprocess.TimeoutExpired:
         raise GitError("too_slow", "git took too long in this workspace and was stopped") from None
     return Output(bytes(out), status, text(bytes(error)), is_cut=False)
-
-
-def _reason(error: str) -> str:
-    lines = [line for line in error.strip().splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it says nothing about why"

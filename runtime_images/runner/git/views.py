@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from ..files.confined_folder import Beneath
 from ..files.disk import FileError, failure
 from . import BASE, FILE_LIMIT, LAST_COMMIT
-from .command import GitError, checked, look, text
+from .command import GitError, Output, checked, look, text
 from .repository import base_of, changes_since, check, root_of, without_filters
 
 REPOSITORIES = 20
@@ -175,7 +175,10 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
     if original is None and modified is None:
         raise GitError("not_found", f"{path} is neither in the last commit nor in the workspace")
     if original and modified and _WIDE_END in modified and _WIDE_END not in original:
-        original = _with_its_line_ends(root, inside, path, commit)
+        # As git checks it out: line ends that it gives a file are no change of it.
+        overruled = without_filters(root, keep_of_user=False)
+        asked = ["cat-file", "--filters", f"{commit}:{inside}"]
+        original = _content(look(root, asked, FILE_LIMIT, root, overruled), path)
     return {"original": _shown(original, path), "modified": _shown(modified, path)}
 
 
@@ -235,23 +238,13 @@ def _committed(root: str, path: str, shown: str, commit: str) -> Optional[bytes]
         return None
     if entry[1] == b"commit":
         return b"Subproject commit " + entry[2] + b"\n"
-    content = look(root, ["cat-file", "blob", entry[2].decode("ascii")], FILE_LIMIT, root)
-    if content.is_cut:
-        raise _was_too_large(shown)
-    return checked(content, "git cat-file")
+    return _content(look(root, ["cat-file", "blob", entry[2].decode("ascii")], FILE_LIMIT, root), shown)
 
 
-def _with_its_line_ends(root: str, path: str, shown: str, commit: str) -> bytes:
-    """A committed file with the line ends that git gives it when it checks it out: these are no change of it."""
-    overruled = without_filters(root, keep_of_user=False)
-    content = look(root, ["cat-file", "--filters", f"{commit}:{path}"], FILE_LIMIT, root, overruled)
-    if content.is_cut:
-        raise _was_too_large(shown)
-    return checked(content, "git cat-file")
-
-
-def _was_too_large(shown: str) -> GitError:
-    return GitError("too_large", f"{shown} was larger than the {FILE_LIMIT // 2**20} MiB that are shown")
+def _content(output: Output, shown: str) -> bytes:
+    if output.is_cut:
+        raise GitError("too_large", f"{shown} was larger than the {FILE_LIMIT // 2**20} MiB that are shown")
+    return checked(output, "git cat-file")
 
 
 def _present(beneath: Beneath, path: str, shown: str) -> Optional[bytes]:
@@ -276,20 +269,15 @@ def _present(beneath: Beneath, path: str, shown: str) -> Optional[bytes]:
         raise
     if opened.is_folder:
         os.close(opened.descriptor)
-        return _checked_out(path, shown)
+        if not os.path.lexists(os.path.join(path, ".git")):
+            raise GitError("not_a_file", f"{shown} is a folder")
+        head = look(path, ["rev-parse", "--verify", "HEAD"], 100, path)
+        return b"Subproject commit " + (head.data.strip() if head.status == 0 else b"(none)") + b"\n"
     with open(opened.descriptor, "rb") as file:
         data = file.read(FILE_LIMIT + 1)
     if len(data) > FILE_LIMIT:
         raise GitError("too_large", f"{shown} is larger than the {FILE_LIMIT // 2**20} MiB that are shown")
     return data
-
-
-def _checked_out(path: str, shown: str) -> bytes:
-    """What stands for a repository inside of another one."""
-    if not os.path.lexists(os.path.join(path, ".git")):
-        raise GitError("not_a_file", f"{shown} is a folder")
-    head = look(path, ["rev-parse", "--verify", "HEAD"], 100, path)
-    return b"Subproject commit " + (head.data.strip() if head.status == 0 else b"(none)") + b"\n"
 
 
 def _shown(data: Optional[bytes], path: str) -> str:

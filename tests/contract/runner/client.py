@@ -111,7 +111,6 @@ class Client:
         while not self._frames:
             data = self.stream.recv(1 << 20)
             if not data:
-                self._decoder.finish()
                 raise EOFError
             self._frames += self._decoder.feed(data)
         return self._frames.pop(0)
