@@ -42,6 +42,16 @@ _labels: Final = map_of(own_label, text)
 _size: Final = map_of(one_of("size"), like(r"[1-9][0-9]{0,17}", "a number of bytes"))
 
 
+def _needing(rule: Rule, *names: str) -> Rule:
+    def check(value: object, key: str) -> None:
+        rule(value, key)
+        for name in names:
+            if not isinstance(value, dict) or is_empty(value.get(name)):
+                raise ForbiddenCallError(f"{name} is missing")
+
+    return check
+
+
 def _network(value: object, key: str) -> None:
     """None at all, or one of ours; the engine's default bridge is shared with the containers of others."""
     if value != "none":
@@ -150,44 +160,39 @@ def _plain_endpoint(value: object, key: str) -> None:
         raise ForbiddenCallError(f"{key} takes no options")
 
 
-_container_keys: Final = object_of(
-    {
-        "AttachStderr": flag,
-        "AttachStdin": flag,
-        "AttachStdout": flag,
-        "Cmd": anything,
-        "Domainname": text,
-        "Entrypoint": anything,
-        "Env": list_of(text),
-        "ExposedPorts": map_of(text, never),
-        "Healthcheck": anything,
-        "HostConfig": _host_config,
-        "Hostname": text,
-        "Image": image_name,
-        "Labels": _labels,
-        "NetworkDisabled": flag,
-        "OpenStdin": flag,
-        "Shell": anything,
-        "StdinOnce": flag,
-        "StopSignal": text,
-        "StopTimeout": number,
-        "Tty": flag,
-        "User": text,
-        "Volumes": map_of(absolute_path, never),
-        "WorkingDir": text,
-    },
-    "ArgsEscaped MacAddress NetworkingConfig OnBuild Runtime",
+container: Final[Rule] = _needing(
+    object_of(
+        {
+            "AttachStderr": flag,
+            "AttachStdin": flag,
+            "AttachStdout": flag,
+            "Cmd": anything,
+            "Domainname": text,
+            "Entrypoint": anything,
+            "Env": list_of(text),
+            "ExposedPorts": map_of(text, never),
+            "Healthcheck": anything,
+            "HostConfig": _host_config,
+            "Hostname": text,
+            "Image": image_name,
+            "Labels": _labels,
+            "NetworkDisabled": flag,
+            "OpenStdin": flag,
+            "Shell": anything,
+            "StdinOnce": flag,
+            "StopSignal": text,
+            "StopTimeout": number,
+            "Tty": flag,
+            "User": text,
+            "Volumes": map_of(absolute_path, never),
+            "WorkingDir": text,
+        },
+        "ArgsEscaped MacAddress NetworkingConfig OnBuild Runtime",
+    ),
+    "Image",
+    "HostConfig",
 )
-
-
-def container(value: object, key: str) -> None:
-    """A container without privileges; it must give up all capabilities and never gain new ones."""
-    _container_keys(value, key)
-    if not isinstance(value, dict) or is_empty(value.get("Image")):
-        raise ForbiddenCallError("Image is missing")
-    if is_empty(value.get("HostConfig")):
-        raise ForbiddenCallError("HostConfig is missing")
-
+"""A container without privileges; it must give up all capabilities and never gain new ones."""
 
 exec_in_container: Final[Rule] = object_of(
     {
@@ -238,27 +243,7 @@ _network_keys: Final = object_of(
 )
 
 
-def _named(rule: Rule) -> Rule:
-    def check(value: object, key: str) -> None:
-        rule(value, key)
-        if not isinstance(value, dict) or is_empty(value.get("Name")):
-            raise ForbiddenCallError("Name is missing")
-
-    return check
-
-
-volume: Final[Rule] = _named(_volume_keys)
-network: Final[Rule] = _named(_network_keys)
-
-
-def _of_container(rule: Rule) -> Rule:
-    def check(value: object, key: str) -> None:
-        rule(value, key)
-        if not isinstance(value, dict) or is_empty(value.get("Container")):
-            raise ForbiddenCallError("Container is missing")
-
-    return check
-
-
-connect: Final[Rule] = _of_container(object_of({"Container": own_reference, "EndpointConfig": _plain_endpoint}))
-disconnect: Final[Rule] = _of_container(object_of({"Container": own_reference, "Force": flag}))
+volume: Final[Rule] = _needing(_volume_keys, "Name")
+network: Final[Rule] = _needing(_network_keys, "Name")
+connect: Final[Rule] = _needing(object_of({"Container": own_reference, "EndpointConfig": _plain_endpoint}), "Container")
+disconnect: Final[Rule] = _needing(object_of({"Container": own_reference, "Force": flag}), "Container")

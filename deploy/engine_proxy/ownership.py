@@ -138,14 +138,20 @@ class Ownership:
             if error.status != _NOT_THERE:
                 raise
 
-    async def fit_container(self, body: dict[str, object], version: str) -> None:
-        """Change the body of a container to be made so that it is ours, and only uses what is.
+    async def fit(self, kind: Kind | None, body: dict[str, object], version: str) -> None:
+        """Change the body of what is to be made so that it is ours, and only uses what is."""
+        self.claim(_labels(body))
+        if kind == "container":
+            await self._fit_container(body, version)
+        elif kind == "network":
+            body["CheckDuplicate"] = True
 
-        Compose 2 labels the images that it builds with its project, which containers inherit: emptied here, or
-        sandboxes would belong to the project, whose end would remove them.
+    async def _fit_container(self, body: dict[str, object], version: str) -> None:
+        """Compose 2 labels the images that it builds with its project, which containers inherit.
+
+        Emptied here, or sandboxes would belong to the project, whose end would remove them.
         """
         labels = _labels(body)
-        self.claim(labels)
         image = await self._engine.ask("GET", f"{version}/images/{quote(str(body.get('Image')), safe='/:@')}/json")
         inherited = _labels(image.document().get("Config")) if image.succeeded else {}
         body["Labels"] = {**{name: "" for name in inherited if is_compose_label(name)}, **labels}
@@ -158,11 +164,16 @@ class Ownership:
         if mode != "none":
             await self.network(str(mode), version)
 
-    async def settle_container(self, body: dict[str, object], made: EngineResponse, version: str) -> None:
+    async def settle(self, kind: Kind | None, body: dict[str, object], made: EngineResponse, version: str) -> None:
         """Look once more at what a container just made has got hold of, now that nobody can take it away.
 
-        Where somebody else was faster to make a volume of that name, the container is gone again.
+        Where somebody else was faster to make a volume of that name, the container is gone again. A volume may have
+        been there before, and be somebody else's: an engine gives that instead of an error.
         """
+        if kind == "volume":
+            self._check_volume("of this name", made.document())
+        if kind != "container":
+            return
         container = full_id(made.document())
         try:
             for mount in _volume_mounts(body):
@@ -176,19 +187,6 @@ class Ownership:
         networks = _part(_part(found, "NetworkSettings"), "Networks")
         for name in {*networks, str(_part(found, "HostConfig").get("NetworkMode"))} - {"none"}:
             await self.unless_not_ours("network", name, version)
-
-    def fit_volume(self, body: dict[str, object]) -> None:
-        """Refuse to make a volume that would not be ours."""
-        self.claim(_labels(body))
-
-    def settle_volume(self, made: EngineResponse) -> None:
-        """Refuse a volume that was there before and is somebody else's: an engine gives that instead of an error."""
-        self._check_volume("of this name", made.document())
-
-    def fit_network(self, body: dict[str, object]) -> None:
-        """Refuse to make a network that would not be ours, or whose name another one has."""
-        self.claim(_labels(body))
-        body["CheckDuplicate"] = True
 
     async def is_here(self, name: str, tag: str, version: str) -> bool:
         """Whether an image that is to be pulled is here already; then it is never pulled over.

@@ -157,17 +157,10 @@ class EngineProxy:
             if not listed.succeeded:
                 return answer(listed.status, listed.content)
             return answer(listed.status, json.dumps(ownership.only_ours(listed.parsed(), kind)).encode("ascii"))
-        if kind == "container":
-            await ownership.fit_container(body, call.version)
-        elif kind == "volume":
-            ownership.fit_volume(body)
-        else:
-            ownership.fit_network(body)
+        await ownership.fit(kind, body, call.version)
         made = await self._engine.ask("POST", call.target(), body)
-        if made.succeeded and kind == "container":
-            await ownership.settle_container(body, made, call.version)
-        elif made.succeeded and kind == "volume":
-            ownership.settle_volume(made)
+        if made.succeeded:
+            await ownership.settle(kind, body, made, call.version)
         return answer(made.status, made.content)
 
 
@@ -250,19 +243,13 @@ async def _copy_answer(
 ) -> None:
     """Copy the engine's answer until it ends or the client has gone away, however long that takes."""
     answering = asyncio.create_task(_pump(engine_reader, writer), name="engine answer")
-    leaving = asyncio.create_task(_until_gone(reader), name="client leaves")
+    leaving = asyncio.create_task(_pump(reader, None), name="client leaves")  # what else it sends is thrown away
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (answering, leaving):
             task.cancel()
         await asyncio.gather(answering, leaving, return_exceptions=True)
-
-
-async def _until_gone(reader: asyncio.StreamReader) -> None:
-    """Return when the client has closed; what it sends after its request is thrown away."""
-    while await reader.read(CHUNK):
-        pass
 
 
 async def _is_switched(engine_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -296,9 +283,10 @@ async def _join(
         await asyncio.gather(inward, outward, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> None:
     while data := await reader.read(CHUNK):
-        writer.write(data)
-        await writer.drain()
-    if writer.can_write_eof():
+        if writer is not None:
+            writer.write(data)
+            await writer.drain()
+    if writer is not None and writer.can_write_eof():
         writer.write_eof()

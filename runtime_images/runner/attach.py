@@ -116,8 +116,8 @@ def _is_runner(connection: socket.socket) -> bool:
 def _process_of(connection: socket.socket) -> Optional[int]:
     """The id of the other process, 0 for one outside; None where this kernel says of each that it is ours."""
     try:
-        given = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
-        pid: int = struct.unpack(_CREDENTIALS, given)[0]
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
+        pid: int = struct.unpack(_CREDENTIALS, credentials)[0]
     except (OSError, struct.error):
         return None
     return None if pid == os.getpid() else pid

@@ -11,9 +11,9 @@ from .browser.browser import Browser, browser_order
 from .core import arguments
 from .core.arguments import BadRequestError, RequestError
 from .core.connection import Connection, Operation, Request
-from .core.disk_limit import Room
+from .core.disk_limit import DiskLimiter
 from .core.journal import Answer, Journal
-from .core.lent_secrets import Lent
+from .core.lent_secrets import LentSecrets
 from .core.loop import Loop
 from .core.workers import TooMuchWorkError
 from .files.disk import FileError
@@ -51,8 +51,8 @@ class Requests:
         kernel: Kernel,
         snapshots: Snapshots,
         outputs: WholeOutputs,
-        lent: Lent,
-        room: Room,
+        lent: LentSecrets,
+        room: DiskLimiter,
         operations: Mapping[str, Operation],
     ) -> None:
         self._loop = loop
@@ -71,22 +71,22 @@ class Requests:
         self._pending: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
             **operations,
-            "browser.run": lambda request, given, _: self._run(browser, browser_order(given), request),
+            "browser.run": lambda request, args, _: self._run(browser, browser_order(args), request),
             "cancel": self._cancel,
             "disk.state": lambda request, _, __: request.finish(room.state()),
-            "journal.ack": lambda request, given, _: request.finish(
-                {"forgotten": journal.acknowledge(arguments.texts(given, "keys"))}
+            "journal.ack": lambda request, args, _: request.finish(
+                {"forgotten": journal.acknowledge(arguments.texts(args, "keys"))}
             ),
-            "journal.lookup": lambda request, given, _: request.finish(
-                {"state": journal.state(arguments.text(given, "key"))}
+            "journal.lookup": lambda request, args, _: request.finish(
+                {"state": journal.state(arguments.text(args, "key"))}
             ),
             "kernel.restart": lambda request, _, __: request.finish(kernel.restart()),
-            "kernel.run": lambda request, given, _: self._run(kernel, cell_order(given), request),
+            "kernel.run": lambda request, args, _: self._run(kernel, cell_order(args), request),
             "ping": lambda request, _, __: request.finish(
                 {"journal": journal.trouble or "ok", "sessions": sorted(self._sessions)}
             ),
             "shell.interrupt": self._shell_interrupt,
-            "shell.kill": lambda request, given, _: request.finish({"killed": self._close(_session_name(given))}),
+            "shell.kill": lambda request, args, _: request.finish({"killed": self._close(_session_name(args))}),
             "shell.run": self._shell_run,
         }
 
@@ -124,9 +124,9 @@ class Requests:
 
     def _note_lent(self, message: Dict[str, Any]) -> None:
         """From the first variable on that is lent to a command, outputs may show it in whatever form."""
-        given = (message.get("args") or {}).get("env")
-        if given and isinstance(given, dict):
-            self._lent.add(value for value in given.values() if isinstance(value, str))
+        args = (message.get("args") or {}).get("env")
+        if args and isinstance(args, dict):
+            self._lent.add(value for value in args.values() if isinstance(value, str))
             self._journal.withholds = True
 
     def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
@@ -163,14 +163,14 @@ class Requests:
             os.waitpid(ended.si_pid, os.WNOHANG)
 
     def _check(self, connection: Connection, message: Dict[str, Any]) -> Operation:
-        number, key, given = message.get("id"), message.get("key"), message.get("args")
+        number, key, args = message.get("id"), message.get("key"), message.get("args")
         if isinstance(number, bool) or not isinstance(number, int):
             raise BadRequestError("id must be a whole number, and is needed to answer")
         if any(request.is_from(connection, number) for request in self._pending.values()):
             raise BadRequestError("id is that of a request under way: number each request anew")
         if key is not None and (not isinstance(key, str) or not 0 < len(key) <= _KEY_LIMIT):
             raise BadRequestError(f"key must be a string of 1 to {_KEY_LIMIT} characters, or absent")
-        if given is not None and not isinstance(given, dict):
+        if args is not None and not isinstance(args, dict):
             raise BadRequestError("args must be an object")
         name = message.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None
@@ -206,8 +206,8 @@ class Requests:
 
     # Operations
 
-    def _cancel(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        number, key = given.get("id"), given.get("key")
+    def _cancel(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        number, key = args.get("id"), args.get("key")
         if number is None and key is None:
             raise BadRequestError("cancel needs the id or the key of the request to stop")
         for other in list(self._pending.values()):
@@ -225,11 +225,11 @@ class Requests:
         session = self._sessions.get("default")
         return self._workspace if session is None else session.shell.directory
 
-    def _shell_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        order = shell_order(given)
-        directory = fresh_directory(given, self._workspace)
+    def _shell_run(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        order = shell_order(args)
+        directory = fresh_directory(args, self._workspace)
         if directory is None:
-            self._run(self._session(given), order, request)
+            self._run(self._session(args), order, request)
             return
         self._fresh += 1
         name = f"fresh:{self._fresh}"
@@ -240,13 +240,13 @@ class Requests:
 
     def _is_input(self, message: Dict[str, Any]) -> bool:
         """Whether it is input to a command that runs."""
-        given = message.get("args")
-        named = given.get("session", "default") if isinstance(given, dict) and given.get("is_input") is True else None
+        args = message.get("args")
+        named = args.get("session", "default") if isinstance(args, dict) and args.get("is_input") is True else None
         session = self._sessions.get(named) if isinstance(named, str) else None
         return session is not None and session.runs
 
-    def _shell_interrupt(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        session = self._sessions.get(_session_name(given))
+    def _shell_interrupt(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        session = self._sessions.get(_session_name(args))
         if session is None or not session.interrupt(lambda: request.finish({"interrupted": True})):
             request.finish({"interrupted": False})
 
@@ -256,8 +256,8 @@ class Requests:
             session.close("The terminal was closed.")
         return session is not None
 
-    def _session(self, given: Dict[str, Any]) -> TerminalSession:
-        name = _session_name(given)
+    def _session(self, args: Dict[str, Any]) -> TerminalSession:
+        name = _session_name(args)
         session = self._sessions.pop(name, None) or self._open(name, self._workspace)
         self._sessions[name] = session  # as the last, so that those not used for longest come first
         return session
@@ -274,13 +274,13 @@ class Requests:
         return session
 
 
-def _session_name(given: Dict[str, Any]) -> str:
-    name = arguments.text(given, "session", "default")
+def _session_name(args: Dict[str, Any]) -> str:
+    name = arguments.text(args, "session", "default")
     if _SESSION_NAME.match(name) is None:
         raise BadRequestError("session must be a name of 1 to 64 letters, digits and _.:-")
     return name
 
 
 def _only_looks(message: Dict[str, Any]) -> bool:
-    given = message.get("args")
-    return isinstance(given, dict) and given.get("command") in _LOOKING.get(message["op"], ())
+    args = message.get("args")
+    return isinstance(args, dict) and args.get("command") in _LOOKING.get(message["op"], ())

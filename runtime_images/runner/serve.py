@@ -8,9 +8,9 @@ from typing import Dict, NamedTuple
 
 from .browser.browser import Browser
 from .core.connection import Operation
-from .core.disk_limit import Room
+from .core.disk_limit import DiskLimiter
 from .core.journal import Journal
-from .core.lent_secrets import Lent
+from .core.lent_secrets import LentSecrets
 from .core.log import complain
 from .core.loop import Loop
 from .core.prctl import adopt_orphans, hide
@@ -25,7 +25,7 @@ from .server import Server, watch_signals
 from .terminal.output import WholeOutputs
 from .terminal.pty import close_inherited
 from .tunnels.ports import SandboxPorts
-from .tunnels.tunnels import Switchboard
+from .tunnels.tunnels import TunnelRegistry
 
 OLD_HOME = "DRYDOCK_OLD_HOME"
 """Variable with the home that the image has for the user, where another one is taken in its place."""
@@ -65,11 +65,11 @@ def furnish(old: str, new: str) -> None:
         fill(old, new, 1)
 
 
-_GIVEN = "fd:"
+_DESCRIPTOR = "fd:"
 
 
 class DiskLimits(NamedTuple):
-    """How much disk may be taken (0: any), by what, and see :class:`Room` for ``alone``."""
+    """How much disk may be taken (0: any), by what, and see `DiskLimiter` for ``alone``."""
 
     disk_bytes: int = 0
     disk_entries: int = 0
@@ -83,12 +83,12 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
 
     ``socket_path`` may be ``fd:`` and the number of a descriptor: a socket that listens already.
     """
-    given = int(socket_path[len(_GIVEN) :]) if socket_path.startswith(_GIVEN) else -1
-    close_inherited(given)
+    descriptor = int(socket_path[len(_DESCRIPTOR) :]) if socket_path.startswith(_DESCRIPTOR) else -1
+    close_inherited(descriptor)
     hide()
     if not limits.alone:
         adopt_orphans()
-    for directory in (state_directory, workspace, *([] if given >= 0 else [_folder_of(socket_path)])):
+    for directory in (state_directory, workspace, *([] if descriptor >= 0 else [_folder_of(socket_path)])):
         _make(directory)
     old_home = os.environ.pop(OLD_HOME, "/")
     if old_home != "/":
@@ -110,17 +110,17 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
         **transfers.operations,
         **repositories.operations,
     }
-    lent = Lent()
+    lent = LentSecrets()
     outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal", lent=lent)
     counted = [state_directory, os.environ.get("HOME", "/"), *([workspace] if limits.own_workspace else [])]
-    room = Room(counted, limits.disk_bytes, limits.disk_entries, alone=limits.alone)
+    room = DiskLimiter(counted, limits.disk_bytes, limits.disk_entries, alone=limits.alone)
     requests = Requests(loop, workspace, boot, journal, browser, kernel, snapshots, outputs, lent, room, operations)
-    tunnels = Switchboard(loop, ports, workspace)
+    tunnels = TunnelRegistry(loop, ports, workspace)
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
-        if given >= 0:
-            server.serve_at(given)
+        if descriptor >= 0:
+            server.serve_at(descriptor)
         else:
             server.listen(socket_path)
     except OSError as error:

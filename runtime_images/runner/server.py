@@ -12,11 +12,11 @@ from typing import Callable, List, Optional, Tuple
 from . import VERSION
 from .attach import SUFFIX, is_from_outside, receive_pipes
 from .core import facts
-from .core.connection import Connection, Ends
+from .core.connection import Connection, StreamEnds
 from .core.log import complain
 from .core.loop import Loop, Timer
 from .requests import Requests
-from .tunnels.tunnels import Switchboard
+from .tunnels.tunnels import TunnelRegistry
 from .wire import PROTOCOL, Frame
 
 _LOOK_SECONDS = 1.0
@@ -26,7 +26,13 @@ class Server:
     """Serves one server at a time: the newest connection wins, the one before is told so and closed."""
 
     def __init__(
-        self, loop: Loop, requests: Requests, tunnels: Switchboard, workspace: str, boot: str, idle_exit_seconds: float
+        self,
+        loop: Loop,
+        requests: Requests,
+        tunnels: TunnelRegistry,
+        workspace: str,
+        boot: str,
+        idle_exit_seconds: float,
     ) -> None:
         """``boot`` names this run of the runner; 0 idle seconds: it stays however long nobody attaches."""
         self._loop = loop
@@ -128,7 +134,7 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         stream = self._accepted(listener)
         if stream is not None:
-            self._serve(Ends(stream))
+            self._serve(StreamEnds(stream))
 
     def _accepted(self, listener: socket.socket) -> Optional[socket.socket]:
         """Take a connection; one of a command in the sandbox, which has no business here, is closed at once."""
@@ -157,7 +163,7 @@ class Server:
             except OSError:
                 control.close()
                 return
-            self._serve(Ends(control, pipes))
+            self._serve(StreamEnds(control, pipes))
 
         self._arriving = control
         self._loop.add_reader(control.fileno(), take_over)
@@ -168,7 +174,7 @@ class Server:
             self._arriving.close()
             self._arriving = None
 
-    def _serve(self, ends: Ends) -> None:
+    def _serve(self, ends: StreamEnds) -> None:
         self._tunnels.close()
         before = self._connection
         self._connection = Connection(self._loop, ends, self._received, self._lost)

@@ -113,8 +113,8 @@ def variables(arguments: Dict[str, Any], name: str) -> Dict[str, str]:
 
 def seconds_or(arguments: Dict[str, Any], name: str, default: float) -> float:
     """Return a duration argument, the default when absent or null."""
-    given = seconds(arguments, name)
-    return default if given is None else given
+    value = seconds(arguments, name)
+    return default if value is None else value
 
 
 def text_or_none(arguments: Dict[str, Any], name: str) -> Optional[str]:

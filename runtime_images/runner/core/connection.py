@@ -22,7 +22,7 @@ _READING_LIMIT = 8 * 1024 * 1024
 _ROOM = 128 * 1024
 
 
-class Ends:
+class StreamEnds:
     """Where a connection reads from and writes to: a socket, or the two pipes that were handed over on one."""
 
     def __init__(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
@@ -46,7 +46,7 @@ class Connection:
     def __init__(
         self,
         loop: Loop,
-        ends: Ends,
+        ends: StreamEnds,
         received: Callable[["Connection", Frame], None],
         closed: Callable[["Connection"], None],
     ) -> None:

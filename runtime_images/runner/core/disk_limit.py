@@ -34,7 +34,7 @@ class _Free(NamedTuple):
     entries: Sequence[int]
 
 
-class Room:
+class DiskLimiter:
     """Watches, in a thread of its own, how much is taken below some folders.
 
     Whether much can have changed is told by the file systems, at once and for next to nothing; only then everything is

@@ -71,7 +71,7 @@ class _SideProcess:
         self._ended = ended
         self._output = bytearray()
         program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        given = _descriptor_holding(json.dumps(order).encode("ascii"))
+        source = _descriptor_holding(json.dumps(order).encode("ascii"))
         try:
             self._reader, writer = os.pipe()
             try:
@@ -79,7 +79,7 @@ class _SideProcess:
                     sys.executable,
                     [sys.executable, "-E", "-s", "-S", program, name],
                     os.environ,
-                    file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, given, 0)],
+                    file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, source, 0)],
                     setpgroup=0,
                 )
             except OSError:
@@ -88,7 +88,7 @@ class _SideProcess:
             finally:
                 os.close(writer)
         finally:
-            os.close(given)
+            os.close(source)
         os.set_blocking(self._reader, False)
         loop.add_reader(self._reader, self._read)
 

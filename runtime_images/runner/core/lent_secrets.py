@@ -14,7 +14,7 @@ _MOST = 200
 """Values that are remembered; no more than a conversation has secrets, each perhaps once renewed."""
 
 
-class Lent:
+class LentSecrets:
     """The values of this run of the runner."""
 
     def __init__(self) -> None:

@@ -7,11 +7,10 @@ What is refused, or is not there, raises `FileError`.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-from typing import Iterator, List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 from .disk import FileError, failure
 
@@ -40,7 +39,7 @@ class Place(NamedTuple):
     name: str
 
 
-class Beneath:
+class ConfinedFolder:
     """What is below one folder."""
 
     def __init__(self, root: str) -> None:
@@ -58,7 +57,7 @@ class Beneath:
     def open(self, path: str) -> Opened:
         """Open a regular file or a folder, never waiting for anything."""
         parts = self.parts(path)
-        with _walking(self._root, path) as walk:
+        with _Walk(self._root, path) as walk:
             return walk.end(parts)
 
     def place(self, path: str) -> Place:
@@ -66,21 +65,9 @@ class Beneath:
         parts = self.parts(path)
         if not parts or path.endswith("/"):
             raise FileError("bad_request", f"{path!r} is no name for a file")
-        with _walking(self._root, path) as walk:
+        with _Walk(self._root, path) as walk:
             missing = walk.folders(parts[:-1])
             return Place(os.dup(walk.here), missing, parts[-1])
-
-
-@contextlib.contextmanager
-def _walking(root: str, path: str) -> "Iterator[_Walk]":
-    try:
-        walk = _Walk(root, path)
-        try:
-            yield walk
-        finally:
-            walk.close()
-    except OSError as error:
-        raise failure(error, path) from error
 
 
 class _Walk:
@@ -90,15 +77,24 @@ class _Walk:
         self._path = path
         self._root = root
         self._links = 0
-        self._stack = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+        self._stack: List[int] = []
+
+    def __enter__(self) -> _Walk:
+        try:
+            self._stack.append(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError as error:
+            raise failure(error, self._path) from error
+        return self
+
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
+        while self._stack:
+            os.close(self._stack.pop())
+        if isinstance(error, OSError):
+            raise failure(error, self._path) from error
 
     @property
     def here(self) -> int:
         return self._stack[-1]
-
-    def close(self) -> None:
-        while self._stack:
-            os.close(self._stack.pop())
 
     def folders(self, parts: List[str]) -> List[str]:
         """Go into these folders; returns those that are not there, from the first such on."""

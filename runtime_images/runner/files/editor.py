@@ -232,24 +232,24 @@ def _cut(text: str, hint: str = _CUT_HINT) -> str:
     return cut_middle(text, RESPONSE_LIMIT, hint).text
 
 
-def edit_of(given: Dict[str, Any], directory: str) -> Edit:
+def edit_of(args: Dict[str, Any], directory: str) -> Edit:
     """Check the types of the arguments of ``file.edit``; what their values mean is the editor's to judge."""
-    where = arguments.edited_path(given)
-    given_range = given.get("view_range")
+    where = arguments.edited_path(args)
+    given_range = args.get("view_range")
     if given_range is not None and not isinstance(given_range, list):
         raise arguments.BadRequestError("view_range must be a list of two whole numbers")
-    line = given.get("insert_line")
+    line = args.get("insert_line")
     if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
         raise arguments.BadRequestError("insert_line must be a whole number")
     return Edit(
-        arguments.text(given, "command"),
+        arguments.text(args, "command"),
         where,
-        arguments.text(given, "cwd", directory),
-        arguments.text_or_none(given, "file_text"),
-        arguments.text_or_none(given, "old_str"),
-        arguments.text_or_none(given, "new_str"),
+        arguments.text(args, "cwd", directory),
+        arguments.text_or_none(args, "file_text"),
+        arguments.text_or_none(args, "old_str"),
+        arguments.text_or_none(args, "new_str"),
         line,
         given_range,
-        arguments.texts(given, "only") if given.get("only") is not None else None,
-        arguments.text_or_none(given, "blank"),
+        arguments.texts(args, "only") if args.get("only") is not None else None,
+        arguments.text_or_none(args, "blank"),
     )

@@ -30,9 +30,10 @@ def outcome_of(command: str, path: str, work: Callable[[Dict[str, Any]], Dict[st
     result: Dict[str, Any] = {"command": command, "path": path, "is_error": False, "prev_exist": False}
     result.update(old_content=None, new_content=None, diff=None)
     try:
-        return {**result, **work(result)}
+        result.update(work(result))
     except (EditError, disk.FileError) as error:
-        return {**result, "text": str(error), "is_error": True}
+        result.update(text=str(error), is_error=True)
+    return result
 
 
 def change_of(path: str, old: Optional[bytes], new: bytes) -> Dict[str, Any]:

@@ -177,19 +177,19 @@ def _report(span: Span, diff: str, *, is_new: bool) -> str:
     return cut_middle(text, RESPONSE_LIMIT, " — view the file to see all").text
 
 
-def span_of(given: Dict[str, Any], directory: str) -> Span:
+def span_of(args: Dict[str, Any], directory: str) -> Span:
     """Check the arguments of ``file.range`` and ``code.lint``."""
-    command = arguments.text(given, "command")
+    command = arguments.text(args, "command")
     if command not in Ranges.commands:
         raise arguments.BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")
     return Span(
         command,
-        arguments.edited_path(given),
-        arguments.text(given, "cwd", directory),
-        arguments.integer(given, "first", 1, -(2**31), 2**31),
-        arguments.integer(given, "last", -1, -(2**31), 2**31),
-        arguments.text(given, "draft", ""),
-        arguments.characters(given, "text", 2**62, ""),
-        arguments.text(given, "version", ""),
-        arguments.text(given, "problems", ""),
+        arguments.edited_path(args),
+        arguments.text(args, "cwd", directory),
+        arguments.integer(args, "first", 1, -(2**31), 2**31),
+        arguments.integer(args, "last", -1, -(2**31), 2**31),
+        arguments.text(args, "draft", ""),
+        arguments.characters(args, "text", 2**62, ""),
+        arguments.text(args, "version", ""),
+        arguments.text(args, "problems", ""),
     )

@@ -48,8 +48,8 @@ class FileRequests:
             "file.whole": self._whole,
             "file.write": self._write,
             "patch.apply": self._patch,
-            "search.glob": lambda request, given, _: self._search("glob", request, given),
-            "search.grep": lambda request, given, _: self._search("grep", request, given),
+            "search.glob": lambda request, args, _: self._search("glob", request, args),
+            "search.grep": lambda request, args, _: self._search("grep", request, args),
             "workspace.facts": self._facts,
         }
 
@@ -58,10 +58,10 @@ class FileRequests:
         self._searches.close()
         self._lints.close()
 
-    def _read(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        path = arguments.path(given)
-        offset = arguments.integer(given, "offset", 0, 0, 2**62)
-        limit = MAX_BLOB + 1 if given.get("limit") is None else arguments.integer(given, "limit", 0, 1, 2**26)
+    def _read(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.path(args)
+        offset = arguments.integer(args, "offset", 0, 0, 2**62)
+        limit = MAX_BLOB + 1 if args.get("limit") is None else arguments.integer(args, "limit", 0, 1, 2**26)
 
         def work() -> Reply:
             content = disk.read(path, limit, offset)
@@ -75,49 +75,49 @@ class FileRequests:
 
         self._workers.serve(request, path, work)
 
-    def _write(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
-        path = arguments.path(given)
+    def _write(self, request: Request, args: Dict[str, Any], blob: Optional[bytes]) -> None:
+        path = arguments.path(args)
         if blob is None:
             raise BadRequestError("file.write needs the file's content as the frame's attachment (key blob)")
         data = blob
-        mode = arguments.integer(given, "mode", 0, 0, 0o7777) if given.get("mode") is not None else None
+        mode = arguments.integer(args, "mode", 0, 0, 0o7777) if args.get("mode") is not None else None
 
         def work() -> Reply:
             return Reply({"path": path, "created": disk.replace(path, data, mode), "size": len(data)})
 
         self._workers.serve(request, path, work)
 
-    def _edit(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        edit = edit_of(given, self._workspace)
+    def _edit(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        edit = edit_of(args, self._workspace)
         self._workers.serve(request, edit.path, lambda: _reply(self._editor.run(edit)))
 
-    def _whole(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        asked = whole_file(given, self._workspace)
+    def _whole(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        asked = whole_file(args, self._workspace)
         self._workers.serve(request, asked.path, lambda: _reply(self._whole_files.run(asked)))
 
-    def _range(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        span = span_of(given, self._workspace)
+    def _range(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        span = span_of(args, self._workspace)
         self._workers.serve(request, span.path, lambda: _reply(self._ranges.run(span)))
 
-    def _patch(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        patch = arguments.characters(given, "patch", _PATCH_LIMIT)
+    def _patch(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        patch = arguments.characters(args, "patch", _PATCH_LIMIT)
         self._workers.serve(request, "patch.apply", lambda: _reply(self._patcher.run(patch)))  # one patch at a time
 
     def _facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         self._workers.serve(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
 
-    def _lint(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        span = span_of({**given, "command": "replace"}, self._workspace)
+    def _lint(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        span = span_of({**args, "command": "replace"}, self._workspace)
         order = {"path": span.path, "first": span.first, "last": span.last, "text": span.text}
         overdue = f"Looking for errors took longer than {_SIDE_SECONDS:g} s and was stopped."
         self._lints.start(request, order, _SIDE_SECONDS, overdue)
 
-    def _search(self, kind: str, request: Request, given: Dict[str, Any]) -> None:
-        pattern = arguments.characters(given, "pattern", _PATTERN_LIMIT)
+    def _search(self, kind: str, request: Request, args: Dict[str, Any]) -> None:
+        pattern = arguments.characters(args, "pattern", _PATTERN_LIMIT)
         if not pattern:
             raise BadRequestError("pattern is empty: say what to look for")
-        include = arguments.characters(given, "include", _PATTERN_LIMIT, "")
-        path = arguments.characters(given, "path", _PATTERN_LIMIT, "")
+        include = arguments.characters(args, "include", _PATTERN_LIMIT, "")
+        path = arguments.characters(args, "path", _PATTERN_LIMIT, "")
         if "\0" in path or "\0" in include:
             raise BadRequestError("path and include must not hold NUL")
         order = {
@@ -125,10 +125,10 @@ class FileRequests:
             "pattern": pattern,
             "path": arguments.resolve(self._workspace, path),
             "include": include,
-            "limit": arguments.integer(given, "limit", 100, 1, _MATCHES_LIMIT),
+            "limit": arguments.integer(args, "limit", 100, 1, _MATCHES_LIMIT),
             "ripgrep": True,
         }
-        limit = arguments.seconds_or(given, "timeout", _SIDE_SECONDS)
+        limit = arguments.seconds_or(args, "timeout", _SIDE_SECONDS)
         advice = "simplify the pattern, or search a folder further down"
         self._searches.start(
             request, order, limit, f"The search took longer than {limit:g} s and was stopped: {advice}."

@@ -25,6 +25,8 @@ LEFT_ALONE = frozenset((*_REPOSITORIES, *_MADE_AGAIN, ".ruff_cache", ".gradle", 
 FILE_LIMIT = 32 * 1024 * 1024
 ENTRIES_LIMIT = 20_000
 BYTES_LIMIT = 256 * 1024 * 1024
+NAMES_LIMIT = 500
+STORE_LIMIT = 512 * 1024 * 1024
 _RACY = 50_000_000
 """Nanoseconds: a file that was changed so shortly before it was looked at may have changed again unnoticed."""
 
@@ -44,6 +46,7 @@ class SnapshotEntry(NamedTuple):
 
 
 Entries = Dict[str, SnapshotEntry]
+Lists = Dict[str, List[Any]]
 
 
 class TooLargeError(Exception):
@@ -72,7 +75,7 @@ class Tree:
         for path, found in self._walk():
             if stop():
                 raise StoppedError
-            entry = self._entry(path, found)
+            entry = self._entry(path, found) or SnapshotEntry("x", 0, "")
             entries[path] = entry
             size += found.stat(follow_symlinks=False).st_size if entry.kind == "f" else 0
             if len(entries) > ENTRIES_LIMIT or size > BYTES_LIMIT:
@@ -96,32 +99,17 @@ class Tree:
         for path, found in self._walk():
             count += 1
             known = self._known.get(path)
-            if known is None or count > limit or not self._is_still(known, found):
+            entry = self._entry(path, found, reads=False)
+            if known is None or count > limit or entry is None or entry.same != known.same:
                 return False
         if count != len(self._known):
             return False
         self._store.keep_same(name)
         return True
 
-    def _is_still(self, known: SnapshotEntry, found: os.DirEntry[str]) -> bool:
-        try:
-            facts = found.stat(follow_symlinks=False)
-            mode = stat.S_IMODE(facts.st_mode)
-            if stat.S_ISDIR(facts.st_mode):
-                return known.kind == "d" and known.mode == mode
-            if stat.S_ISLNK(facts.st_mode):
-                return known.kind == "l" and known.value == os.readlink(found.path)
-        except OSError:
-            return False
-        return known.kind == "f" and known.mode == mode and self._is_unread(known, _stamp(facts))
-
-    def _is_unread(self, known: SnapshotEntry, stamp: Tuple[int, ...]) -> bool:
-        """Whether a file with this stamp still holds what it held when it was read."""
-        return known.stamp == stamp and max(stamp[1:3]) < self._looked_at - _RACY
-
-    def has(self, name: str) -> bool:
-        """Whether files are kept under this name."""
-        return self._store.has(name)
+    def first_kept(self, names: List[str]) -> Optional[str]:
+        """The first of these names under which files are kept."""
+        return next((name for name in names if self._store.has(name)), None)
 
     def restore(self, name: str, present: Entries) -> Tuple[int, int]:
         """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now.
@@ -161,7 +149,8 @@ class Tree:
                 if one.is_dir(follow_symlinks=False):
                     folders.append(path)
 
-    def _entry(self, path: str, found: os.DirEntry[str]) -> SnapshotEntry:
+    def _entry(self, path: str, found: os.DirEntry[str], *, reads: bool = True) -> Optional[SnapshotEntry]:
+        """None where it cannot be told, or only by reading what is not to be read."""
         try:
             facts = found.stat(follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
@@ -171,15 +160,17 @@ class Tree:
                 return SnapshotEntry("l", 0, os.readlink(found.path))
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > FILE_LIMIT:
                 return SnapshotEntry("x", 0, "")
-            stamp = _stamp(facts)
+            stamp = facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
             known = self._known.get(path)
-            if known is not None and self._is_unread(known, stamp):
+            if known is not None and known.stamp == stamp and max(stamp[1:3]) < self._looked_at - _RACY:
                 return SnapshotEntry("f", mode, known.value, stamp)
+            if not reads:
+                return None
             with open(found.path, "rb") as file:
                 data = file.read(FILE_LIMIT + 1)
             digest = hashlib.blake2b(data, digest_size=20).hexdigest()
         except (PermissionError, FileNotFoundError):
-            return SnapshotEntry("x", 0, "")
+            return None
         self._store.put(digest, data)
         return SnapshotEntry("f", mode, digest, stamp)
 
@@ -243,9 +234,8 @@ class Tree:
         """Put the files of such a tar file into the workspace; returns how many entries it has."""
         count = 0
         with tarfile.open(source) as archive:
-            archive.extraction_filter = lambda about, _folder: (
-                about
-            )  # newer Pythons would change modes and refuse links by themselves
+            # Newer Pythons would change modes and refuse links by themselves.
+            archive.extraction_filter = lambda about, _folder: about
             for about in archive:
                 if about.name.startswith("/") or ".." in about.name.split("/"):
                     continue
@@ -253,16 +243,6 @@ class Tree:
                 archive.extract(about, self._workspace, set_attrs=not about.issym())
                 count += 1
         return count
-
-
-def _stamp(facts: os.stat_result) -> Tuple[int, ...]:
-    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
-
-
-NAMES_LIMIT = 500
-STORE_LIMIT = 512 * 1024 * 1024
-
-Lists = Dict[str, List[Any]]
 
 
 class TreeStore:

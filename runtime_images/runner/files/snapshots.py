@@ -83,17 +83,17 @@ class Snapshots:
 
     # Operations
 
-    def _snapshot(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        name = arguments.text(given, "name")
+    def _snapshot(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        name = arguments.text(args, "name")
         self._is_armed = True
         self._serve(request, lambda: self._take(name), exclusive=False)
 
-    def _restore(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
+    def _restore(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        names, keep = arguments.texts(args, "names"), arguments.text(args, "keep")
 
         def work() -> Reply:
             tree = self._tree()
-            name = next((one for one in names if tree.has(one)), None)
+            name = tree.first_kept(names)
             if name is None:
                 return Reply({"restored": None, "written": 0, "removed": 0})
             present = tree.take(keep)
@@ -102,16 +102,16 @@ class Snapshots:
 
         self._serve(request, work)
 
-    def _pack(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        names, keep = arguments.texts(given, "names"), arguments.text(given, "keep")
-        offset = arguments.integer(given, "offset", 0, 0, 2**62)
+    def _pack(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        names, keep = arguments.texts(args, "names"), arguments.text(args, "keep")
+        offset = arguments.integer(args, "offset", 0, 0, 2**62)
         place = os.path.join(self._folder, "packed.tar")
 
         def work() -> Reply:
             name = None
             if offset == 0:
                 tree = self._tree()
-                name = next((one for one in names if tree.has(one)), None)
+                name = tree.first_kept(names)
                 if name is None:
                     tree.take(keep)
                 tree.pack(keep if name is None else name, place)
@@ -125,8 +125,8 @@ class Snapshots:
 
         self._serve(request, work)
 
-    def _unpack(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
-        offset, ends = arguments.integer(given, "offset", 0, 0, 2**62), arguments.flag(given, "eof")
+    def _unpack(self, request: Request, args: Dict[str, Any], blob: Optional[bytes]) -> None:
+        offset, ends = arguments.integer(args, "offset", 0, 0, 2**62), arguments.flag(args, "eof")
         if blob is None:
             raise BadRequestError("workspace.unpack needs a part of the file as the frame's attachment (key blob)")
         place = os.path.join(self._folder, "unpacked.tar")

@@ -14,7 +14,7 @@ from ..core.connection import Operation, Request
 from ..core.loop import Loop, Timer
 from ..core.workers import Reply, TooMuchWorkError, Workers
 from . import disk
-from .confined_folder import Beneath, Opened, readable
+from .confined_folder import ConfinedFolder, Opened, readable
 from .disk import FileError, failure
 from .patterns import IgnoreRules
 
@@ -69,7 +69,7 @@ class Outgoing:
 class Incoming:
     """A file that is written beside where it is to be; nothing is seen of it before `keep`."""
 
-    def __init__(self, beneath: Beneath, path: str) -> None:
+    def __init__(self, beneath: ConfinedFolder, path: str) -> None:
         self._place = beneath.place(path)
         self._path = path
         self._temporary: Optional[str] = None
@@ -165,7 +165,7 @@ def _beside(name: str) -> str:
 class FolderList:
     """Serves ``folder.list``. Blocking; to be used from worker threads."""
 
-    def __init__(self, beneath: Beneath) -> None:
+    def __init__(self, beneath: ConfinedFolder) -> None:
         self._beneath = beneath
 
     def of(self, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
@@ -247,7 +247,7 @@ class Transfers:
     def __init__(self, loop: Loop, workers: Workers, workspace: str) -> None:
         self._loop = loop
         self._workers = workers
-        self._beneath = Beneath(workspace)
+        self._beneath = ConfinedFolder(workspace)
         self._list = FolderList(self._beneath)
         self._open: Dict[str, Any] = {}
         self._timers: Dict[str, Timer] = {}
@@ -271,14 +271,14 @@ class Transfers:
 
     # Operations
 
-    def _folder_list(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        path = arguments.text(given, "path", "")
-        after = arguments.text(given, "after", "")
-        place = place_of(arguments.flag(given, "after_folder"), after) if after else None
+    def _folder_list(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.text(args, "path", "")
+        after = arguments.text(args, "after", "")
+        place = place_of(arguments.flag(args, "after_folder"), after) if after else None
         self._work(request, "folder.list", lambda: Reply(self._list.of(path, place)))
 
-    def _begin_outgoing(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        path = arguments.text(given, "path", "")
+    def _begin_outgoing(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.text(args, "path", "")
 
         def work() -> Tuple[Outgoing, Dict[str, Any]]:
             opened = self._beneath.open(path)
@@ -294,24 +294,24 @@ class Transfers:
 
         self._begin(request, work)
 
-    def _begin_incoming(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        path = arguments.text(given, "path")
+    def _begin_incoming(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.text(args, "path")
         self._begin(request, lambda: (Incoming(self._beneath, path), {}))
 
-    def _next(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        transfer = self._known(given, Outgoing)
-        offset = arguments.integer(given, "offset", 0, 0, 2**62)
-        limit = arguments.integer(given, "limit", PART, 1, PART)
+    def _next(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        transfer = self._known(args, Outgoing)
+        offset = arguments.integer(args, "offset", 0, 0, 2**62)
+        limit = arguments.integer(args, "limit", PART, 1, PART)
 
         def work() -> Reply:
             data, ended = transfer.part(offset, limit)
             return Reply({"eof": ended}, data)
 
-        self._work(request, str(given["id"]), work)
+        self._work(request, str(args["id"]), work)
 
-    def _put(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
-        transfer = self._known(given, Incoming)
-        offset = arguments.integer(given, "offset", 0, 0, 2**62)
+    def _put(self, request: Request, args: Dict[str, Any], blob: Optional[bytes]) -> None:
+        transfer = self._known(args, Incoming)
+        offset = arguments.integer(args, "offset", 0, 0, 2**62)
         if blob is None:
             raise BadRequestError("transfer.put needs a part of the file as the frame's attachment (key blob)")
         data = blob
@@ -320,14 +320,14 @@ class Transfers:
             transfer.part(offset, data)
             return Reply({})
 
-        self._work(request, str(given["id"]), work)
+        self._work(request, str(args["id"]), work)
 
-    def _keep(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        transfer = self._known(given, Incoming)
-        self._work(request, str(given["id"]), lambda: Reply({"size": transfer.keep()}), ends=True)
+    def _keep(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        transfer = self._known(args, Incoming)
+        self._work(request, str(args["id"]), lambda: Reply({"size": transfer.keep()}), ends=True)
 
-    def _drop(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        ident = arguments.text(given, "id")
+    def _drop(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        ident = arguments.text(args, "id")
         if ident in self._open:
             self._work(request, ident, lambda: Reply({}), ends=True)
         else:
@@ -335,8 +335,8 @@ class Transfers:
 
     # The work
 
-    def _known(self, given: Dict[str, Any], kind: type) -> Any:
-        transfer = self._open.get(arguments.text(given, "id"))
+    def _known(self, args: Dict[str, Any], kind: type) -> Any:
+        transfer = self._open.get(arguments.text(args, "id"))
         if not isinstance(transfer, kind):
             raise FileError("not_found", "there is no such transfer (any more)")
         return transfer

@@ -143,22 +143,22 @@ def _places(text: str, wanted: str) -> List[int]:
     return found
 
 
-def whole_file(given: Dict[str, Any], directory: str) -> WholeFileArguments:
+def whole_file(args: Dict[str, Any], directory: str) -> WholeFileArguments:
     """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home."""
-    command = arguments.text(given, "command")
+    command = arguments.text(args, "command")
     if command not in WholeFiles.commands:
         raise arguments.BadRequestError(f"command must be one of {', '.join(WholeFiles.commands)}")
-    where = arguments.text(given, "path")
+    where = arguments.text(args, "path")
     if not where or "\0" in where or not arguments.is_unicode(where):
         raise arguments.BadRequestError("path must be a path without NUL or half characters")
     return WholeFileArguments(
         command,
         arguments.resolve(directory, where),
-        arguments.text(given, "content", ""),
-        arguments.text(given, "old", ""),
-        arguments.text(given, "new", ""),
-        arguments.integer(given, "expected", 1, 1, 1000000),
-        arguments.integer(given, "offset", 0, 0, 2**31),
-        arguments.integer(given, "limit", LINES_LIMIT, 1, LINES_LIMIT),
-        arguments.flag(given, "recursive"),
+        arguments.text(args, "content", ""),
+        arguments.text(args, "old", ""),
+        arguments.text(args, "new", ""),
+        arguments.integer(args, "expected", 1, 1, 1000000),
+        arguments.integer(args, "offset", 0, 0, 2**31),
+        arguments.integer(args, "limit", LINES_LIMIT, 1, LINES_LIMIT),
+        arguments.flag(args, "recursive"),
     )

@@ -11,7 +11,7 @@ from ..core.connection import Operation, Request
 from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
 from ..core.workers import Workers
-from ..files.confined_folder import Beneath
+from ..files.confined_folder import ConfinedFolder
 from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
 
 _AT_ONCE = 4
@@ -25,26 +25,26 @@ class GitRequests:
     def __init__(self, loop: Loop, workers: Workers, workspace: str) -> None:
         self._workspace = workspace
         self._workers = workers
-        self._beneath = Beneath(workspace)
+        self._beneath = ConfinedFolder(workspace)
         self._processes = SideProcesses(loop, "git", _AT_ONCE)
         self.operations: Dict[str, Operation] = {
             "git.clone": self._clone,
-            "git.diff": lambda request, given, _: self._look("diff", request, given),
+            "git.diff": lambda request, args, _: self._look("diff", request, args),
             "git.identity": self._identity,
-            "git.log": lambda request, given, _: self._look("log", request, given),
-            "git.status": lambda request, given, _: self._look("status", request, given),
+            "git.log": lambda request, args, _: self._look("log", request, args),
+            "git.status": lambda request, args, _: self._look("status", request, args),
         }
 
     def close(self) -> None:
         """Kill what is under way."""
         self._processes.close()
 
-    def _look(self, what: str, request: Request, given: Dict[str, Any]) -> None:
-        folder = self._beneath.parts(arguments.text(given, "directory", ""))
-        since = arguments.text(given, "since", LAST_COMMIT)
+    def _look(self, what: str, request: Request, args: Dict[str, Any]) -> None:
+        folder = self._beneath.parts(arguments.text(args, "directory", ""))
+        since = arguments.text(args, "since", LAST_COMMIT)
         if since not in (LAST_COMMIT, BASE):
             raise arguments.BadRequestError(f"since must be {LAST_COMMIT} or {BASE}")
-        start = arguments.text(given, "start", "")
+        start = arguments.text(args, "start", "")
         if re.fullmatch("([0-9a-f]{40,64})?", start) is None:
             raise arguments.BadRequestError("start must be the hash of a commit")
         order = {
@@ -53,23 +53,23 @@ class GitRequests:
             "since": since,
             "workspace": self._workspace,
             "directory": os.path.join(self._workspace, *folder),
-            "path": arguments.text(given, "path", ""),
-            "limit": arguments.integer(given, "limit", 50, 1, COMMITS),
-            "skip": arguments.integer(given, "skip", 0, 0, 2**31),
+            "path": arguments.text(args, "path", ""),
+            "limit": arguments.integer(args, "limit", 50, 1, COMMITS),
+            "skip": arguments.integer(args, "skip", 0, 0, 2**31),
         }
         overdue = f"git took longer than {LOOK_SECONDS:g} s in this workspace and was stopped"
         self._processes.start(request, order, LOOK_SECONDS, overdue)
 
-    def _identity(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        order = {"what": "identity", **{name: arguments.text(given, name, "") for name in ("name", "email")}}
+    def _identity(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        order = {"what": "identity", **{name: arguments.text(args, name, "") for name in ("name", "email")}}
         if any("\0" in order[name] for name in order):
             raise arguments.BadRequestError("name and email must not hold NUL")
         self._processes.start(request, order, LOOK_SECONDS, "git took too long")
 
-    def _clone(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+    def _clone(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
         order: Dict[str, Any] = {"what": "clone"}
         for name in ("url", "branch", "username", "password"):
-            order[name] = arguments.text(given, name, None if name == "url" else "")
+            order[name] = arguments.text(args, name, None if name == "url" else "")
             if len(order[name]) > _TEXT_LIMIT:
                 raise arguments.BadRequestError(f"{name} has more than {_TEXT_LIMIT} characters")
             if any(ord(one) < 32 or ord(one) == 127 for one in order[name]):
@@ -78,15 +78,15 @@ class GitRequests:
             raise arguments.BadRequestError("url must be a http or https address without a user's name")
         if order["branch"].startswith("-"):
             raise arguments.BadRequestError("branch can be no branch's name")
-        parts = self._beneath.parts(arguments.text(given, "folder"))
+        parts = self._beneath.parts(arguments.text(args, "folder"))
         if len(parts) != 1:
             raise arguments.BadRequestError("folder must be the name of one folder in the workspace")
         order["folder"] = folder = os.path.join(self._workspace, *parts)
         if os.path.lexists(folder):
             request.finish({"cloned": False})
             return
-        order["depth"] = arguments.integer(given, "depth", 0, 0, 2**31 - 1)
-        order["seconds"] = seconds = arguments.seconds_or(given, "timeout", CLONE_SECONDS)
+        order["depth"] = arguments.integer(args, "depth", 0, 0, 2**31 - 1)
+        order["seconds"] = seconds = arguments.seconds_or(args, "timeout", CLONE_SECONDS)
         self._processes.start(request, order, seconds + LOOK_SECONDS, "git took too long and was stopped")
         end = request.cancel
 

@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ..files.confined_folder import Beneath
+from ..files.confined_folder import ConfinedFolder
 from ..files.disk import FileError, failure
 from . import BASE, FILE_LIMIT, LAST_COMMIT
 from .command import GitError, Output, checked, look, text
@@ -160,7 +160,7 @@ _WIDE_END = b"\r\n"
 
 def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
     """A file as it was in the last commit (or where its branch was begun), and as it is; empty where it is none."""
-    beneath = Beneath(workspace)
+    beneath = ConfinedFolder(workspace)
     parts = beneath.parts(os.path.join(directory, path) if not path.startswith("/") else path)
     whole = os.path.join(workspace, *parts)
     root = root_of(os.path.dirname(whole), workspace) if parts else None
@@ -188,7 +188,7 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
     ``start`` is the commit that they lead to; "" stands for the present one. It is told as ``start``: history behind a
     commit does not change, so the same ``start`` with a greater ``skip`` goes on exactly where a page has ended.
     """
-    Beneath(workspace).parts(os.path.join(directory, path))
+    ConfinedFolder(workspace).parts(os.path.join(directory, path))
     root = root_of(directory, workspace)
     if root is None:
         raise GitError("no_repository", "Not a git repository")
@@ -247,7 +247,7 @@ def _content(output: Output, shown: str) -> bytes:
     return checked(output, "git cat-file")
 
 
-def _present(beneath: Beneath, path: str, shown: str) -> Optional[bytes]:
+def _present(beneath: ConfinedFolder, path: str, shown: str) -> Optional[bytes]:
     try:
         place = beneath.place(path)
         try:

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from typing import Any, Callable, Deque, List, Optional, Tuple
 
-from ..core.lent_secrets import Lent
+from ..core.lent_secrets import LentSecrets
 from ..core.loop import Loop, Timer
 from ..core.text import Cut, Kept, cut_ends
 from .terminal_text import TerminalText
@@ -38,10 +38,10 @@ class WholeOutputs:
         *,
         limit: int = LIMIT,
         folder_limit: int = FOLDER_LIMIT,
-        lent: Optional[Lent] = None,
+        lent: Optional[LentSecrets] = None,
     ) -> None:
         """``lent``: what is not to be in the files."""
-        self._lent = Lent() if lent is None else lent
+        self._lent = LentSecrets() if lent is None else lent
         self._directory = directory
         self._prefix = prefix
         self._limit = limit
@@ -71,7 +71,7 @@ class WholeOutputs:
 class WholeOutput:
     """The file of one output while it is written; its name comes from what it holds: the same output has one file."""
 
-    def __init__(self, directory: str, prefix: str, limit: int, lent: Lent) -> None:
+    def __init__(self, directory: str, prefix: str, limit: int, lent: LentSecrets) -> None:
         # Loaded only now: a runner whose commands print little does without it.
         import hashlib
 

@@ -33,7 +33,7 @@ _ARGUMENTS_LIMIT = 1000
 _READ = 64 * 1024
 
 
-class Switchboard:
+class TunnelRegistry:
     """The tunnels of the connection at hand, by their numbers; all end with their server.
 
     ``workspace`` is where programs run that are given no other place.
@@ -75,10 +75,10 @@ class Switchboard:
         for tunnel in list(self._open.values()):
             tunnel.close()
 
-    def _begin(self, connection: Connection, number: int, given: Any) -> None:
+    def _begin(self, connection: Connection, number: int, args: Any) -> None:
         if number in self._open:
             return
-        order = given if isinstance(given, dict) else {}
+        order = args if isinstance(args, dict) else {}
         if "program" in order:
             tunnel: Tunnel = ProgramTunnel(self._loop, connection, number, self._ended, self._workspace)
         else:
@@ -117,9 +117,9 @@ class Tunnel:
         self._server_ended = False
         self._port_ended = False
 
-    def begin(self, given: Mapping[str, Any], ports: SandboxPorts) -> None:
+    def begin(self, args: Mapping[str, Any], ports: SandboxPorts) -> None:
         """Connect to the port, wherever it is in this sandbox; what comes of it is told the server."""
-        port = given.get("port")
+        port = args.get("port")
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             self.fail("bad_request", "port must be a whole number from 1 to 65535")
             return
@@ -332,10 +332,10 @@ class ProgramTunnel(Tunnel):
         self._errors = -1
         self._last_words = b""
 
-    def begin(self, given: Mapping[str, Any], ports: SandboxPorts) -> None:
+    def begin(self, args: Mapping[str, Any], ports: SandboxPorts) -> None:
         """Start the program; what comes of it is told the server."""
         del ports
-        order = given.get("program")
+        order = args.get("program")
         problem = _problem(order)
         if problem or not isinstance(order, dict):
             self.fail("bad_request", problem)

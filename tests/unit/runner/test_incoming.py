@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.files.confined_folder import Beneath
+from runtime_images.runner.files.confined_folder import ConfinedFolder
 from runtime_images.runner.files.transfers import Incoming
 
 
@@ -29,7 +29,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     (tmp_path / "present").write_text("old")
     (tmp_path / "present").chmod(0o755)
     for path, is_kept in (("present", True), ("new/deep/file", True), ("dropped", False)):
-        incoming = Incoming(Beneath(str(tmp_path)), path)
+        incoming = Incoming(ConfinedFolder(str(tmp_path)), path)
         incoming.part(0, b"new")
         assert path == "present" or not (tmp_path / path).exists()
         if is_kept:
@@ -42,7 +42,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_came_into_the_files_place_stays(tmp_path: Path) -> None:
-    incoming = Incoming(Beneath(str(tmp_path)), "place")
+    incoming = Incoming(ConfinedFolder(str(tmp_path)), "place")
     (tmp_path / "place").mkdir()
     with pytest.raises(Exception, match="a folder already"):
         incoming.keep()
