@@ -52,7 +52,7 @@ class Requests:
         snapshots: Snapshots,
         outputs: WholeOutputs,
         lent: LentSecrets,
-        room: DiskLimiter,
+        disk: DiskLimiter,
         operations: Mapping[str, Operation],
     ) -> None:
         self._loop = loop
@@ -65,7 +65,7 @@ class Requests:
         self._snapshots = snapshots
         self._outputs = outputs
         self._lent = lent
-        self._room = room
+        self._disk = disk
         self._sessions: Dict[str, TerminalSession] = {}
         self._fresh = 0
         self._pending: Dict[int, Request] = {}
@@ -73,7 +73,7 @@ class Requests:
             **operations,
             "browser.run": lambda request, args, _: self._run(browser, browser_order(args), request),
             "cancel": self._cancel,
-            "disk.state": lambda request, _, __: request.finish(room.state()),
+            "disk.state": lambda request, _, __: request.finish(disk.state()),
             "journal.ack": lambda request, args, _: request.finish(
                 {"forgotten": journal.acknowledge(arguments.texts(args, "keys"))}
             ),
@@ -98,51 +98,41 @@ class Requests:
             operation = self._check(connection, message)
             if "forget" in message:
                 self._journal.acknowledge(arguments.texts(message, "forget"))
-            key, name = message.get("key"), message["op"]
+            key, name, args = message.get("key"), message["op"], message.get("args") or {}
             if key is not None and self._is_repeated(request, key):
                 return
             self._pending[id(request)] = request
-            self._note_lent(message)
-            request.amend = self._room.remark()
-            looks = _only_looks(message)
+            variables = args.get("env")
+            if variables and isinstance(variables, dict):  # from the first one on outputs may show it in whatever form
+                self._lent.add(value for value in variables.values() if isinstance(value, str))
+                self._journal.withholds = True
+            request.amend = self._disk.remark()
+            looks = args.get("command") in _LOOKING.get(name, ())
             if name in _WRITING and not looks:
-                refusal = self._room.refusal(len(frame.blob or b""))
+                refusal = self._disk.refusal(len(frame.blob or b""))
                 if refusal:
                     raise FileError("no_space", refusal)
-            begin = partial(self._begin, operation, request, message, frame.blob)
+            begin = partial(self._begin, operation, request, args, frame.blob)
             if key is None or name not in _CARRIED_OUT_ONCE or looks:
                 begin()
                 return
             request.key = key
             self._journal.begin(key)
-            if name == "shell.run" and self._is_input(message):  # what runs goes on while files are kept
+            if name == "shell.run" and self._is_input(args):  # what runs goes on while files are kept
                 begin()
             else:
                 self._snapshots.before(request, begin)
         except RequestError as error:
             self._refuse(request, error)
 
-    def _note_lent(self, message: Dict[str, Any]) -> None:
-        """From the first variable on that is lent to a command, outputs may show it in whatever form."""
-        args = (message.get("args") or {}).get("env")
-        if args and isinstance(args, dict):
-            self._lent.add(value for value in args.values() if isinstance(value, str))
-            self._journal.withholds = True
-
-    def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
+    def _begin(self, operation: Operation, request: Request, args: Dict[str, Any], blob: Optional[bytes]) -> None:
         try:
-            operation(request, message.get("args") or {}, blob)
+            operation(request, args, blob)
         except RequestError as error:
             self._refuse(request, error)
         except Exception:
             request.fail("internal", "the runner failed to serve this request; its standard error says how")
             raise
-
-    def child_changed(self) -> None:
-        """Pass SIGCHLD on to the terminals, and collect dead children that are no terminal's any more."""
-        for session in list(self._sessions.values()):
-            session.child_changed()
-        self._collect_orphans()
 
     def close(self) -> None:
         """Kill what runs in the terminals, the browser and the kernel."""
@@ -151,7 +141,10 @@ class Requests:
         for session in self._sessions.values():
             session.close("The runner has ended.")
 
-    def _collect_orphans(self) -> None:
+    def child_changed(self) -> None:
+        """Pass SIGCHLD on to the terminals, and collect dead children that are no terminal's any more."""
+        for session in list(self._sessions.values()):
+            session.child_changed()
         shells = {session.shell.pid for session in self._sessions.values()}
         while True:
             try:
@@ -238,11 +231,10 @@ class Requests:
         request.cancel = lambda: session.cancel(asker)
         session.run(order, asker)
 
-    def _is_input(self, message: Dict[str, Any]) -> bool:
+    def _is_input(self, args: Dict[str, Any]) -> bool:
         """Whether it is input to a command that runs."""
-        args = message.get("args")
-        named = args.get("session", "default") if isinstance(args, dict) and args.get("is_input") is True else None
-        session = self._sessions.get(named) if isinstance(named, str) else None
+        name = args.get("session", "default")
+        session = self._sessions.get(name) if args.get("is_input") is True and isinstance(name, str) else None
         return session is not None and session.runs
 
     def _shell_interrupt(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
@@ -279,8 +271,3 @@ def _session_name(args: Dict[str, Any]) -> str:
     if _SESSION_NAME.match(name) is None:
         raise BadRequestError("session must be a name of 1 to 64 letters, digits and _.:-")
     return name
-
-
-def _only_looks(message: Dict[str, Any]) -> bool:
-    args = message.get("args")
-    return isinstance(args, dict) and args.get("command") in _LOOKING.get(message["op"], ())

@@ -88,8 +88,12 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     hide()
     if not limits.alone:
         adopt_orphans()
-    for directory in (state_directory, workspace, *([] if descriptor >= 0 else [_folder_of(socket_path)])):
-        _make(directory)
+    socket_directory = [] if descriptor >= 0 else [os.path.dirname(os.path.abspath(socket_path))]
+    for directory in (state_directory, workspace, *socket_directory):
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        except OSError as error:
+            complain(f"{directory} cannot be made: {error.strerror}; the runner goes on without it")
     old_home = os.environ.pop(OLD_HOME, "/")
     if old_home != "/":
         furnish(old_home, os.environ["HOME"])
@@ -113,8 +117,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     lent = LentSecrets()
     outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal", lent=lent)
     counted = [state_directory, os.environ.get("HOME", "/"), *([workspace] if limits.own_workspace else [])]
-    room = DiskLimiter(counted, limits.disk_bytes, limits.disk_entries, alone=limits.alone)
-    requests = Requests(loop, workspace, boot, journal, browser, kernel, snapshots, outputs, lent, room, operations)
+    disk = DiskLimiter(counted, limits.disk_bytes, limits.disk_entries, alone=limits.alone)
+    requests = Requests(loop, workspace, boot, journal, browser, kernel, snapshots, outputs, lent, disk, operations)
     tunnels = TunnelRegistry(loop, ports, workspace)
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
@@ -126,11 +130,11 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     except OSError as error:
         complain(f"the runner cannot listen at {socket_path}: {error}")
         return 1
-    room.start()
+    disk.start()
     try:
         loop.run()
     finally:
-        room.close()
+        disk.close()
         server.close()
         requests.close()
         files.close()
@@ -140,14 +144,3 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
         journal.close()
         loop.close()
     return 0
-
-
-def _folder_of(path: str) -> str:
-    return os.path.dirname(os.path.abspath(path))
-
-
-def _make(directory: str) -> None:
-    try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-    except OSError as error:
-        complain(f"{directory} cannot be made: {error.strerror}; the runner goes on without it")

@@ -14,7 +14,7 @@ from .attach import SUFFIX, is_from_outside, receive_pipes
 from .core import facts
 from .core.connection import Connection, StreamEnds
 from .core.log import complain
-from .core.loop import Loop, Timer
+from .core.loop import Loop, Plan
 from .requests import Requests
 from .tunnels.tunnels import TunnelRegistry
 from .wire import PROTOCOL, Frame
@@ -44,8 +44,8 @@ class Server:
         self._listeners: List[socket.socket] = []
         self._connection: Optional[Connection] = None
         self._arriving: Optional[socket.socket] = None
-        self._idle_timer: Optional[Timer] = None
-        self._look_timer: Optional[Timer] = None
+        self._idle_plan = Plan(loop)
+        self._look_plan = Plan(loop)
         self._path = ""
         self._places: List[Optional[Tuple[int, int]]] = []
         self._lock = -1
@@ -99,8 +99,7 @@ class Server:
 
         Commands in the sandbox can take them away, or put others there.
         """
-        if self._look_timer is not None:
-            self._look_timer.cancel()
+        self._look_plan.cancel()
         if self._connection is not None:
             return
         if [_place(path) for path in self._paths()] != self._places:
@@ -108,7 +107,7 @@ class Server:
                 self._listen_anew()
             except OSError as error:
                 complain(f"the runner cannot listen at {self._path}: {error}")
-        self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._keep_listening)
+        self._look_plan.at(_LOOK_SECONDS, self._keep_listening)
 
     def _listen_at(self, path: str, accept: Callable[[socket.socket], None]) -> None:
         try:
@@ -180,8 +179,7 @@ class Server:
         self._connection = Connection(self._loop, ends, self._received, self._lost)
         if before is not None:
             before.end({"error": {"code": "replaced", "message": "another server has attached to this runner"}})
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._idle_plan.cancel()
         try:
             self._connection.start()
         except OSError:  # what was handed over cannot be waited for: an ordinary file
@@ -219,7 +217,7 @@ class Server:
         if self._path:
             self._keep_listening()
         if self._idle_exit_seconds > 0:
-            self._idle_timer = self._loop.call_later(self._idle_exit_seconds, self._loop.stop)
+            self._idle_plan.at(self._idle_exit_seconds, self._loop.stop)
 
 
 def _place(path: str) -> Optional[Tuple[int, int]]:

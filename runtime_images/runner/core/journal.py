@@ -194,15 +194,10 @@ class Journal:
         self.close()
         if time.monotonic() < self._retry_at:
             return
+        descriptor, size = -1, 0
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
-            descriptor = os.open(
-                self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            self._note(error)
-            return
-        try:
-            size = 0
+            descriptor = os.open(self._path + ".new", flags, 0o600)
             for key, kept in self._answers.items():
                 line = b'{"k":' + _encode(key)
                 if kept is not None and key in self._withheld:
@@ -213,7 +208,8 @@ class Journal:
                 size += len(line)
             os.rename(self._path + ".new", self._path)
         except OSError as error:
-            os.close(descriptor)
+            if descriptor >= 0:
+                os.close(descriptor)
             self._note(error)
             return
         self._descriptor, self._written, self.trouble = descriptor, size, ""

@@ -51,6 +51,11 @@ class Plan:
         self.cancel()
         self._timer = self._loop.call_later(seconds, callback)
 
+    @property
+    def is_planned(self) -> bool:
+        """True from planning the call on until it happens, or is cancelled."""
+        return self._timer is not None and self._timer.callback is not None
+
     def cancel(self) -> None:
         """Plan nothing."""
         if self._timer is not None:

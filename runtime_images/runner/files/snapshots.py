@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 from ..core import arguments
 from ..core.arguments import BadRequestError
 from ..core.connection import Operation, Request
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan
 from ..core.workers import Reply, Workers
 from ..wire import MAX_BLOB
 
@@ -32,7 +32,6 @@ class Snapshots:
     """Serves ``workspace.snapshot``, ``.restore``, ``.pack`` and ``.unpack``, and takes snapshots by itself."""
 
     def __init__(self, loop: Loop, workers: Workers, workspace: str, state_directory: str) -> None:
-        self._loop = loop
         self._workers = workers
         self._workspace = workspace
         self._folder = os.path.join(state_directory, "snapshots")
@@ -42,7 +41,7 @@ class Snapshots:
         self._busy = 0
         self._stopping = False
         self._exclusive = 0
-        self._hurrying: Optional[Timer] = None
+        self._hurrying = Plan(loop)
         self._waiting: List[Callable[[], None]] = []
         self.operations: Dict[str, Operation] = {
             "workspace.snapshot": self._snapshot,
@@ -57,8 +56,8 @@ class Snapshots:
             begin()
             return
         self._waiting.append(begin)
-        if self._hurrying is None:
-            self._hurrying = self._loop.call_later(WAIT_SECONDS, self._hurry)
+        if not self._hurrying.is_planned:
+            self._hurrying.at(WAIT_SECONDS, self._hurry)
 
         def cancel() -> bool:
             if begin not in self._waiting:
@@ -200,17 +199,14 @@ class Snapshots:
 
     def _hurry(self) -> None:
         """It takes too long: whoever waits goes on, and what is not kept by now is not."""
-        self._hurrying = None
         if self._exclusive:
-            self._hurrying = self._loop.call_later(WAIT_SECONDS, self._hurry)
+            self._hurrying.at(WAIT_SECONDS, self._hurry)
         elif self._busy:
             self._stopping = True
             self._let_go()
 
     def _let_go(self) -> None:
-        if self._hurrying is not None:
-            self._hurrying.cancel()
-            self._hurrying = None
+        self._hurrying.cancel()
         waiting, self._waiting = self._waiting, []
         for begin in waiting:
             begin()

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ..core import arguments
 from ..core.arguments import BadRequestError
 from ..core.connection import Operation, Request
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan
 from ..core.workers import Reply, TooMuchWorkError, Workers
 from . import disk
 from .confined_folder import ConfinedFolder, Opened, readable
@@ -250,7 +250,7 @@ class Transfers:
         self._beneath = ConfinedFolder(workspace)
         self._list = FolderList(self._beneath)
         self._open: Dict[str, Any] = {}
-        self._timers: Dict[str, Timer] = {}
+        self._timers: Dict[str, Plan] = {}
         self.operations: Dict[str, Operation] = {
             "folder.list": self._folder_list,
             "transfer.read": self._begin_outgoing,
@@ -345,18 +345,13 @@ class Transfers:
         if len(self._open) >= AT_ONCE:
             raise TooMuchWorkError(f"{AT_ONCE} transfers are under way already")
         ident = os.urandom(8).hex()
-        made: Dict[str, Any] = {}
 
-        def begin() -> Reply:
-            made["transfer"], facts = work()
-            return Reply({"id": ident, **facts})
-
-        def done(reply: Reply) -> None:
-            self._open[ident] = made["transfer"]
+        def done(begun: Tuple[Any, Dict[str, Any]]) -> None:
+            self._open[ident], facts = begun
             self._wait_for_use(ident)
-            request.finish(reply.result)
+            request.finish({"id": ident, **facts})
 
-        self._workers.start(f"transfer {ident}", begin, done, lambda error: _fail(request, error))
+        self._workers.start(f"transfer {ident}", work, done, lambda error: _fail(request, error))
 
     def _work(self, request: Request, lane: str, work: Callable[[], Reply], *, ends: bool = False) -> None:
         """Do it behind what is done for the same transfer already."""
@@ -380,18 +375,14 @@ class Transfers:
             self._wait_for_use(ident)
 
     def _wait_for_use(self, ident: str) -> None:
-        if ident in self._timers:
-            self._timers[ident].cancel()
-        self._timers[ident] = self._loop.call_later(IDLE_SECONDS, lambda: self._end(ident))
+        self._timers.setdefault(ident, Plan(self._loop)).at(IDLE_SECONDS, lambda: self._end(ident))
 
     def _end(self, ident: str) -> None:
         """Close it, when what is being done for it is done."""
-        transfer = self._open.pop(ident, None)
-        timer = self._timers.pop(ident, None)
-        if timer is not None:
-            timer.cancel()
-        if transfer is not None:
-            self._workers.start(f"transfer {ident}", transfer.close, failed=_report)
+        if ident in self._timers:
+            self._timers.pop(ident).cancel()
+        if ident in self._open:
+            self._workers.start(f"transfer {ident}", self._open.pop(ident).close, failed=_report)
 
 
 def _fail(request: Request, error: Exception) -> None:

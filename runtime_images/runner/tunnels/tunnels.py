@@ -22,7 +22,7 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, Optional
 
 from ..core import processes
 from ..core.connection import Connection
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan
 from ..wire import TUNNEL_CHUNK, TUNNEL_WINDOW, Frame
 from .ports import SandboxPorts
 
@@ -107,7 +107,7 @@ class Tunnel:
         self._connection = connection
         self._ended = ended
         self._socket: Optional[socket.socket] = None
-        self._timer: Optional[Timer] = None
+        self._connecting = Plan(loop)
         self._credit = TUNNEL_WINDOW  # what may still be sent to the server
         self._granted = TUNNEL_WINDOW  # what the server may still send
         self._written = 0  # of that, what has gone on and is not granted anew yet
@@ -169,8 +169,7 @@ class Tunnel:
 
     def close(self) -> None:
         """Close at once; the other end sees a reset where data got lost."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._connecting.cancel()
         if self._socket is not None:
             self._loop.remove_reader(self._socket.fileno())
             self._loop.remove_writer(self._socket.fileno())
@@ -189,8 +188,7 @@ class Tunnel:
         self._socket.setblocking(False)
 
         def failed(reason: str) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._connecting.cancel()
             if self._socket is not None:
                 self._loop.remove_writer(self._socket.fileno())
                 self._socket.close()
@@ -212,12 +210,11 @@ class Tunnel:
         if problem not in (0, errno.EINPROGRESS):
             failed(os.strerror(problem))
             return
-        self._timer = self._loop.call_later(_CONNECT_SECONDS, lambda: failed("it does not answer"))
+        self._connecting.at(_CONNECT_SECONDS, lambda: failed("it does not answer"))
         self._loop.add_writer(self._socket.fileno(), settled)
 
     def _connected(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._connecting.cancel()
         if self._socket is None:
             return
         self._loop.remove_writer(self._socket.fileno())
