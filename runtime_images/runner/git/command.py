@@ -1,7 +1,7 @@
 """How git is run: where nobody can be asked, and what a repository configures is not trusted.
 
 No hook, pager, editor, file monitor, external diff, text conversion, signature check or network is used for looking,
-nor is anything written; what a repository says about them is overruled (of content filters: see `repository`).
+nor is anything written; what a repository says about them is overruled (content filters: `views.without_filters`).
 """
 
 from __future__ import annotations
