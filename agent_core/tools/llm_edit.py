@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from pydantic import Field
@@ -36,24 +36,6 @@ _CORRECT: Final = (
 )
 
 
-async def written_out(model: DraftModel, path: str, part: str, draft: str) -> str | None:
-    """The part of the file as the draft means it; None when the model gives no usable answer.
-
-    Raises ToolError: the model cannot be asked.
-    """
-    task = f"File: {path}\n\nThe part as it is:\n<part>\n{part}</part>\n\nThe draft:\n<draft>\n{draft}\n</draft>"
-    return await _answered(model, _asking(_WRITE_OUT, task))
-
-
-async def corrected(model: DraftModel, path: str, part: str, problems: str) -> str | None:
-    """The part of the file without these problems; None when the model gives no usable answer.
-
-    Raises ToolError: the model cannot be asked.
-    """
-    task = f"File: {path}\n\nThe part:\n<part>\n{part}</part>\n\nWhat is wrong:\n{problems}"
-    return await _answered(model, _asking(_CORRECT, task))
-
-
 def extracted(answer: str) -> str | None:
     """The text that an answer holds; None when it holds none.
 
@@ -69,11 +51,9 @@ def extracted(answer: str) -> str | None:
     return text if text.strip("\n") else ""
 
 
-def _asking(rules: str, task: str) -> list[Message]:
-    return [Message(role="system", content=[TextContent(text=rules)]), Message.user(task)]
-
-
-async def _answered(model: DraftModel, messages: Sequence[Message]) -> str | None:
+async def _answered(model: DraftModel, rules: str, task: str) -> str | None:
+    """The new text that the model gives; None when it gives no usable answer. Raises ToolError: it cannot be asked."""
+    messages = [Message(role="system", content=[TextContent(text=rules)]), Message.user(task)]
     for _ in range(TRIES):
         text = extracted(await model.answer(messages))
         if text is not None:
@@ -130,7 +110,11 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
         span = _Span(action.path, seen["first"], seen["last"])
         text: str | None = action.content.replace("\r\n", "\n")
         if span.first <= span.last:
-            text = await written_out(_required(context.draft_model), action.path, seen["content"], action.content)
+            if context.draft_model is None:
+                raise ToolError("edit_file needs a conversation's model to write the draft out; there is none here")
+            task = f"File: {action.path}\n\nThe part as it is:\n<part>\n{seen['content']}</part>\n\n"
+            task += f"The draft:\n<draft>\n{action.content}\n</draft>"
+            text = await _answered(context.draft_model, _WRITE_OUT, task)
         if text is None:
             said = f"The draft model gave no usable text in {TRIES} tries, so {action.path} is as it was. Try a smaller"
             return _told({**seen, "is_error": True, "text": f"{said} range, or a draft with less left out."})
@@ -148,8 +132,9 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
             if not problems or model is None:
                 return text, problems
             before, part, after = _around(text, max(0, problems[0].line - span.first))
+            task = f"File: {span.path}\n\nThe part:\n<part>\n{part}</part>\n\nWhat is wrong:\n{_shown(problems)}"
             try:
-                better = await corrected(model, span.path, part, _shown(problems))
+                better = await _answered(model, _CORRECT, task)
             except ToolError:
                 return text, problems
             if better is None:
@@ -208,12 +193,6 @@ def _shown(problems: list[_Problem]) -> str:
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"[… and {len(problems) - SHOWN_PROBLEMS} more]")
     return "\n".join(lines)
-
-
-def _required(model: DraftModel | None) -> DraftModel:
-    if model is None:
-        raise ToolError("edit_file needs a conversation's model to write the draft out; there is none here")
-    return model
 
 
 def _told(result: dict[str, Any]) -> LLMEditObservation:

@@ -13,7 +13,7 @@ from agent_core.events.llm_events import AgentErrorEvent
 from agent_core.events.schema import Action, Observation
 from agent_core.library.conversation import Conversation
 from agent_core.library.conversation_log import ExecutionStatus
-from agent_core.runtime.action_runner import MAX_ERROR_CHARS
+from agent_core.runtime.action_runner import MAX_ANSWER_CHARS
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
@@ -161,5 +161,5 @@ def test_what_a_tool_says_of_its_failure_is_cut_and_holds_no_values_of_data_that
         "Error executing tool 'dare': count: Input should be a valid integer, unable to parse string as an integer"
     )
     long = told(Dare(ValueError("x" * 100_000))).error
-    assert len(long) == MAX_ERROR_CHARS
+    assert len(long) == MAX_ANSWER_CHARS
     assert "characters were left out here" in long
