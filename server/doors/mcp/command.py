@@ -14,8 +14,7 @@ from agent_core.tools.spec import ToolAnnotations
 from agent_core.version import VERSION
 from drydock_client import NotFoundError
 from server.doors.mcp.conversations import DoorConversations, DoorError, ListPage, Outcome, ReadPage, Tell
-from server.doors.mcp.sdk import load, serve_stdio
-from server.doors.mcp.tools import Caller, DoorTool, Offer, Resource, ResourcePage, ToolResult
+from server.doors.mcp.sdk import Caller, DoorTool, Offer, Resource, ResourcePage, ToolResult, load, serve_stdio
 from server.doors.stdio_program import run_over_stdio
 from server.settings.running_server import client_of
 

@@ -16,7 +16,7 @@ from agent_core.version import VERSION
 from server.auth.identity import Authenticator
 from server.db.conversations import id_problem
 from server.doors.mcp import sdk
-from server.doors.mcp.tools import Caller, DoorTool, Offer, ToolResult
+from server.doors.mcp.sdk import Caller, DoorTool, Offer, ToolResult
 from server.git_providers.request_tools import SERVER_NAME, TOOLS, RequestArguments, RequestMaker, RequestTool, told
 from server.wire.errors import WireError
 from server.wire.json_data import check_value_count

@@ -1,6 +1,7 @@
-"""Serving an `Offer` with the MCP SDK; the only module of the doors that knows it.
+"""What a door of MCP offers (tools with schemas, their results, resources), and serving it with the MCP SDK.
 
-It takes a second and much memory to import, so it is loaded when somebody first comes to a door.
+The SDK takes a second and much memory to import, so it is loaded when somebody first comes to a door; only this module
+knows it.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.tool import problems_in
-from server.doors.mcp.tools import Caller, DoorResources, DoorTool, Offer
+from agent_core.tools.spec import ToolAnnotations
 from server.doors.stdio_program import MAX_LINE_BYTES, LineTooLongError, read_line, standard_input
 
 if TYPE_CHECKING:
@@ -25,27 +27,95 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, Tool
 
 logger = logging.getLogger(__name__)
-
+A = TypeVar("A", bound=BaseModel)
+Progress = Callable[[float, str], Awaitable[None]]
 TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES} bytes"
 
 
-class InputLines:
-    """Lines of a stream as texts; what is no UTF-8 is replaced, one that is too long is a text that is no message."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and how to tell them how far it is.
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
+    Attributes:
+        headers: of the request, with names in lower case; empty where there are none.
+        progress: ``progress(value, message)`` tells it to a client that wants to know; values must grow.
+    """
 
-    def __aiter__(self) -> Self:
-        return self
+    headers: Mapping[str, str]
+    progress: Progress
 
-    async def __anext__(self) -> str:
-        try:
-            line = await read_line(self._reader)
-        except LineTooLongError:
-            return TOO_LONG
-        if not line:
-            raise StopAsyncIteration
-        return line.decode("utf-8", "replace")
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A result: `data` for programs, as the tool's output schema says, and `text` for models."""
+
+    text: str
+    data: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorTool(Generic[A]):
+    """A tool of a door.
+
+    Attributes:
+        arguments: what it takes; `parameters` is the schema that clients are shown.
+        call: carries it out; a `DrydockError` fails the call. When the client gives the call up, it is cancelled.
+        output: the schema of its results' data, if they have any.
+    """
+
+    name: str
+    description: str
+    arguments: type[A]
+    parameters: dict[str, Any]
+    annotations: ToolAnnotations
+    call: Callable[[A, Caller], Awaitable[ToolResult]]
+    output: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that can be read: the text at an address."""
+
+    uri: str
+    name: str
+    title: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePage:
+    """Some resources; `next_cursor` None: these were the last."""
+
+    resources: list[Resource]
+    next_cursor: str | None = None
+
+
+class DoorResources(Protocol):
+    """The resources of a door, all of them texts of one type. Methods raise `DrydockError`."""
+
+    template: Resource
+    """How their addresses are built (RFC 6570), and what they are."""
+
+    mime_type: str
+
+    async def page(self, cursor: str | None) -> ResourcePage:
+        """A part of their list."""
+        ...
+
+    async def read(self, uri: str) -> str | None:
+        """The text at this address; None: there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one door offers."""
+
+    name: str
+    version: str
+    tools: tuple[DoorTool[Any], ...]
+    instructions: str = ""
+    resources: DoorResources | None = None
 
 
 def load() -> None:
@@ -107,6 +177,25 @@ async def serving_http(offer: Offer, *, max_bytes: int) -> AsyncIterator[ASGIApp
     )
     async with manager.run():
         yield manager.handle_request
+
+
+class InputLines:
+    """Lines of a stream as texts; what is no UTF-8 is replaced, one that is too long is a text that is no message."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            line = await read_line(self._reader)
+        except LineTooLongError:
+            return TOO_LONG
+        if not line:
+            raise StopAsyncIteration
+        return line.decode("utf-8", "replace")
 
 
 def _caller(context: Any) -> Caller:
