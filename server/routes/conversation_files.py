@@ -124,11 +124,7 @@ class Uploaded(BaseModel):
 
 
 def workspace_of(services: Services, conversation_id: str) -> SandboxAccess:
-    """The running conversation's sandbox, which is in use from now on as long as for any other wish of its user.
-
-    Raises:
-        ReplyError: 404, it is not there (yet).
-    """
+    """The running conversation's sandbox, whose use is noted; `ReplyError` 404: it is not there (yet)."""
     services.manager.touch(conversation_id)
     sandbox = services.manager.sandbox(conversation_id)
     if sandbox is None:

@@ -114,8 +114,7 @@ async def import_conversation(
 ) -> None:
     """Make the new conversation `record`, whose log is `events`, with these secrets masked; it is not started.
 
-    Raises:
-        EventStoreError: it cannot be written; nothing is left of it.
+    Where it cannot be written, nothing is left of it.
     """
     async with making(database, record.id):
         stream = await EventStream.open(record.id, database.events)

@@ -52,8 +52,7 @@ class Paging:
     def last(self, *kinds: type) -> tuple[Any, ...] | None:
         """The place of the last entry that was shown, made of values of these kinds; None: this is the first page.
 
-        Raises:
-            ReplyError: 400, `page_id` is none that a page before has handed out.
+        `ReplyError` 400: `page_id` is none that a page before has handed out.
         """
         if self.page_id is None:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
@@ -50,18 +50,15 @@ def _page(folder: dict[str, Any]) -> str:
     rows = "".join(_row(parts, entry) for entry in folder["entries"])
     more = f"<p>and {folder['left_out']} more</p>" if folder["left_out"] else ""
     name = escape(parts[-1] if parts else "Workspace")
+    path = [_link("workspace", parts[:depth], parts[depth - 1]) for depth in range(1, len(parts) + 1)]
+    path.insert(0, _link("workspace", [], "Workspace"))
     archive, again = _link("zip-directory", parts, "Download as a ZIP file"), _link("workspace", parts, "Refresh")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
-        f"<h1>{' / '.join(_crumbs(parts))}</h1>"
+        f"<h1>{' / '.join(path)}</h1>"
         f"<p>{archive} &middot; {again}</p>"
         f"<table>{rows or '<tr><td>Nothing is here yet.'}</table>{more}</html>"
     )
-
-
-def _crumbs(parts: Sequence[str]) -> Iterator[str]:
-    for depth in range(len(parts) + 1):
-        yield _link("workspace", parts[:depth], parts[depth - 1] if depth else "Workspace")
 
 
 def _row(parts: Sequence[str], entry: dict[str, Any]) -> str:
