@@ -268,7 +268,7 @@ class AgentBase(Family):
             model=self.llm.model,
             has_browser=any(canonical_name(tool.name) == "browser_tool_set" for tool in self.tools),
             remembers=self.agent_context is not None and self.agent_context.load_memory,
-            given=self.system_prompt_kwargs,
+            overrides=self.system_prompt_kwargs,
         )
 
     @property

@@ -69,12 +69,12 @@ class SwitchedModel:
 
     def __init__(self, agent: AgentBase, hide: Callable[[Iterable[str]], None]) -> None:
         """`hide` is told the keys of models that are switched to."""
-        self._given = self._present = agent
+        self._configured = self._present = agent
         self._hide = hide
 
     def forgotten(self) -> AgentBase:
         """The given agent: what was switched is undone."""
-        self._present = self._given
+        self._present = self._configured
         return self._present
 
     def after(self, event: AnyEvent) -> AgentBase:

@@ -60,9 +60,9 @@ def static_message(
     model: str,
     has_browser: bool,
     remembers: bool,
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
 ) -> str:
-    """The rendered `template` (relative to `folder`, or absolute); `given` variables count before all others.
+    """The rendered `template` (relative to `folder`, or absolute); `overrides` count before all others.
 
     Raises:
         jinja2.TemplateNotFound: there is no such file.
@@ -80,7 +80,7 @@ def static_message(
         "model_family": kind.family,
         "model_variant": kind.variant,
         "security_policy_filename": policy,
-        **given,
+        **overrides,
     }
     variables["security_policy"] = rendered(folder, policy) if policy else ""
     variables["model_notes"] = _notes(folder, str(variables["model_family"]), str(variables["model_variant"]))
@@ -140,7 +140,7 @@ class PromptManager:
             model=str(context.get("model_name", "")),
             has_browser=False,
             remembers=False,
-            given=context,
+            overrides=context,
         )
 
     def get_example_user_message(self) -> str:

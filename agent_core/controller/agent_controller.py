@@ -89,7 +89,7 @@ class AgentController:
         self._stream = stream
         self._agent = agent
         self._step = step
-        self._failing = Failing(stream, step.usage, self._enter)
+        self._failures = FailureReporter(stream, step.usage, self._enter)
         self._branches = Branches()
         self._is_stale = False
         self._step_task: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class AgentController:
     @property
     def failure(self) -> Exception | None:
         """What its agent failed with the last time since the conversation was opened."""
-        return self._failing.error
+        return self._failures.error
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account, without acting on it."""
@@ -285,7 +285,7 @@ class AgentController:
         except StreamClosedError:
             return
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a step runs into becomes the state `error`
-            await self._failing.fail(error)
+            await self._failures.fail(error)
             return
         # The events of the step may have been read while it was still busy; then nobody has decided on them yet.
         self._step_task = None
@@ -355,7 +355,7 @@ def _place(state: ConversationState) -> tuple[int, ...]:
     return (state.iterations, state.user_messages)
 
 
-class Failing:
+class FailureReporter:
     """Takes a conversation into the state `error`.
 
     Attributes:

@@ -183,7 +183,7 @@ class Delegation:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
             if not self._stream.closed:
-                self._stopped[call.action_id] = told_of_stop(orders)
+                self._stopped[call.action_id] = stop_notice(orders)
                 await self._stop([order.name for order in orders], tasks)
             raise
         finally:
@@ -405,7 +405,7 @@ def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, Sp
         raise SubAgentError(f"the ids {', '.join(ids[: MAX_CHILDREN + 1])} are not different from one another")
 
 
-def told_of_stop(orders: Sequence[DelegatedTask]) -> str:
+def stop_notice(orders: Sequence[DelegatedTask]) -> str:
     """How an agent can have those go on whose work was stopped."""
     first = orders[0]
     if first.label.startswith("task:"):

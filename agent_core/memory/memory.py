@@ -265,7 +265,7 @@ class Knowledge:
     ) -> None:
         """Skills of the workspace whose names are in `left_out` are not there."""
         self._left_out = left_out
-        self._given = context
+        self._configured = context
         self._context = context or AgentContext()
         self._model = model
         self._project: list[Skill] = []
@@ -295,10 +295,10 @@ class Knowledge:
         every = project_skills(files, places, model=self._model)
         found = [skill for skill in every if skill.name not in self._left_out]
         self._roots = sorted(places, key=len)
-        if self._given is not None and not self._given.load_project_skills:
+        if self._configured is not None and not self._configured.load_project_skills:
             folders = [f"/{folder}/" for folder in PROJECT_FOLDERS]
             found = [skill for skill in found if not any(folder in (skill.source or "") for folder in folders)]
-        self._context = (self._given or AgentContext()).merged(project=found)
+        self._context = (self._configured or AgentContext()).merged(project=found)
         active = {skill.name: skill for skill in self._context.active_skills}
         self._project = [skill for skill in found if active.get(skill.name) is skill]
 
