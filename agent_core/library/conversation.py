@@ -24,7 +24,7 @@ from agent_core.events.store import InMemoryEventStore
 from agent_core.library.callbacks import Callback, Callbacks, functions_in, listener
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationView
-from agent_core.library.direct_calls import DirectCalls
+from agent_core.library.direct_calls import DirectCalls, tool_named
 from agent_core.library.plugins import Extension, add_extension, with_plugins
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict, SideQuestions
@@ -40,7 +40,6 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, is_confirmation_mode_active
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
-from agent_core.session.direct_call import tool_named
 from agent_core.session.factory import with_full_context
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings

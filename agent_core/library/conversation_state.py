@@ -18,7 +18,7 @@ from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.view import View
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.security.confirmation import ConfirmationPolicy, policy_in_force
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 
@@ -84,7 +84,7 @@ class ConversationView:
     @property
     def confirmation_policy(self) -> ConfirmationPolicy:
         """Which actions wait for the user: what the log says, else what was configured."""
-        return self._work.settings.policy_after(self._fold.core.policy)
+        return policy_in_force(self._fold.core.policy, self._work.settings.policy)
 
     @property
     def security_analyzer(self) -> SecurityAnalyzer | None:

@@ -14,7 +14,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.library.run_loop import RunLoop
 from agent_core.runtime.action_runner import failure
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.direct_call import DirectContext, call_directly, tool_named
+from agent_core.session.direct_context import DirectContext
 from agent_core.session.factory import ConversationDrafts, draft_llm
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition
@@ -85,7 +85,10 @@ class DirectCalls:
         drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker
         async with work.sessions.sandbox_access() as sandbox:
             context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
-            return _without_secrets(masker, await call_directly(definition, action, context))
+            try:
+                return _without_secrets(masker, await definition.acall(action, context))
+            finally:
+                await sandbox.ack([context.idempotency_key])  # the sandbox keeps nothing of it
 
     async def _latest(self, definition: ToolDefinition) -> Observation | None:
         latest: Observation | None = None
@@ -106,3 +109,13 @@ def _without_secrets(masker: SecretMasker, observation: Observation) -> Observat
         return type(observation).model_validate(masked)
     except ValidationError:  # a secret is part of what has to have a certain form
         return Observation.from_text(masker.text(observation.text), is_error=observation.is_error)
+
+
+def tool_named(tools: Mapping[str, ToolDefinition], name: str, action: Action) -> ToolDefinition:
+    """The tool of this name; `KeyError` where there is none, `TypeError` where it takes another kind of action."""
+    found = tools.get(name)
+    if found is None:
+        raise KeyError(f"tool {name!r} is not there; available are {sorted(tools)}")
+    if not isinstance(action, found.action_type):
+        raise TypeError(f"tool {name!r} takes a {found.action_type.__name__}, not a {type(action).__name__}")
+    return found.as_executable()

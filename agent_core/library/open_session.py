@@ -21,211 +21,26 @@ from agent_core.library.callbacks import Callbacks
 from agent_core.library.conversation_log import ConversationLog, StatusFold
 from agent_core.library.workspace import OpenWorkspace, Workspace
 from agent_core.llm.transport import client
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import SharedSandbox
+from agent_core.runtime.channel.tunnels import ProgramAccess
 from agent_core.runtime.loop_thread import Closer, library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.agent_session import AT_REST, LOOK_SECONDS, AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.session.tool_servers import KeptServers
+from agent_core.session.tool_servers import make_servers
 from agent_core.tools.spec import Tool
 
-
-class YieldingLock(asyncio.Lock):
-    """A lock whose holder is asked to release it, by `give_back` (None: it ends by itself), when another wants it."""
-
-    give_back: Callable[[], object] | None = None
-
-    async def acquire(self) -> bool:  # type: ignore[override]  # the library's type says always true
-        if self.give_back is not None:
-            self.give_back()
-        return await super().acquire()
-
-
-class SandboxUse:
-    """The conversation's sandbox, opened when it is first needed; `turn` is held while something uses it.
-
-    A connection takes the sandbox away from the one before. So there is one for each run, and between the runs one for
-    each call, or one that was lent for longer: single calls share that, and a run that begins gets it back.
-    """
-
-    def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
-        self.turn = YieldingLock()
-        self._lent: SandboxConnection | None = None
-        self._sharing = 0
-        self._shared = asyncio.Condition()
-        self._lending = asyncio.Lock()
-        self._giving_back: asyncio.Task[None] | None = None
-        self._conversation_id = conversation_id
-        self._workspace = workspace
-        self._data_dir = data_dir
-        self._at_exit = at_exit
-        self._opening = asyncio.Lock()
-        self._opened: OpenWorkspace | None = None
-
-    async def connection(self) -> SandboxConnection:
-        """A connection that is not started yet."""
-        async with self._opening:
-            if self._opened is None:
-                instance = self._data_dir or uuid4().hex
-                self._opened = await self._workspace.open(self._conversation_id, instance, self._data_dir)
-                library_loop().close_at_exit(self._at_exit)
-                library_loop().close_at_exit(client.aclose)
-            return SandboxConnection(self._opened.sandbox)
-
-    @contextlib.asynccontextmanager
-    async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
-        """A connection that is closed afterwards; waits for its turn."""
-        if self._lent is not None:
-            self._sharing += 1
-            try:
-                yield self._lent
-            finally:
-                async with self._shared:
-                    self._sharing -= 1
-                    self._shared.notify_all()
-            return
-        async with self.turn:
-            connection = await self.connection()
-            try:
-                await connection.start()
-                yield connection
-            finally:
-                await connection.close()
-
-    async def lend(self) -> SandboxConnection:
-        """A connection that lasts until a run begins, or the end."""
-        async with self._lending:
-            if self._lent is None:
-                await self.turn.acquire()
-                connection = None
-                try:
-                    connection = await self.connection()
-                    await connection.start()
-                except BaseException:
-                    if connection is not None:
-                        await connection.close()
-                    self.turn.release()
-                    raise
-                self._lent, self.turn.give_back = connection, self._ask_back
-            return self._lent
-
-    def _ask_back(self) -> None:
-        connection, self._lent, self.turn.give_back = self._lent, None, None
-        if connection is not None:
-            self._giving_back = asyncio.create_task(self._given_back(connection), name="sandbox-given-back")
-
-    async def _given_back(self, connection: SandboxConnection) -> None:
-        async with self._shared:
-            await self._shared.wait_for(lambda: self._sharing == 0)
-        try:
-            await connection.close()
-        finally:
-            self.turn.release()
-
-    async def close(self) -> None:
-        self._ask_back()
-        if self._giving_back is not None:
-            await asyncio.wait([self._giving_back])
-        library_loop().forget(self._at_exit)
-        if self._opened is not None:
-            await self._opened.close()
-
-
-class Follower:
-    """Tells the callbacks and the `fold` what one session stores, once the follower `behind` which it is has ended."""
-
-    def __init__(
-        self,
-        session: AgentSession,
-        log: ConversationLog,
-        fold: StatusFold,
-        callbacks: Callbacks,
-        *,
-        behind: Follower | None = None,
-    ) -> None:
-        self._session = session
-        self._log = log
-        self._fold = fold
-        self._callbacks = callbacks
-        self._moved = asyncio.Event()
-        self._task = asyncio.create_task(self._follow(behind), name=f"callbacks:{session.conversation_id}")
-        self._task.add_done_callback(lambda _task: self._moved.set())
-
-    async def _follow(self, behind: Follower | None) -> None:
-        if behind is not None:
-            await behind.end()
-        transients = self._callbacks.wants_tokens
-        async with self._session.stream.subscribe(after=self._fold.last_id, transients=transients) as events:
-            async for event in events:
-                await self._callbacks.tell(event)
-                if isinstance(event, Transient):
-                    continue
-                self._fold.observe(event)
-                if isinstance(event, Rewind):
-                    await self._log.rejoin(self._fold)
-                self._moved.set()
-
-    async def next_move(self) -> bool:
-        """Wait for the next event; whether there may be more of them."""
-        self._moved.clear()
-        if self._task.done():
-            return False
-        await self._moved.wait()
-        return True
-
-    async def rest(self) -> None:
-        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
-        fold = self._fold
-        while True:
-            self._moved.clear()
-            if self._task.done():
-                self._task.result()
-                return
-            if fold.state not in AT_REST or fold.awaits_change or fold.last_id < self._session.stream.last_id:
-                await self._moved.wait()
-            elif self._session.is_at_rest:
-                return
-            else:  # its controller reads the same events, a moment later
-                await asyncio.sleep(LOOK_SECONDS)
-
-    async def end(self) -> None:
-        await asyncio.wait([self._task])
-
-
-AGENT_FILE: Final = "agent.json"
-
 logger = logging.getLogger(__name__)
-
-
-def check_kept_agent(agent: AgentBase, folder: Path) -> None:
-    """See whether the agent may go on with the conversation in this folder, and note there that it does. Blocking.
-
-    Raises:
-        ValueError: its class or its tools are others; the message says which.
-        OSError: the folder cannot be written.
-    """
-    path, now, before = folder / AGENT_FILE, AgentMark.of(agent), None
-    try:
-        before = AgentMark.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        pass
-    except ValidationError as error:
-        logger.warning("%s cannot be read, so the agent is not compared with the earlier one: %s", path, error)
-    if before == now:
-        return
-    if before is not None:
-        now.check(before)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(now.model_dump_json())
-    fresh.replace(path)
-
+AGENT_FILE: Final = "agent.json"
 
 USE_SECONDS = 600.0
 """How long the end of a run waits for those who use its session: a call of a tool is over by then."""
+
 END_SECONDS = 10.0
 
 
@@ -396,3 +211,210 @@ class OpenSession:
                 self.settings = replace(self.settings, secrets=tuple(hidden))
                 await session.close(stopped=False)
                 return True
+
+
+class Follower:
+    """Tells the callbacks and the `fold` what one session stores, once the follower `behind` which it is has ended."""
+
+    def __init__(
+        self,
+        session: AgentSession,
+        log: ConversationLog,
+        fold: StatusFold,
+        callbacks: Callbacks,
+        *,
+        behind: Follower | None = None,
+    ) -> None:
+        self._session = session
+        self._log = log
+        self._fold = fold
+        self._callbacks = callbacks
+        self._moved = asyncio.Event()
+        self._task = asyncio.create_task(self._follow(behind), name=f"callbacks:{session.conversation_id}")
+        self._task.add_done_callback(lambda _task: self._moved.set())
+
+    async def _follow(self, behind: Follower | None) -> None:
+        if behind is not None:
+            await behind.end()
+        transients = self._callbacks.wants_tokens
+        async with self._session.stream.subscribe(after=self._fold.last_id, transients=transients) as events:
+            async for event in events:
+                await self._callbacks.tell(event)
+                if isinstance(event, Transient):
+                    continue
+                self._fold.observe(event)
+                if isinstance(event, Rewind):
+                    await self._log.rejoin(self._fold)
+                self._moved.set()
+
+    async def next_move(self) -> bool:
+        """Wait for the next event; whether there may be more of them."""
+        self._moved.clear()
+        if self._task.done():
+            return False
+        await self._moved.wait()
+        return True
+
+    async def rest(self) -> None:
+        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
+        fold = self._fold
+        while True:
+            self._moved.clear()
+            if self._task.done():
+                self._task.result()
+                return
+            if fold.state not in AT_REST or fold.awaits_change or fold.last_id < self._session.stream.last_id:
+                await self._moved.wait()
+            elif self._session.is_at_rest:
+                return
+            else:  # its controller reads the same events, a moment later
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def end(self) -> None:
+        await asyncio.wait([self._task])
+
+
+class SandboxUse:
+    """The conversation's sandbox, opened when it is first needed; `turn` is held while something uses it.
+
+    A connection takes the sandbox away from the one before. So there is one for each run, and between the runs one for
+    each call, or one that was lent for longer: single calls share that, and a run that begins gets it back.
+    """
+
+    def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
+        self.turn = YieldingLock()
+        self._lent: SandboxConnection | None = None
+        self._sharing = 0
+        self._shared = asyncio.Condition()
+        self._lending = asyncio.Lock()
+        self._giving_back: asyncio.Task[None] | None = None
+        self._conversation_id = conversation_id
+        self._workspace = workspace
+        self._data_dir = data_dir
+        self._at_exit = at_exit
+        self._opening = asyncio.Lock()
+        self._opened: OpenWorkspace | None = None
+
+    async def connection(self) -> SandboxConnection:
+        """A connection that is not started yet."""
+        async with self._opening:
+            if self._opened is None:
+                instance = self._data_dir or uuid4().hex
+                self._opened = await self._workspace.open(self._conversation_id, instance, self._data_dir)
+                library_loop().close_at_exit(self._at_exit)
+                library_loop().close_at_exit(client.aclose)
+            return SandboxConnection(self._opened.sandbox)
+
+    @contextlib.asynccontextmanager
+    async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
+        """A connection that is closed afterwards; waits for its turn."""
+        if self._lent is not None:
+            self._sharing += 1
+            try:
+                yield self._lent
+            finally:
+                async with self._shared:
+                    self._sharing -= 1
+                    self._shared.notify_all()
+            return
+        async with self.turn:
+            connection = await self.connection()
+            try:
+                await connection.start()
+                yield connection
+            finally:
+                await connection.close()
+
+    async def lend(self) -> SandboxConnection:
+        """A connection that lasts until a run begins, or the end."""
+        async with self._lending:
+            if self._lent is None:
+                await self.turn.acquire()
+                connection = None
+                try:
+                    connection = await self.connection()
+                    await connection.start()
+                except BaseException:
+                    if connection is not None:
+                        await connection.close()
+                    self.turn.release()
+                    raise
+                self._lent, self.turn.give_back = connection, self._ask_back
+            return self._lent
+
+    def _ask_back(self) -> None:
+        connection, self._lent, self.turn.give_back = self._lent, None, None
+        if connection is not None:
+            self._giving_back = asyncio.create_task(self._given_back(connection), name="sandbox-given-back")
+
+    async def _given_back(self, connection: SandboxConnection) -> None:
+        async with self._shared:
+            await self._shared.wait_for(lambda: self._sharing == 0)
+        try:
+            await connection.close()
+        finally:
+            self.turn.release()
+
+    async def close(self) -> None:
+        self._ask_back()
+        if self._giving_back is not None:
+            await asyncio.wait([self._giving_back])
+        library_loop().forget(self._at_exit)
+        if self._opened is not None:
+            await self._opened.close()
+
+
+class YieldingLock(asyncio.Lock):
+    """A lock whose holder is asked to release it, by `give_back` (None: it ends by itself), when another wants it."""
+
+    give_back: Callable[[], object] | None = None
+
+    async def acquire(self) -> bool:  # type: ignore[override]  # the library's type says always true
+        if self.give_back is not None:
+            self.give_back()
+        return await super().acquire()
+
+
+class KeptServers:
+    """The servers of a conversation that has one session after another: in between they stay connected."""
+
+    def __init__(self) -> None:
+        self._servers: McpServers | None = None
+        self._config: Mapping[str, McpServer] = {}
+
+    async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
+        """The servers of this agent; others than before where it has another configuration."""
+        if self._servers is not None and self._config != agent.mcp_config:
+            await self._servers.close()
+            self._servers = None
+        if self._servers is None:
+            self._servers, self._config = make_servers(settings, agent, sandbox), agent.mcp_config
+        return self._servers
+
+    async def close(self) -> None:
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def check_kept_agent(agent: AgentBase, folder: Path) -> None:
+    """See whether the agent may go on with the conversation in this folder, and note there that it does. Blocking.
+
+    Raises:
+        ValueError: its class or its tools are others; the message says which.
+        OSError: the folder cannot be written.
+    """
+    path, now, before = folder / AGENT_FILE, AgentMark.of(agent), None
+    try:
+        before = AgentMark.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        pass
+    except ValidationError as error:
+        logger.warning("%s cannot be read, so the agent is not compared with the earlier one: %s", path, error)
+    if before == now:
+        return
+    if before is not None:
+        now.check(before)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(now.model_dump_json())
+    fresh.replace(path)

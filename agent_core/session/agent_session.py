@@ -12,7 +12,14 @@ from typing import Final, Literal, Self
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.guards import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
-from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, StreamClosedError
+from agent_core.errors import (
+    ClientToolError,
+    DrydockError,
+    EventStoreError,
+    NoSuchEventError,
+    SandboxError,
+    StreamClosedError,
+)
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
@@ -36,7 +43,7 @@ from agent_core.security.secrets import GivenSecret
 from agent_core.session.factory import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.hooks import make_hooks
 from agent_core.session.repository import set_up
-from agent_core.session.rewind import Rewinder, check_cause
+from agent_core.session.rewind import Rewinder
 from agent_core.session.running_agent import RunningAgent, make_running_agent
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
@@ -212,7 +219,7 @@ class AgentSession:
             await self.sandbox.start(self._report.progress)
             self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
-            await set_up(self.settings.git, self.sandbox, self.stream, self._report.step)
+            await set_up(self.settings.git, self.sandbox, self.stream)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._rewinder.lock:
                 await self._begin(initial_message, max_steps)
@@ -264,19 +271,20 @@ class AgentSession:
             return await self.running.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
             return await self._rewinder.recover(event.option, client_key=event.client_key)
-        check_cause(event.cause, self.stream.last_id)
+        if event.cause is not None and event.cause > (last := self.stream.last_id):  # it can only answer one before it
+            raise NoSuchEventError(
+                f"cause: {event.cause} is not the id of an event before this one; the newest is {last}"
+            )
         return await self.stream.add_event(as_sent(event, self.agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:
-        """See `Rewinder.rewind`."""
         return await self._rewinder.rewind(to)
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
         """For a session that was not started: tell the hooks that the conversation ends, through that connection."""
         policy = self._step.gate(self._state).policy
-        hooks = await make_hooks(
-            self.settings, self.agent, self._tools, self._step, self.stream, sandbox, lambda: policy
-        )
+        shared = self.settings, self.agent, self._tools, self._step, self.stream
+        hooks = await make_hooks(*shared, sandbox, lambda: policy)
         try:
             await hooks.session_ended()
         finally:

@@ -26,6 +26,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent
@@ -163,7 +164,7 @@ def make_step(
         stream,
         agent,
         tools=tools,
-        gate=settings.gate(tools),
+        gate=ConfirmationGate.for_tools(settings.policy, settings.analyzer, tools),
         max_budget=settings.max_budget,
         version=VERSION,
         loops=settings.stuck_thresholds if settings.stuck_detection else None,

@@ -23,7 +23,7 @@ from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hook_runner import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook
-from agent_core.session.direct_call import DirectContext
+from agent_core.session.direct_context import DirectContext
 from agent_core.session.factory import reading_files
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.definition import ToolDefinition

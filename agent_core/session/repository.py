@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -14,6 +13,7 @@ from agent_core.events.control import ForeignEvent
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
 from agent_core.tools.spec import SandboxAccess
 
 SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
@@ -79,9 +79,7 @@ def folder_of(name: str) -> str:
     return last if _NAME.fullmatch(name.strip("/")) and ".." not in name and last.strip(".") else ""
 
 
-async def set_up(
-    setup: GitSetup, sandbox: SandboxAccess, stream: EventStream, tell: Callable[[str, str], None]
-) -> None:
+async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
     """Do it in a sandbox that has just come up; a repository that is there already is left alone.
 
     What fails is written in the log, for the user and for the agent, and the conversation goes on without it; unless
@@ -90,7 +88,7 @@ async def set_up(
     if setup.user_name or setup.user_email:
         await _identify(setup, sandbox, stream)
     if setup.repository is not None:
-        await _clone(setup.repository, sandbox, stream, tell)
+        await _clone(setup.repository, sandbox, stream)
 
 
 async def _identify(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
@@ -106,13 +104,11 @@ async def _identify(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream
         await _report(stream, f"The name for commits could not be set: {reply.result['error']}", "")
 
 
-async def _clone(
-    repository: Repository, sandbox: SandboxAccess, stream: EventStream, tell: Callable[[str, str], None]
-) -> None:
+async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> None:
     def progress(text: str) -> None:
-        tell(SETTING_UP, f"Cloning {repository.name}: {_progress(text)}")
+        stream.publish(StatusNotice(SETTING_UP, f"Cloning {repository.name}: {_progress(text)}"))
 
-    tell(SETTING_UP, f"Setting up workspace: cloning {repository.name}...")
+    stream.publish(StatusNotice(SETTING_UP, f"Setting up workspace: cloning {repository.name}..."))
     found: dict[str, object] = {}
     if not repository.folder:
         found = {"error": "its name must be words with slashes between them, such as owner/name"}

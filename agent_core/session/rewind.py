@@ -152,9 +152,3 @@ def checked_place(to: int | None, last_id: int) -> int:
         known = f"the log has the events 0 to {last_id}" if last_id >= 0 else "the log is empty"
         raise NoSuchEventError(f"there is no event {to!r}: {known}")
     return to
-
-
-def check_cause(cause: int | None, last_id: int) -> None:
-    """Raise `NoSuchEventError` unless this cause is an event before, or none."""
-    if cause is not None and cause > last_id:
-        raise NoSuchEventError(f"cause: {cause} is not the id of an event before this one; the newest is {last_id}")

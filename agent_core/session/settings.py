@@ -21,13 +21,12 @@ from agent_core.mcp.servers import McpRules
 from agent_core.mcp.tool import OwnTool
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, NeverConfirm, policy_in_force
+from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.repository import GitSetup
 from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
-from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
 from agent_core.tools.registry import canonical_name, resolve_tool
 from agent_core.tools.spec import NamesRegex, Tool
@@ -208,11 +207,3 @@ class SessionSettings:
     enable_browsing: bool = True
     git: GitSetup = field(default_factory=GitSetup)
     confirm_subagents: ConfirmSubagents | None = None
-
-    def policy_after(self, stored: Mapping[str, Any] | None) -> ConfirmationPolicy:
-        """The policy in force where the log has this one, as data (None: none)."""
-        return policy_in_force(stored, self.policy)
-
-    def gate(self, tools: Mapping[str, ToolDefinition]) -> ConfirmationGate:
-        """What decides for an agent with these tools which actions wait for the user."""
-        return ConfirmationGate.for_tools(self.policy, self.analyzer, tools)

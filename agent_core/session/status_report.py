@@ -40,10 +40,6 @@ class StatusReport:
         self._note(status_id if status_id != READY else self.status, text)
         self._stream.publish(StatusNotice(status_id, text))
 
-    def step(self, status_id: str, text: str) -> None:
-        """Something is being done that does not count as a state of the sandbox."""
-        self._stream.publish(StatusNotice(status_id, text))
-
     def ready(self) -> None:
         self._set(READY)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -126,27 +126,6 @@ def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ProgramAc
         refused_programs=rules.refused_programs,
         programs=SandboxPrograms(sandbox) if rules.programs == "sandbox" else None,
     )
-
-
-class KeptServers:
-    """The servers of a conversation that has one session after another: in between they stay connected."""
-
-    def __init__(self) -> None:
-        self._servers: McpServers | None = None
-        self._config: Mapping[str, McpServer] = {}
-
-    async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
-        """The servers of this agent; others than before where it has another configuration."""
-        if self._servers is not None and self._config != agent.mcp_config:
-            await self._servers.close()
-            self._servers = None
-        if self._servers is None:
-            self._servers, self._config = make_servers(settings, agent, sandbox), agent.mcp_config
-        return self._servers
-
-    async def close(self) -> None:
-        if self._servers is not None:
-            await self._servers.close()
 
 
 class ToolServers:

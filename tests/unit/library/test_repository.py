@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice, Transient
 from agent_core.runtime.sandbox import RunnerReply
 from agent_core.session.repository import GitSetup, Repository, folder_of, set_up
 
@@ -44,7 +45,14 @@ class Sandbox:
 async def logged(setup: GitSetup, answer: dict[str, Any] | Exception) -> tuple[list[Any], list[tuple[str, str]]]:
     stream = await EventStream.open("c", InMemoryEventStore())
     told: list[tuple[str, str]] = []
-    await set_up(setup, Sandbox(answer), stream, lambda status, text: told.append((status, text)))
+
+    def tell(notice: Transient) -> None:
+        assert isinstance(notice, StatusNotice)
+        told.append((notice.status_id, notice.message))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stream, "publish", tell)
+        await set_up(setup, Sandbox(answer), stream)
     return [event async for event in stream.history()], told
 
 
