@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
@@ -103,7 +103,9 @@ class Gate:
         refusal = self._refuse(scope, path, headers)
         if refusal is not None:
             status, body, extra = refusal
-            await _reply(guarded_send, status, _in_form_of(path, status, body), extra)
+            response = JSONResponse(_in_form_of(path, status, body), status)
+            response.raw_headers.extend(extra)
+            await response(scope, receive, guarded_send)
             return
         received = 0
         started = False
@@ -134,8 +136,7 @@ class Gate:
         except _BodyRefusedError as error:
             if started:
                 raise
-            closing = [(b"connection", b"close")] if error.headers else []
-            await _reply(guarded_send, error.status_code, _told(error.detail), closing)
+            await JSONResponse(_told(error.detail), error.status_code, error.headers)(scope, receive, guarded_send)
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
@@ -203,20 +204,6 @@ def _headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def _json(body: object) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode()
-
-
-def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-
-
-async def _reply(send: Send, status: int, body: object, headers: list[tuple[bytes, bytes]]) -> None:
-    content = _json(body)
-    await send({"type": "http.response.start", "status": status, "headers": [*_json_headers(content), *headers]})
-    await send({"type": "http.response.body", "body": content})
-
-
 def content_security_policy(host: str, frames: str = "'self'") -> str:
     """What the page may do, and what it may show in frames (sources of previews).
 
@@ -241,10 +228,8 @@ def _with_headers(send: Send, policy: str) -> Send:
                 (b"referrer-policy", b"no-referrer"),
                 (b"content-security-policy", policy.encode("latin-1")),
             ]
-            message = {
-                **message,
-                "headers": [*message["headers"], *(entry for entry in extra if entry[0] not in names)],
-            }
+            added = [entry for entry in extra if entry[0] not in names]
+            message = {**message, "headers": [*message["headers"], *added]}
         await send(message)
 
     return send_with_headers
@@ -255,7 +240,8 @@ def address_problem(scope: Scope) -> tuple[int, dict[str, Any]] | None:
     raw_path: bytes = scope.get("raw_path") or b""
     if b"%" in raw_path and _text(raw_path) is None:
         return 400, {"detail": "path: holds bytes that are no UTF-8; percent-encode text as UTF-8"}
-    if b"%00" in raw_path and not _is_in_id(raw_path):
+    # A NUL in the id of a conversation has an answer of the protocol's own.
+    if b"%00" in raw_path and b"%00" not in raw_path.removeprefix(b"/api/conversations/").split(b"/")[0]:
         return 400, {"detail": "path: holds a NUL character; leave it out"}
     query: bytes = scope.get("query_string", b"")
     if query.isascii() and b"%" not in query:
@@ -267,11 +253,6 @@ def address_problem(scope: Scope) -> tuple[int, dict[str, Any]] | None:
             shown = (_text(name) or "").replace("\0", "")[:_MAX_NAME]
             return 422, problems_body([{"type": "value_error", "loc": ["query", shown], "msg": problem}])
     return None
-
-
-def _is_in_id(raw_path: bytes) -> bool:
-    """Whether the NUL is in the id of a conversation, for which the protocol has an answer of its own."""
-    return b"%00" in raw_path.removeprefix(b"/api/conversations/").split(b"/")[0]
 
 
 def _problem(raw: bytes) -> str | None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Authenticator, Identity
 from server.settings.git_hosts import PROVIDERS
 from server.sockets.conversations import JoinRefusedError
-from server.sockets.polling import is_socket_path, refuse
+from server.sockets.polling import is_socket_path, refusal
 from server.wire.json_data import MAX_INTEGER
 
 ABSENT: Final = frozenset({"", "null", "undefined"})
@@ -47,7 +48,8 @@ def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> 
         JoinRefusedError: it is refused, with the message that the protocol has for the case.
     """
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-    after = _latest_event_id(_first(query, "latest_event_id"))
+    latest = _first(query, "latest_event_id")
+    after = min(max(int(latest), -1), MAX_INTEGER) if _INTEGER.fullmatch(latest.strip()) else -1
     _check_providers(query.get("providers_set", []))
     conversation_id = _first(query, "conversation_id")
     if not conversation_id:
@@ -62,10 +64,6 @@ def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> 
 
 def _first(query: Mapping[str, list[str]], name: str) -> str:
     return query.get(name, [""])[0]
-
-
-def _latest_event_id(text: str) -> int:
-    return min(max(int(text), -1), MAX_INTEGER) if _INTEGER.fullmatch(text.strip()) else -1
 
 
 def _replay_limit(text: str) -> int | None:
@@ -130,12 +128,15 @@ class Admission:
                 return
         elif isinstance(judged, NotLetIn):
             if is_new and scope["method"] == "GET" and "j" not in query:
-                await _answer(send, f"0{_NOBODY}{_SEPARATOR}{_connect_error(judged)}")
+                await PlainTextResponse(f"0{_NOBODY}{_SEPARATOR}{_connect_error(judged)}")(scope, receive, send)
             else:
-                await refuse(send, judged.status, _reason(judged), judged.headers)
+                answer = refusal(judged.status, _reason(judged))
+                answer.raw_headers.extend(judged.headers)
+                await answer(scope, receive, send)
             return
         elif not is_new and not self._knows(query["sid"][0]):
-            await _answer(send, json.dumps(f"Invalid session {query['sid'][0][:100]}"), status=400)
+            problem = json.dumps(f"Invalid session {query['sid'][0][:100]}")
+            await PlainTextResponse(problem, 400)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -165,10 +166,3 @@ async def _greet_and_refuse(judged: NotLetIn, receive: Receive, send: Send) -> N
     for packet in (f"0{_NOBODY}", _connect_error(judged)):
         await send({"type": "websocket.send", "text": packet})
     await send({"type": "websocket.close", "code": 1008})
-
-
-async def _answer(send: Send, text: str, *, status: int = 200) -> None:
-    body = text.encode()
-    headers = [(b"content-type", b"text/plain; charset=UTF-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

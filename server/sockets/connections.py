@@ -308,7 +308,12 @@ class Transports:
         """Forget those that have ended, do not answer, or do not join, for as long as this runs."""
         while True:
             await asyncio.sleep(self._limits.ping_timeout_seconds / 4)
-            await self._look_around()
+            # Through ids only: names of this loop would keep the last transport until the next look.
+            for transport_id in list(self._known):
+                try:
+                    await self._look_at(transport_id)
+                except Exception:
+                    logger.exception("connection %s did not end cleanly", transport_id)
 
     async def aclose(self) -> None:
         for transport_id in list(self._known):
@@ -317,15 +322,10 @@ class Transports:
             except Exception:
                 logger.exception("connection %s did not end cleanly", transport_id)
 
-    async def _look_around(self) -> None:
-        # Not in the loop of `watch`, whose names would keep the last one until the next look.
-        for transport_id, transport in list(self._known.items()):
-            try:
-                await self._look_at(transport_id, transport)
-            except Exception:
-                logger.exception("connection %s did not end cleanly", transport_id)
-
-    async def _look_at(self, transport_id: str, transport: AsyncSocket) -> None:
+    async def _look_at(self, transport_id: str) -> None:
+        transport = self._known.get(transport_id)
+        if transport is None:
+            return
         if not transport.closed and not transport.closing:
             with contextlib.suppress(SocketIsClosedError):
                 await transport.check_ping_timeout()

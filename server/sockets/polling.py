@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PACKETS: Final = 16
@@ -71,22 +71,25 @@ class PayloadKeeper:
         transport_id = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[0]
         max_bytes = self._max_bytes(transport_id)
         if _length(scope) > max_bytes:
-            await refuse(send, 413, _TOO_LARGE.format(max_bytes))
+            await refusal(413, _TOO_LARGE.format(max_bytes))(scope, receive, send)
             return
         body = await _read(receive, max_bytes)
         if body is None:
             return
         if len(body) > max_bytes:
-            await refuse(send, 413, _TOO_LARGE.format(max_bytes))
+            await refusal(413, _TOO_LARGE.format(max_bytes))(scope, receive, send)
             return
         try:
-            packets = _packets(body.decode())
+            text = body.decode()
         except UnicodeDecodeError:
-            await refuse(send, 400, _NO_TEXT)
+            await refusal(400, _NO_TEXT)(scope, receive, send)
             return
+        if text.startswith("d="):  # as a form, which browsers without other means send
+            text = parse_qs(text).get("d", [""])[0]
+        packets = text.split(_SEPARATOR)
         for number, packet in enumerate(packets, start=1):
             if packet[:1] not in _BEGINNINGS:
-                await refuse(send, 400, _NO_PACKET.format(number))
+                await refusal(400, _NO_PACKET.format(number))(scope, receive, send)
                 return
         await self._pass_on(scope, receive, send, packets)
 
@@ -139,12 +142,6 @@ async def _read(receive: Receive, limit: int) -> bytearray | None:
             return body
 
 
-def _packets(text: str) -> list[str]:
-    if text.startswith("d="):  # as a form, which browsers without other means send
-        text = parse_qs(text).get("d", [""])[0]
-    return text.split(_SEPARATOR)
-
-
 def _with_length(scope: Scope, length: int) -> Scope:
     """The scope with a content-length, by which engine.io reads."""
     kept = [header for header in scope["headers"] if header[0] not in (b"content-length", b"transfer-encoding")]
@@ -161,9 +158,6 @@ def is_socket_path(path: str) -> bool:
     return path.startswith(_PATH) or path == _PATH.rstrip("/")
 
 
-async def refuse(send: Send, status: int, problem: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-    """Answer with a problem in words."""
-    body = json.dumps({"detail": problem, "message": problem}, ensure_ascii=False).encode()
-    own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
-    await send({"type": "http.response.body", "body": body})
+def refusal(status: int, problem: str) -> JSONResponse:
+    """The answer with a problem in words."""
+    return JSONResponse({"detail": problem, "message": problem}, status)
