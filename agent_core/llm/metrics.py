@@ -138,10 +138,10 @@ class ConversationStats:
 
     def __init__(self, restored: MetricsSnapshot | None = None, *, max_budget: float | None = None) -> None:
         before = restored or MetricsSnapshot()
-        figures = dict(before.by_usage_id)
-        if not figures and (before.accumulated_cost or before.usage != TokenUsage()):
-            figures[DEFAULT_USAGE_ID] = before
-        self._metrics = {usage_id: Metrics(one.accumulated_cost, one.usage) for usage_id, one in figures.items()}
+        counted = dict(before.by_usage_id)
+        if not counted and (before.accumulated_cost or before.usage != TokenUsage()):
+            counted[DEFAULT_USAGE_ID] = before
+        self._metrics = {usage_id: Metrics(one.accumulated_cost, one.usage) for usage_id, one in counted.items()}
         self._unattached = {usage_id: one.deep_copy() for usage_id, one in self._metrics.items()}
         self._newest = before.usage
         self.max_budget = max_budget if max_budget is not None else before.max_budget

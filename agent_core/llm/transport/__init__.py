@@ -1,1 +1,1 @@
-"""The ways to a model: HTTP, the client library, recordings; and what every way has in common (`exchange`)."""
+"""The ways to a model: HTTP, litellm, recordings; and what every way has in common (`exchange`)."""
