@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.events.schema import Observation
-from agent_core.tools.spec import Clients, DraftModel
-from agent_core.tools.subagents import SubAgents
-from agent_core.tools.vision_inspect import Vision
+from agent_core.tools.context import Clients, DraftModel, SubAgents, Vision
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action
 from agent_core.mcp.tool import MAX_TEXT_CHARS, MCPToolObservation, parameters_from, problems_of
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 from agent_core.tools.truncation import maybe_truncate
 
 MAX_SECONDS: Final = 3600.0

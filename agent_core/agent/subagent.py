@@ -15,9 +15,10 @@ from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers.catalog import get_default_condenser
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition, AgentKind
 from agent_core.skills.context import AgentContext
+from agent_core.tools.context import SubAgentError
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import Tool
-from agent_core.tools.subagents import SubAgentError, has_usable_tools, usable_tools
+from agent_core.tools.subagents import has_usable_tools, usable_tools
 
 logger = logging.getLogger(__name__)
 

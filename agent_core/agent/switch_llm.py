@@ -15,9 +15,10 @@ from agent_core.events.schema import Action, Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.registry import ProfileStore
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.registry import ProfileStore
 from agent_core.llm.render import WireMessage
+from agent_core.tools.context import Sight, ToolContext
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.spec import ToolContext
-from agent_core.tools.vision_inspect import Sight, VisionInspectTool
+from agent_core.tools.vision_inspect import VisionInspectTool
 
 USAGE_PREFIX: Final = "vision-profile"
 ORDER: Final = "Answer the question about the image, in plain words. Say so where the image does not show the answer."

@@ -26,7 +26,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.tools.builtin import FinishObservation
-from agent_core.tools.subagents import TaskReport
+from agent_core.tools.context import TaskReport
 
 logger = logging.getLogger(__name__)
 

@@ -27,18 +27,9 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.response import LLMResponse
 from agent_core.skills.agent_catalog import AgentKind
+from agent_core.tools.context import SpawnedAgent, SubAgentError, TaskReport, TaskRun, ToolContext
 from agent_core.tools.delegate import AgentDelegateAction, DelegateAction, DelegateObservation, TaskAction
-from agent_core.tools.spec import ToolContext
-from agent_core.tools.subagents import (
-    DEFAULT_TYPE,
-    MAX_CHILDREN,
-    MAX_DEPTH,
-    MAX_RUNS_IN_ANSWER,
-    SpawnedAgent,
-    SubAgentError,
-    TaskReport,
-    TaskRun,
-)
+from agent_core.tools.subagents import DEFAULT_TYPE, MAX_CHILDREN, MAX_DEPTH, MAX_RUNS_IN_ANSWER
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,9 @@ from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, types_of
 from agent_core.events.schema import problems_in as problems_in
 from agent_core.mcp.config import expanded, is_reference, names_in
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 from agent_core.tools.truncation import maybe_truncate
 
 if TYPE_CHECKING:

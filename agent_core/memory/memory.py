@@ -22,8 +22,8 @@ from agent_core.memory.transcript import later_secrets
 from agent_core.skills.context import MAX_NOTES_CHARS, NOTES_FILE, AgentContext, available_skills
 from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
 from agent_core.skills.skill import Skill
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.invoke_skill import InvokeSkillObservation
-from agent_core.tools.spec import SandboxAccess
 
 logger = logging.getLogger(__name__)
 

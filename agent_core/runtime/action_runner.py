@@ -32,12 +32,11 @@ from agent_core.events.transient import OutputDelta
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.sandbox import KeyState
 from agent_core.security.secrets import SecretRegistry
+from agent_core.tools.context import Clients, DraftModel, SandboxAccess, SubAgents, Vision
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import CallableTools, tool_called
-from agent_core.tools.spec import Clients, DeclaredResources, DraftModel, SandboxAccess
-from agent_core.tools.subagents import SubAgents
+from agent_core.tools.spec import DeclaredResources
 from agent_core.tools.truncation import maybe_truncate
-from agent_core.tools.vision_inspect import Vision
 
 
 class LatestResults:

@@ -16,7 +16,7 @@ from agent_core.events.schema import Observation
 from agent_core.events.stream import EventStream
 from agent_core.security.hook_runner import CommandOutcome, HookDecision, HookExecution, HookJudge, Hooks
 from agent_core.security.hooks import HOOK_FILE, HookConfig, HookEvent, HookInput
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 
 MAX_OUTPUT: Final = 200_000
 END_SECONDS: Final = 5.0

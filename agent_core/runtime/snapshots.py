@@ -22,8 +22,8 @@ from agent_core.events.stream import EventStream
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.spec import SandboxAccess
 
 logger = logging.getLogger(__name__)
 

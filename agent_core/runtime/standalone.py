@@ -20,9 +20,7 @@ from agent_core.runtime.local.folder import remove_tree
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import NetworkWish, SandboxSpec
-from agent_core.tools.spec import Clients, DraftModel, ToolContext
-from agent_core.tools.subagents import SubAgents
-from agent_core.tools.vision_inspect import Vision
+from agent_core.tools.context import Clients, DraftModel, SubAgents, ToolContext, Vision
 
 T = TypeVar("T")
 

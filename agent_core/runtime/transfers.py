@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_core.errors import SandboxError, ToolError
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 
 PART = 2 * 1024 * 1024
 PART_SECONDS = 60.0

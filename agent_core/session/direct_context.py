@@ -9,9 +9,7 @@ from agent_core.errors import ToolError
 from agent_core.events.schema import Observation
 from agent_core.runtime.channel.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
-from agent_core.tools.spec import Clients, DraftModel
-from agent_core.tools.subagents import SubAgents
-from agent_core.tools.vision_inspect import Vision
+from agent_core.tools.context import Clients, DraftModel, SubAgents, Vision
 
 
 class DirectContext:

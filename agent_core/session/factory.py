@@ -33,9 +33,9 @@ from agent_core.session.subagent_factory import Parent
 from agent_core.skills.context import AgentContext, user_notes
 from agent_core.skills.loader import load_public_skills, load_user_skills
 from agent_core.skills.skill import Skill
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 
 SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
 NOT_ALLOWED = "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR"

@@ -38,9 +38,10 @@ from agent_core.skills.agent_catalog import (
     is_registered,
     load_user_agents,
 )
+from agent_core.tools.context import SubAgentError
 from agent_core.tools.execution import ToolExecutor, called
 from agent_core.tools.registry import canonical_name
-from agent_core.tools.subagents import SubAgentError, is_kind_usable, usable_kinds
+from agent_core.tools.subagents import is_kind_usable, usable_kinds
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,11 @@ from typing import Final
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import ToolContext
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.file_editor import FileTool
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 LIMIT_SECONDS: Final = 60.0
 MAX_PATCH_CHARS: Final = 1024 * 1024

@@ -11,10 +11,11 @@ from pydantic import Field
 
 from agent_core.events.messages import Frozen, ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition, tool_name_of
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 RESOURCE = "browser:session"
 _INDEX = "Number of the element, as browser_get_state last showed it in brackets."

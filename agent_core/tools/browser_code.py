@@ -21,9 +21,10 @@ from agent_core.tools.browser import (
     Look,
     observed,
 )
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 MOST_CALLS: Final = 50
 MOST_CHARACTERS: Final = 200_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 
 class FinishAction(Action):

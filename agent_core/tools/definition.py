@@ -15,8 +15,9 @@ from typing_extensions import TypeVar
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.tools.context import ToolContext
 from agent_core.tools.execution import execute, execute_now
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass

@@ -9,17 +9,11 @@ from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
 from agent_core.skills.agent_catalog import AgentCatalog
+from agent_core.tools.context import SpawnedAgent, SubAgentError, ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
-from agent_core.tools.subagents import (
-    DEFAULT_TYPE,
-    MAX_CHILDREN,
-    SpawnedAgent,
-    SubAgentError,
-    list_of_kinds,
-    subagents_of,
-)
+from agent_core.tools.spec import ToolAnnotations
+from agent_core.tools.subagents import DEFAULT_TYPE, MAX_CHILDREN, list_of_kinds, subagents_of
 
 Command = Literal["spawn", "delegate"]
 

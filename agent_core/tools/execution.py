@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol
 from typing_extensions import TypeVar
 
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.spec import SandboxAccess, ToolContext
+from agent_core.tools.context import SandboxAccess, ToolContext
 
 ActionT = TypeVar("ActionT", bound=Action, default=Any)
 ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)

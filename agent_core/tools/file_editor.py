@@ -14,10 +14,11 @@ from typing_extensions import TypeVar
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import SandboxAccess, ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import DeclaredResources, SandboxAccess, ToolAnnotations, ToolContext
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 
 LIMIT_SECONDS = 60.0
 

@@ -7,10 +7,11 @@ from typing import Any, Final
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 MAX_FILES: Final = 100
 SEARCH_SECONDS: Final = 30.0

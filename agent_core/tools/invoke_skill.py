@@ -13,9 +13,10 @@ from pydantic import Field
 from agent_core.errors import SandboxError
 from agent_core.events.schema import Action, Observation
 from agent_core.skills.skill import Skill
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 _COMMAND = re.compile(r"!`([^`\n]+)`")
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")

@@ -11,10 +11,11 @@ from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 
 TIMEOUT_SECONDS = 120.0
 MAX_OUTPUT_CHARS = 30_000

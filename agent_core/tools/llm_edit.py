@@ -11,10 +11,11 @@ from pydantic import Field
 from agent_core.errors import ToolError
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action
+from agent_core.tools.context import DraftModel, SandboxAccess, ToolContext
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.file_editor import FileEditorObservation, FileTool
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import DraftModel, SandboxAccess, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 TRIES: Final = 3
 MAX_ANSWER_CHARS: Final = 1024 * 1024

@@ -1,19 +1,14 @@
-"""What tools that put sub-agents to work ask of their conversation."""
+"""Limits and kinds of sub-agents, for the tools that put them to work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
-from agent_core.errors import ToolError
-from agent_core.events.messages import Frozen
 from agent_core.skills.agent_catalog import AgentCatalog, AgentKind
+from agent_core.tools.context import SubAgentError, SubAgents, ToolContext
 from agent_core.tools.registry import is_tool_usable
 from agent_core.tools.spec import Tool
-
-if TYPE_CHECKING:
-    from agent_core.tools.spec import ToolContext
 
 MAX_CHILDREN: Final = 5
 """Sub-agents that a conversation has at a time under ids of its own choice."""
@@ -25,80 +20,6 @@ MAX_DEPTH: Final = 3
 """How deep sub-agents may be nested."""
 
 DEFAULT_TYPE: Final = "general-purpose"
-
-
-class SubAgentError(ToolError):
-    """Sub-agents cannot do what was asked; the message says why and what to do, for the model."""
-
-
-class SpawnedAgent(Frozen):
-    """A sub-agent that waits for tasks: what kind it is, and the name of its conversation."""
-
-    agent_type: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReport:
-    """What came of one task: the last word, perhaps empty or partial; and why it did not finish ("" when it did)."""
-
-    result: str
-    problem: str = ""
-
-    @property
-    def text(self) -> str:
-        """Result, or problem with what there is of a result."""
-        if not self.problem:
-            return self.result or "(It finished without a word.)"
-        return f"{self.problem}\nIts last word before that: {self.result}" if self.result else self.problem
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRun:
-    """One call of the `task` tool: the id under which the sub-agent can be asked again, its kind, what came of it."""
-
-    task_id: str
-    agent_type: str
-    report: TaskReport
-
-
-class SubAgents(Protocol):
-    """The sub-agents of one conversation. A call that is repeated after a crash goes on where it was.
-
-    A method that is cancelled stops the sub-agents that it has put to work.
-    """
-
-    async def spawn(self, call: ToolContext, ids: Sequence[str], types: Sequence[str]) -> dict[str, SpawnedAgent]:
-        """Have a sub-agent for each id, all or none; an id that is in use gets a new one. `types` may be fewer.
-
-        They exist for later calls once the call's result is in the log. Raises SubAgentError: they cannot be had.
-        """
-        ...
-
-    async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
-        """Give each of these sub-agents its task, at the same time, and wait for all; reports in the order of `tasks`.
-
-        Raises SubAgentError: an id is not known, or nothing may be delegated.
-        """
-        ...
-
-    async def task(self, call: ToolContext, prompt: str, agent_type: str, *, resume: str | None) -> TaskRun:
-        """Have one new sub-agent do something; or, with `resume`, the one of an earlier task, which remembers it.
-
-        Raises SubAgentError: there is no such kind or task, or nothing may be delegated.
-        """
-        ...
-
-    def stopped_by(self, action_id: int) -> str:
-        """What became of the sub-agents that this call had put to work, where it was stopped; empty for any other."""
-        ...
-
-    async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
-        """Have a new agent of this class, or a sub-agent of this kind, do something; its steps count as the caller's.
-
-        Raises SubAgentError: there is no such agent, or nothing may be delegated.
-        """
-        ...
 
 
 def subagents_of(conversation: ToolContext | None) -> tuple[SubAgents, ToolContext]:

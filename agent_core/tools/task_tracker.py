@@ -11,10 +11,11 @@ from pydantic import Field, field_validator, model_validator
 
 from agent_core.events.messages import Frozen
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 MAX_TASKS: Final = 200
 MAX_TITLE_CHARS: Final = 1_000

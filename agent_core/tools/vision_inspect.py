@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pydantic import Field
 
 from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation
+from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations
 
 _DESCRIPTION: Final = """Have a model that sees images look at one which the user has attached, and answer a question.
 
@@ -38,26 +38,6 @@ class VisionInspectObservation(Observation):
     profile_name: str = ""
     model: str = ""
     answer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What a stored model says of an image."""
-
-    text: str
-    profile_name: str
-    model: str
-
-
-class Vision(Protocol):
-    """The images of one conversation, and the models that can look at them."""
-
-    async def look(self, call: ToolContext, image_index: int, question: str, profile_name: str | None) -> Sight:
-        """Have a stored model answer a question about an image that the maker of the call was told of.
-
-        Raises ToolError: there is no such image or model, or no answer; the message says what there is.
-        """
-        ...
 
 
 async def execute(action: VisionInspectAction, conversation: ToolContext | None = None) -> VisionInspectObservation:

@@ -13,7 +13,7 @@ from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
 from agent_core.runtime.snapshots import packed
 from agent_core.session.forks import fork_log
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.database import Database

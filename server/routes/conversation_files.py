@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from agent_core.errors import DrydockError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.transfers import Upload, list_folder, reading, writing
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.http.files import (

@@ -17,7 +17,7 @@ from agent_core.events.llm_events import MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.session.repository import folder_of
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
 from server.db.conversations import ConversationRepository
 

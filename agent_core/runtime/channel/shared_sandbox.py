@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from agent_core.errors import SandboxLostError
 from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, ProgramAccess
 from agent_core.runtime.sandbox import KeyState, Progress
-from agent_core.tools.spec import SandboxReply
+from agent_core.tools.context import SandboxReply
 
 MAX_NAME: Final = 64
 SESSION: Final = "session"

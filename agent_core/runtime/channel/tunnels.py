@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.channel.answer_forms import SMALL, is_number, without_halves
 from agent_core.runtime.channel.frame_reader import protocol_error
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 from runtime_images.runner import wire
 
 MAX_TUNNELS = 240

@@ -16,7 +16,7 @@ from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.sandbox_kit import output
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings

@@ -9,8 +9,9 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.skills.agent_catalog import AgentDefinition, register_agent_definition, unregister_agent
 from agent_core.testing.model_turns import Call, calls
+from agent_core.tools.context import TaskReport
 from agent_core.tools.delegate import DelegateAction
-from agent_core.tools.subagents import MAX_DEPTH, TaskReport
+from agent_core.tools.subagents import MAX_DEPTH
 from tests.unit.delegation.family import GO, PRICE, done, family, hand_out, results, run, spawn, state_of, task
 from tests.unit.delegation.test_stopping import all_answered_once, cost
 

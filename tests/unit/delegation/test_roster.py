@@ -10,8 +10,8 @@ from agent_core.events.control import MetricsUpdated, SubAgentSpending
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageTotals
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.context import SpawnedAgent
 from agent_core.tools.delegate import DelegateAction, DelegateObservation, TaskAction
-from agent_core.tools.subagents import SpawnedAgent
 
 
 def acted(action: Action, response: str = "r") -> ActionEvent:

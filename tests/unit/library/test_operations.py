@@ -46,10 +46,10 @@ from agent_core.security.secrets import CallableSecret
 from agent_core.skills.context import AgentContext
 from agent_core.testing.fake_sandbox import BROKEN, FakeBehaviour
 from agent_core.tools.builtin import ThinkAction, ThinkObservation
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import SandboxAccess
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run

@@ -16,6 +16,7 @@ from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of, reduced
 from agent_core.tools import registry
 from agent_core.tools.builtin import ThinkAction, ThinkObservation, ThinkTool
+from agent_core.tools.context import Clients, SubAgents, Vision
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ThreadCall, ToolExecutor, present_call
 from agent_core.tools.file_editor import FileEditorTool
@@ -27,10 +28,8 @@ from agent_core.tools.registry import (
     resolve_tool,
     resolve_tools,
 )
-from agent_core.tools.spec import Clients, DeclaredResources, Tool
-from agent_core.tools.subagents import SubAgents
+from agent_core.tools.spec import DeclaredResources, Tool
 from agent_core.tools.terminal import BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
-from agent_core.tools.vision_inspect import Vision
 
 
 class CountAction(Action):

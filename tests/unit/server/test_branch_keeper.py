@@ -11,7 +11,7 @@ from agent_core.errors import SandboxError
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database

@@ -27,10 +27,11 @@ from agent_core.skills.agent_catalog import (
 )
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
+from agent_core.tools.context import SubAgentError
 from agent_core.tools.delegate import DelegateTool, TaskToolSet
 from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.spec import Tool
-from agent_core.tools.subagents import SubAgentError, list_of_kinds, usable_kinds
+from agent_core.tools.subagents import list_of_kinds, usable_kinds
 
 FILE = """---
 name: reviewer
