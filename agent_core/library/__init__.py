@@ -1,1 +1,1 @@
-"""The library: a conversation with an agent, for ordinary and for asynchronous programs."""
+"""A conversation with an agent, for ordinary and for asynchronous programs."""

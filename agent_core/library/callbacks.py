@@ -1,4 +1,4 @@
-"""`Callbacks`: what a program hears of its conversation, each event and text as it comes."""
+"""`Callbacks`: what a program is told of its conversation, each event and text as it comes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,9 @@ _telling: contextvars.ContextVar[_Telling | None] = contextvars.ContextVar("tell
 
 
 class Callbacks:
-    """Calls a program's functions one after another; one that fails is called again the next time.
+    """Calls a program's functions one after another, in `thread`; one that fails is called again the next time.
 
-    Its first failure is logged in one line; with the level of debugging all of them are, with their traces.
-
-    Attributes:
-        thread: where they are called.
+    Its first failure is logged in one line; at debug level all of them are, with their traces.
     """
 
     def __init__(self, for_events: Iterable[Callback], for_tokens: Iterable[Callback]) -> None:
@@ -53,7 +50,6 @@ class Callbacks:
         self._for_events.append(callback)
 
     def add_for_tokens(self, callback: Callback) -> None:
-        """Tell this one of text as it comes, from the next session on."""
         self._for_tokens.append(callback)
 
     def remove(self, callback: Callback) -> None:
@@ -66,10 +62,7 @@ class Callbacks:
         return bool(self._for_tokens)
 
     async def tell(self, event: AnyEvent | Transient) -> None:
-        """Tell of an event that is stored, or of more text; of other notices nobody is told.
-
-        Each callback has an event of its own: what it does with it changes nothing that the agent is told.
-        """
+        """Tell of an event that is stored, or of more text. Each callback gets a copy of the event."""
         if isinstance(event, TextDelta):
             await self._call(self._for_tokens, event)
         elif not isinstance(event, Transient):
@@ -126,7 +119,7 @@ def _tell(callback: Callback, told: object) -> object:
 
 
 def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callback]:
-    """The functions of a list of them; None is an empty one. What is none raises `TypeError`."""
+    """The functions of a list or None; raises `TypeError` for anything that cannot be called."""
     if callbacks is not None and not isinstance(callbacks, Iterable):
         raise TypeError(f"{name} is a {type(callbacks).__name__}: give a list of functions")
     functions = list(callbacks or ())
@@ -137,7 +130,7 @@ def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callba
 
 
 def listener(visualizer: object) -> list[Callback]:
-    """What calls a visualizer: a function of an event, or an object or class (without arguments) with ``on_event``."""
+    """The function behind a visualizer: itself, or ``on_event`` of an object or of a class without arguments."""
     if visualizer is None:
         return []
     shown = visualizer() if isinstance(visualizer, type) else visualizer

@@ -1,4 +1,4 @@
-"""`Conversation`: the library's way to work with an agent."""
+"""`Conversation`: how a program works with an agent."""
 
 from __future__ import annotations
 
@@ -53,11 +53,12 @@ T = TypeVar("T")
 class Conversation:
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
-    Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
-    difference whether the caller has one. Close it (or use ``with`` or ``async with``) to end its sandbox; otherwise
-    the program's end does. All methods but `run` may be called while it runs, from any thread; so may a callback, but
-    for `close`, and between the runs a callback may only look and send messages. What needs the sandbox raises
-    `SandboxError` where it cannot be had, and a closed conversation raises `RuntimeError`.
+    Nothing happens before the first call. The work is done in an event loop in a thread of its own. Close it (or use
+    ``with`` or ``async with``) to end its sandbox; otherwise the program's end does. All methods but `run` may be
+    called while it runs, from any thread; so may a callback, but for `close`, and between the runs a callback may only
+    look and send messages. What needs the sandbox raises `SandboxError` where it cannot be had, and a closed
+    conversation raises `RuntimeError`. The constructor raises `TypeError`, `ValueError` or `SkillValidationError`,
+    whose message names the argument or the plugin's file.
 
     Args:
         agent: who works.
@@ -71,20 +72,15 @@ class Conversation:
         secrets: values by name, for the commands that name them; hidden wherever they appear in the log.
         max_budget_per_run: US dollars until a run ends with the status error, over all runs; then as much again.
         stuck_detection: whether an agent that only repeats itself is stopped.
-        stuck_detection_thresholds: after how many repetitions that is, where it is not after the usual number.
+        stuck_detection_thresholds: after how many repetitions; the usual number by default.
         hook_config: hooks that are run before those of the project and of the user's home.
-        plugins: folders with what the agent and the hooks have besides from the beginning; see `load_plugin`.
+        plugins: folders of plugins to begin with; see `load_plugin`.
         tags: words about the conversation for its program; names of lower-case letters and digits.
         visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``.
         delete_on_close: whether the log, and what is kept beside it in `persistence_dir`, is removed at the end.
         confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
             where nobody asks the user here either, and refuses otherwise.
         git: a repository that is cloned into the workspace for the first run, and whose name stands on commits.
-
-    Raises:
-        TypeError: `agent` is no agent, or another argument none of what it may be; the message names it.
-        ValueError: a limit or a tag is not what it may be.
-        SkillValidationError: a plugin is none, or cannot be used; the message names the file.
     """
 
     def __init__(
@@ -147,39 +143,34 @@ class Conversation:
 
     @property
     def agent(self) -> AgentBase:
-        """Who works, with what was loaded and switched by now."""
         return self._work.agent
 
     # --- talking and running ---
 
     def send_message(self, message: str | Message, sender: str | None = None) -> None:
-        """Store a message of the user; `run` lets the agent answer. A run that is under way takes it up at once.
+        """Store a message of the user; `run` lets the agent answer, a run that is under way takes it up at once.
 
-        Raises:
-            TypeError, ValueError: `message` is neither a text nor a `Message`, or its role is not user.
+        Raises `TypeError` or `ValueError` for anything but a text or a `Message` of the user.
         """
         self._do(self._work.say(_users_message(message, sender)))
 
     async def asend_message(self, message: str | Message, sender: str | None = None) -> None:
-        """`send_message` for asynchronous programs."""
         await self._ado(self._work.say(_users_message(message, sender)))
 
     def run(self) -> None:
         """Let the agent work until it has finished, waits for its user, or is paused.
 
-        A conversation that was paused or failed goes on; what awaited confirmation is confirmed.
-
-        Raises:
-            ConversationRunError: the run failed; its message says why.
-            RuntimeError: it is running already, is closed, or this is called in its own loop.
+        A conversation that was paused or failed goes on; what awaited confirmation is confirmed. Raises
+        `ConversationRunError` when the run fails, and `RuntimeError` if it is running already, is closed, or this is
+        called in its own loop.
         """
         self._do(self._work.run())
 
     async def arun(self) -> None:
-        """`run` for asynchronous programs.
+        """`run` for asynchronous programs; to cancel it is to interrupt the agent.
 
-        To cancel it is to interrupt the agent: what it had called is answered, it is paused, and this returns. So does
-        a time limit around it: `state.execution_status` tells whether it has finished.
+        What it had called is answered then, it is paused, and this returns. So does a time limit around it:
+        `state.execution_status` tells whether it has finished.
         """
         try:
             await self._ado(self._work.run())
@@ -187,51 +178,48 @@ class Conversation:
             await asyncio.wrap_future(library_loop().submit(self._work.until_run_ended()))
 
     def pause(self) -> None:
-        """Stop the agent where it is: the model's answer and running commands are ended; `run` goes on from there.
+        """Stop the agent where it is, ending the model's answer and running commands; `run` goes on from there.
 
         An agent that waits for confirmation, or has finished, stays as it is.
         """
         self._do(self._work.pause())
 
     def interrupt(self) -> None:
-        """`pause` with a marker of its own in the log; pausing waits for nothing either."""
+        """`pause`, with a marker of its own in the log."""
         self._do(self._work.interrupt())
 
     def add_callback(self, callback: Callback) -> None:
-        """Call this one too, from the next event on."""
         self._work.callbacks.add(callback)
 
     def step(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
         """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.
 
-        An agent that would go on is paused then; `step` or `run` goes on. With nothing to do it does nothing.
-        `on_event` and `on_token` hear of this step, like callbacks of the conversation. Raises what `run` does.
+        An agent that would go on is paused then. With nothing to do it does nothing. `on_event` and `on_token` are
+        called for this step, like callbacks of the conversation. Raises what `run` does.
         """
         self._do(self._work.step(on_event, on_token))
 
     async def astep(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
-        """`step` for asynchronous programs."""
         await self._ado(self._work.step(on_event, on_token))
 
     # --- deciding ---
 
     @property
     def is_confirmation_mode_active(self) -> bool:
-        """Whether actions are analyzed and may wait for the user: an analyzer is set, and the policy does ask."""
+        """Whether an analyzer is set and the policy asks, so that actions may wait for the user."""
         return is_confirmation_mode_active(self.state.security_analyzer, self.state.confirmation_policy)
 
     @property
     def confirmation_policy_active(self) -> bool:
-        """Whether the policy asks at all."""
         return not isinstance(self.state.confirmation_policy, NeverConfirm)
 
     def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
-        """From the next answer of the model on, let this policy decide what waits; the log remembers it."""
+        """Decide by this policy what waits, from the next answer of the model on; the log remembers it."""
         asks = _checked(policy, ConfirmationPolicy, "policy")
         self._do(self._work.say(ConfirmationPolicyChanged(policy=asks.model_dump(mode="json"))))
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        """From the next answer of the model on, have this analyzer judge its calls; None: all risks are unknown."""
+        """Judge calls by this analyzer, from the next answer of the model on; None: all risks are unknown."""
         judges = None if analyzer is None else _checked(analyzer, SecurityAnalyzer, "analyzer")
         self._do(self._work.sessions.set_analyzer(judges))
 
@@ -240,8 +228,8 @@ class Conversation:
     ) -> None:
         """Refuse what awaits confirmation (nothing: a warning), for a reason that the agent is told at the next run.
 
-        Each action gets its refusal at once, and the conversation is idle. With `action_ids` only these are refused;
-        the conversation goes on waiting for a word on the others, which `run` approves.
+        With `action_ids` only these are refused; the conversation goes on waiting for a word on the others, which `run`
+        approves. Otherwise it is idle then.
         """
         self._do(self._work.reject(reason, action_ids))
 
@@ -250,11 +238,10 @@ class Conversation:
         self._do(self._work.sessions.update_secrets(dict(secrets)))
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
-        """From its next step on the agent has these tools (`client_tool`) beside its own, in place of those set before.
+        """Give the agent these tools (`client_tool`) from its next step on, in place of those set before.
 
-        Raises:
-            ValueError, TypeError: a tool cannot be made, or a running agent has another of its name (of an agent at
-                rest the next run says so); nothing has changed.
+        Raises `ValueError` or `TypeError`, and changes nothing, where a tool cannot be made or a running agent has
+        another of its name (of an agent at rest the next run says so).
         """
         specs = tuple(_checked(tool, Tool, "tools") for tool in tools)
         for spec in specs:
@@ -262,10 +249,9 @@ class Conversation:
         self._do(self._work.sessions.set_client_tools(specs))
 
     def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
-        """Say what came of a call of a tool that this program carries out (`client_tool`), by the id of its action.
+        """Answer a call of a tool that this program carries out (`client_tool`), by the id of its action.
 
-        Raises:
-            ClientToolError: it does not wait for an answer, or got another one before.
+        Raises `ClientToolError` for a call that does not wait, or got another answer before.
         """
         said = [TextContent(text=content)] if content else []
         self._do(self._work.say(ClientToolResult(cause=call_id, content=list(said), is_error=is_error)))
@@ -273,37 +259,29 @@ class Conversation:
     # --- acting beside the agent ---
 
     def execute_tool(self, name: str, action: Action) -> Observation:
-        """Call a tool of the agent's, in the conversation's sandbox; the log and the agent do not hear of it.
+        """Call a tool of the agent's in the sandbox, unlogged; one whose state is in the log is called as the user.
 
-        Only of a tool whose state is in the log, such as the task list, they do: as of a call of the user.
-
-        Raises:
-            KeyError: there is no such tool.
-            TypeError: it takes another kind of action.
-            NotImplementedError: it has no executor.
-            ToolError, ValueError: the call failed.
+        Raises `KeyError` for an unknown tool, `TypeError` for another kind of action, `NotImplementedError` without an
+        executor, and `ToolError` or `ValueError` when the call fails.
         """
         self._make_tools()
         definition = tool_named(self.agent.tools_map, name, action)
         return self._do(self._direct.call(definition, action))
 
     def rerun_actions(self) -> list[Observation]:
-        """Do again what the agent's tools did in this conversation, in the sandbox as it is now, and without a model.
+        """Repeat what the agent's tools did, in the present sandbox; no model is asked, and nothing is logged.
 
-        The log does not hear of it. Stops behind the first call that fails, whose observation is the last one then.
-
-        Raises:
-            KeyError: a tool is not there any more.
+        Stops behind the first call that fails, whose observation is the last one then. Raises `KeyError` when a tool is
+        not there any more.
         """
         self._make_tools()
         return self._do(self._direct.rerun(self.agent.tools_map))
 
     def condense(self) -> None:
-        """Have the history shortened now: at once between runs, before the next answer of the model in a run.
+        """Shorten the history now: at once between runs, before the next answer of the model in a run.
 
-        Raises:
-            ValueError: the agent has no condenser, or none that does so when asked.
-            NoCondensationError: there is too little to be shortened, or its summary cannot be had.
+        Raises `ValueError` for an agent whose condenser cannot be asked, and `NoCondensationError` when there is too
+        little to shorten or its summary cannot be had.
         """
         condenser = self.agent.condenser
         if condenser is None or not condenser.handles_condensation_requests():
@@ -315,40 +293,29 @@ class Conversation:
 
         `to` is the folder below the workspace, which is made where it is missing. A file that is there is replaced;
         each is there whole or not at all. Links to folders, and those that lead out of the folder, are passed over.
-
-        Raises:
-            OSError: the source cannot be read.
-            ToolError, SandboxError: a file cannot be stored, or would be outside of the workspace.
+        Raises `OSError` for the source, `ToolError` or `SandboxError` for a file that cannot be stored in the
+        workspace.
         """
         return self._do(self._access.upload(Path(source), to))
 
     def download(self, path: str, target: str | Path, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
         """Save a file of the workspace, or a folder as a ZIP file; returns where it is.
 
-        `target` is the name that it gets, or a folder for it, under the last name of `path`: nothing that the sandbox
-        says has a part in where it is written. It is there whole or not at all, in place of what was there; a link
-        there is replaced, not followed. Only its owner may read it.
-
-        Raises:
-            OSError: it cannot be written.
-            ToolError, SandboxError: there is no such file, it changed while it was read, or it has more than
-                `max_bytes` (``too_large``).
+        `target` is the name that it gets, or a folder for it, under the last name of `path`; the sandbox has no say in
+        it. It is there whole or not at all, in place of what was there; a link there is replaced, not followed. Only
+        its owner may read it. Raises `OSError` where it cannot be written, and `ToolError` or `SandboxError` for a file
+        that is not there, changes while it is read, or has more than `max_bytes` (``too_large``).
         """
         return self._do(self._access.download(path, Path(target), max_bytes))
 
     def list_ports(self) -> list[OpenPort]:
-        """The TCP ports that something in the sandbox listens on, lowest first."""
         return self._do(self._access.listening())
 
     def connect_port(self, port: int) -> socket.socket:
         """Connect to a port of the sandbox, whatever its network is; what is returned is the caller's to close.
 
-        A connection that is made between runs ends when the next run begins, and one that is made during a run ends
-        with it: what listens goes on, and can be connected to again.
-
-        Raises:
-            ValueError: `port` is no port.
-            PortError: nothing takes connections there.
+        A connection that is made between runs ends when the next run begins, one that is made during a run ends with
+        it. Raises `ValueError` for an impossible port, `PortError` where nothing takes connections.
         """
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             raise ValueError(f"port is {port!r}: give a whole number from 1 to 65535")
@@ -358,17 +325,15 @@ class Conversation:
 
     @property
     def stats(self) -> ConversationStats:
-        """What the conversation's models have cost, by usage id: the agent's, the condenser's, those of questions."""
+        """What the conversation's models have cost, by usage id."""
         return self.state.stats
 
     conversation_stats = stats
 
     def ask_agent(self, question: str) -> str:
-        """An answer to a question about the conversation, also while it runs; nothing of it goes into the log.
+        """Answer a question about the conversation, also while it runs; nothing of it goes into the log.
 
-        Raises:
-            ValueError: the question is empty.
-            LLMError: the model cannot be asked, or says nothing.
+        Raises `ValueError` for an empty question, `LLMError` if the model cannot be asked or says nothing.
         """
         own = self.agent.ask_agent(question)
         return own if own is not None else self._do(self._questions.answer(question))
@@ -376,8 +341,7 @@ class Conversation:
     def generate_title(self, llm: LLM | None = None, max_length: int = 50) -> str:
         """A title after the user's first message, by this model or the agent's; never fails for the model's sake.
 
-        Raises:
-            ValueError: the user has said nothing yet, or `max_length` is less than 4.
+        Raises `ValueError` if the user has said nothing yet, or `max_length` is less than 4.
         """
         return self._do(self._questions.title(llm or self.agent.llm, max_length))
 
@@ -386,11 +350,8 @@ class Conversation:
 
         After each run that ended well but is not enough the agent is told what is missing. Returns the last verdict,
         also when `max_runs` were not enough, or the agent came to rest otherwise (it waits, is stuck, at a limit).
-
-        Raises:
-            ValueError: the objective is empty, or `max_runs` is less than 1.
-            ConversationRunError: a run failed.
-            LLMError: the judge could not be asked.
+        Raises `ValueError` for an empty objective or `max_runs` below 1, `ConversationRunError`, and the judge's
+        `LLMError`.
         """
         if not objective.strip() or max_runs < 1:
             raise ValueError("objective must be a text, and max_runs at least 1")
@@ -405,10 +366,9 @@ class Conversation:
         return verdict
 
     def switch_llm(self, llm: LLM) -> None:
-        """Have this model work from the next run on; the tools, the history and what was spent stay as they are.
+        """Use this model from the next run on; the tools, the history and what was spent stay as they are.
 
-        Raises:
-            RuntimeError: the agent is at work; pause it first.
+        Raises `RuntimeError` while the agent is at work; pause it first.
         """
         self._make_tools()
         self._do(self._work.use_agent(self.agent.with_model(llm)))
@@ -416,8 +376,7 @@ class Conversation:
     def switch_profile(self, name: str, directory: str | os.PathLike[str] | None = None) -> None:
         """`switch_llm` to a stored model; `directory` is where those are, the user's if None.
 
-        Raises:
-            FileNotFoundError, ValueError: there is none of that name, or the name or the file is none of a profile.
+        Raises `FileNotFoundError` or `ValueError` for a missing or unusable profile.
         """
         self.switch_llm(ProfileStore(directory).load(name))
 
@@ -425,11 +384,8 @@ class Conversation:
         """Take in the plugin in a folder of this host; from the next run on the agent has what it brings.
 
         Its skills, commands, servers and kinds of sub-agents give way to others of the same name; its hooks come after
-        those that are there. An agent that has begun already is told of its skills, but of none that it has.
-
-        Raises:
-            SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
-            RuntimeError: the agent is at work; pause it first.
+        those that are there. An agent that has begun already is told of its new skills. Raises `SkillValidationError`,
+        which names the file that cannot be used, and `RuntimeError` while the agent is at work.
         """
         extension = Extension(folder)
         self._make_tools()
@@ -443,35 +399,25 @@ class Conversation:
         """Go back to right behind this event (None: before the first one), with the files of the workspace.
 
         What came after it counts no more; it stays in the log, and one can go there again. A run that is under way is
-        ended. The next `run` goes on from there, if the agent has something to answer.
-
-        Raises:
-            NoSuchEventError: the log has no such event.
+        ended. The next `run` goes on from there, if the agent has something to answer. Raises `NoSuchEventError`.
         """
         self._do(self._work.between_runs(Rewind(to=-1 if event_id is None else event_id)))
 
     def rewind(self, event_id: int | None) -> None:
-        """The same as `navigate_to`."""
         self.navigate_to(event_id)
 
     def recover_from_loop(self, option: Literal[1, 2, 3]) -> None:
-        """Say what becomes of an agent that is stuck in a loop.
+        """Decide about an agent that is stuck in a loop, else `NotStuckError` is raised.
 
         1: go back to before the loop; 2: say the last message again, too, which the next `run` answers; 3: stop.
-
-        Raises:
-            NotStuckError: it is not stuck.
         """
         self._do(self._work.between_runs(LoopRecovery(option=option)))
 
     def replay(self, trajectory: list[Any]) -> None:
-        """Have the next `run` do again what the events (or their data) of another log record, before a model is asked.
+        """Repeat the events (or their data) of another log in the next `run`, before a model is asked.
 
         The recorded answers stand for those of the model; what comes of their calls is new. What rewinds have undone
-        is left out.
-
-        Raises:
-            ValueError: it is no list of events, or the user says nothing in the beginning.
+        is left out. Raises `ValueError` where it is no list of events, or does not begin with the user.
         """
         events = beginning_of(turns_of(ReplayManager.get_replay_events(trajectory)))
         self._do(self._work.say(*events))
@@ -488,10 +434,11 @@ class Conversation:
         title: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Self:
-        """A new conversation that begins as this one did up to this event (None: to its end), and is idle.
+        """A new, idle conversation that begins as this one did up to this event (None: to its end).
 
-        Its log has the same events under the same ids up to there, and its workspace is a copy of the files as they
-        were then. This conversation is left as it is.
+        Its log has the same events under the same ids, and its workspace is a copy of the files as they were then.
+        Raises `NoSuchEventError`; `ValueError` if its log is not empty, or nobody says where it works; `SandboxError`
+        when the files cannot be copied.
 
         Args:
             from_event_id: id of the last event that the fork has in common with this conversation.
@@ -502,11 +449,6 @@ class Conversation:
             copy_files: whether the fork's workspace gets the files.
             title: what the fork is called: its tag ``title``.
             tags: words about the fork, beside those of this conversation or in place of them.
-
-        Raises:
-            NoSuchEventError: the log has no such event.
-            ValueError: the fork's log is not empty, or there is no telling where it works.
-            SandboxError: the files cannot be copied.
         """
         named = {} if title is None else {"title": title}
         fork = self._twin(agent, workspace, conversation_id, {**self.state.tags, **(tags or {}), **named})
@@ -547,18 +489,14 @@ class Conversation:
     # --- ending ---
 
     def close(self) -> None:
-        """End the sandbox and the executors of the tools; calling it again is fine.
+        """End the sandbox and the executors of the tools; the log stays, unless `delete_on_close`.
 
-        The log stays, unless the conversation is deleted with its end.
-
-        Raises:
-            RuntimeError: this is a callback of the conversation, which would wait for itself.
+        Calling it again is fine; from a callback of the conversation it raises `RuntimeError`.
         """
         self._work.callbacks.check_outside("close")
         library_loop().run(self._end())
 
     async def aclose(self) -> None:
-        """`close` for asynchronous programs."""
         self._work.callbacks.check_outside("aclose")
         await asyncio.wrap_future(library_loop().submit(self._end()))
 

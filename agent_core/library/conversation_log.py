@@ -49,7 +49,7 @@ class ExecutionStatus(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the agent is through with what it was asked (finished, error, stuck)."""
+        """Whether the agent has ended: finished, error or stuck."""
         return self in (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
 
 
@@ -73,10 +73,9 @@ _STATUS: Final = {
     AgentState.FINISHED: ExecutionStatus.FINISHED,
     AgentState.ERROR: ExecutionStatus.STUCK,
 }
-"""Of the state `error` it is said whether the agent is stuck; otherwise the status is error as well."""
 
 _GOES_ON: Final = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
-"""The states from which a run goes on without a word of the user."""
+"""States from which a run goes on without a word of the user."""
 
 _MARKERS: Final = (PauseEvent, InterruptEvent)
 
@@ -87,11 +86,10 @@ class StatusFold:
     Attributes:
         branches: which events count.
         shown: the ids of all events that are no bookkeeping.
-        core: what the controller decides from.
-        facts: what else the log tells.
+        core, facts: the controller's state, and what else the log tells.
         leaf: id of the newest event that counts, other than changes of state; None: there is none, or all are undone.
         is_rewound: the agent has done nothing since the conversation was taken back.
-        is_asked: there is something of the user that the agent has not taken up yet: a message, or a refusal.
+        is_asked: a message or a refusal of the user waits for the agent.
         awaits_change: the user asked for another state, which has not been entered yet.
         failure: what the agent failed with, in words; empty unless the status is error or stuck.
     """
@@ -167,7 +165,6 @@ class StatusFold:
 
     @property
     def wants_run(self) -> bool:
-        """Whether a run has anything to do."""
         return self.is_asked or self.awaits_approval or self.is_rewound or self.state in _GOES_ON
 
     @property
@@ -177,7 +174,6 @@ class StatusFold:
 
     @property
     def status(self) -> ExecutionStatus:
-        """The execution status; an agent that answered with words is finished."""
         if self.state is AgentState.ERROR and not self._reason.startswith(STUCK):
             return ExecutionStatus.ERROR  # a message does not mend what failed; the next run does
         status = _STATUS.get(self.state, ExecutionStatus.IDLE)
@@ -190,10 +186,8 @@ class StatusFold:
 class LogFacts:
     """A fold over a log; names of skills are forgotten with the events that told them.
 
-    Attributes:
-        last_user_message_id: id of the user's newest message; None before there is one.
-        recalled: skills that a message brought up, by the event that told them; `path_rules` and `invoked` likewise.
-        blocked_actions: why a hook refused an action, by the id of the action; `blocked_messages` likewise.
+    `recalled`, `path_rules` and `invoked` hold names by the id of the event that told them, `blocked_actions` and
+    `blocked_messages` a hook's reason by the id of what it refused.
     """
 
     last_user_message_id: int | None = None
@@ -225,14 +219,14 @@ class LogFacts:
 
 
 def is_bookkeeping(event: AnyEvent) -> bool:
-    """Whether it says only how the conversation is kept: neither was anything said with it, nor done."""
+    """Whether an event tells only how the conversation is kept, not what was said or done."""
     if isinstance(event, _MARKERS):
         return False
     return isinstance(event, _BOOKKEEPING) or (isinstance(event, RecallObservation) and event.is_empty)
 
 
 class ConversationLog:
-    """Reads one conversation's log, between and beside its sessions, and keeps what it tells of the status."""
+    """Reads one conversation's log, between and beside its sessions, and keeps the status."""
 
     def __init__(self, conversation_id: str, store: EventStore) -> None:
         self.conversation_id = conversation_id
@@ -252,7 +246,7 @@ class ConversationLog:
         return self._fold
 
     async def rejoin(self, fold: StatusFold) -> None:
-        """After a rewind: have the fold tell of what counts."""
+        """Make the fold anew after a rewind."""
         core, facts = ConversationState(fold.core.limits), LogFacts()
         async for event in read_branch(self, fold.branches):
             core.fold(event)
@@ -272,7 +266,6 @@ class ConversationLog:
             position = page[-1].id
 
     async def branch(self) -> AsyncIterator[AnyEvent]:
-        """The events that count now."""
         branches = Branches()
         async for event in self.history():
             branches.fold(event)
@@ -287,10 +280,7 @@ class ConversationLog:
 
 
 def get_agent_final_response(events: Sequence[Event]) -> str:
-    """Of a conversation's `events`, what its agent told its user last: with `finish`, or else in words.
-
-    A structured answer is its JSON. Empty where the agent has said nothing.
-    """
+    """What the agent told its user last, with `finish` or in words; a structured answer as JSON, "" for nothing."""
     for event in reversed(events):
         if isinstance(event, ActionEvent) and event.source == "agent" and isinstance(event.action, FinishAction):
             return event.action.message

@@ -1,4 +1,4 @@
-"""`ConversationState`: what a library's program sees of its conversation."""
+"""`ConversationState`: what a program sees of its conversation."""
 
 from __future__ import annotations
 
@@ -32,16 +32,8 @@ class ConversationView:
 
     Everything is as the log tells it at the moment of asking; nothing can be set here, the conversation's methods do.
     In a ``with`` block a thread of the program has it for itself: others that want it so wait, in the order of coming.
-    The agent waits for nobody, so its log may grow meanwhile.
-
-    Attributes:
-        id: the conversation's id.
-        workspace: where it works (`working_dir`).
-        persistence_dir: where its log is kept; None: in memory.
-        events: what was said and done, like a list.
-        log: all that is stored, like a list: the events, and beside them states, questions to the memory, costs.
-        tags: words that its program put on it.
-        secret_registry: the names of its secrets.
+    The agent waits for nobody, so its log may grow meanwhile. `events` is like a list of what was said and done, `log`
+    of all that is stored; names of skills are those that the model still knows.
     """
 
     def __init__(
@@ -74,7 +66,6 @@ class ConversationView:
 
     @property
     def max_iterations(self) -> int:
-        """Answers of the model in one run."""
         return self._work.settings.max_iterations
 
     @property
@@ -92,17 +83,15 @@ class ConversationView:
 
     @property
     def hook_config(self) -> HookConfig:
-        """The hooks that were given; those of the project and of the user's home come after them."""
+        """The given hooks; those of the project and of the user's home come after them."""
         return self._work.settings.hooks
 
     @property
     def stats(self) -> ConversationStats:
-        """What its models have cost, by usage id."""
         return library_loop().run(self._work.side_calls.stats())
 
     @property
     def view(self) -> View:
-        """What a model is shown of the log now."""
         return library_loop().run(self._work.log.view())
 
     @property
@@ -127,37 +116,31 @@ class ConversationView:
 
     @property
     def activated_knowledge_skills(self) -> list[str]:
-        """Skills that messages brought up, and that the model still knows."""
         return list(self._facts.recalled)
 
     @property
     def activated_path_rules(self) -> list[str]:
-        """Rules for files that were told with an observation, and that the model still knows."""
         return list(self._facts.path_rules)
 
     @property
     def invoked_skills(self) -> list[str]:
-        """Skills that the agent asked for, and still knows."""
         return list(self._facts.invoked)
 
     @property
     def blocked_actions(self) -> dict[int, str]:
-        """Why hooks refused actions, by the ids of these."""
+        """Why hooks refused actions, by id; `blocked_messages` likewise."""
         return dict(self._facts.blocked_actions)
 
     @property
     def blocked_messages(self) -> dict[int, str]:
-        """Why hooks refused messages of the user, by the ids of these."""
         return dict(self._facts.blocked_messages)
 
     @property
     def last_user_message_id(self) -> int | None:
-        """Id of the user's newest message; None before there is one."""
         return self._facts.last_user_message_id
 
     @property
     def agent_state(self) -> dict[str, Any]:
-        """What the agent keeps between its steps, all of it read from the log."""
         return {"iterative_refinement_iteration": self._fold.core.refinements}
 
     @property
@@ -170,14 +153,11 @@ class ConversationView:
 
 
 ConversationState = ConversationView
-"""The same class by the name that other programs know it by."""
+"""`ConversationView` under the name that other programs know."""
 
 
 class Events(Sequence[AnyEvent]):
-    """What was said and done, in its order.
-
-    What the log has besides (states, questions to the memory, sums of costs) is left out, unless it is `whole`.
-    """
+    """What was said and done, in order; with `whole` also states, recalls, and sums of costs."""
 
     def __init__(self, log: ConversationLog, *, whole: bool = False) -> None:
         self._log = log
@@ -217,7 +197,7 @@ class Events(Sequence[AnyEvent]):
 
 
 class SecretView:
-    """Names and descriptions of the secrets there are at the moment; iterating gives the names. Shows no value."""
+    """Names and descriptions of the present secrets; iterating gives the names. Shows no value."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
@@ -235,11 +215,10 @@ class SecretView:
         return f"SecretView({list(self)})"
 
     def descriptions(self) -> dict[str, str]:
-        """What the model is told of them: descriptions by name."""
+        """What the model is told of them."""
         return self._registry().descriptions()
 
     def update(self, secrets: Mapping[str, GivenSecret]) -> None:
-        """The same as `Conversation.update_secrets`."""
         library_loop().run(self._work.sessions.update_secrets(dict(secrets)))
 
     def environment_for(self, command: str) -> dict[str, str]:
@@ -255,7 +234,7 @@ class SecretView:
 
 
 class FairLock:
-    """A lock of threads: whoever has it may take it again, and who waits for it gets it in the order of coming."""
+    """A reentrant lock of threads that is handed on in the order of coming."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -283,7 +262,6 @@ class FairLock:
             raise
 
     def release(self) -> None:
-        """Give it back once; the last time it goes to whoever has waited longest."""
         with self._guard:
             if self._holder != threading.get_ident():
                 raise RuntimeError("the lock is not this thread's, so it cannot be released here")
@@ -293,7 +271,6 @@ class FairLock:
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for it."""
         return len(self._waiting)
 
     def _hand_over(self) -> None:

@@ -21,13 +21,15 @@ from agent_core.tools.definition import ToolDefinition
 
 
 class DirectCalls:
-    """Calls tools in the sandbox of one conversation; its coroutines run in the library's loop."""
+    """Calls tools in the sandbox of one conversation; its coroutines run in the conversation's loop.
+
+    A tool whose state is in the log is called as the user, so that the agent finds its result.
+    """
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
 
     async def call(self, definition: ToolDefinition, action: Action) -> Observation:
-        """Call a tool; one whose state is in the log is called as the user, so that the agent finds its result."""
         if not definition.remembers:
             return await self._unrecorded(definition, action)
         work = self._work
@@ -59,7 +61,6 @@ class DirectCalls:
         return results
 
     async def _answered(self, session: AgentSession, asked: AnyEvent) -> AnyEvent | None:
-        """What the run that is under way answers; None where it ends without."""
         async with session.stream.subscribe(after=asked.id) as events:
             async for event in events:
                 if getattr(event, "cause", None) == asked.id:
@@ -68,7 +69,6 @@ class DirectCalls:
         return None
 
     async def _recorded(self, definition: ToolDefinition, action: Action, asked: ActionEvent) -> Observation:
-        """The result of the call, which the log has then."""
         try:
             seen = await self._unrecorded(definition, action)
         except (DrydockError, ValueError) as error:
@@ -79,7 +79,7 @@ class DirectCalls:
         return seen
 
     async def _unrecorded(self, definition: ToolDefinition, action: Action) -> Observation:
-        """The result of the call, of which nobody else hears; secrets are hidden in it."""
+        """The result of the call, unlogged, with secrets hidden in it."""
         work = self._work
         secrets, latest, llm = work.settings.named_secrets, await self._latest(definition), draft_llm(work.agent)
         drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker

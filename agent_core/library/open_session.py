@@ -1,4 +1,4 @@
-"""`OpenSession`: the one session of a library's conversation that is open, and the sandbox that its runs share."""
+"""`OpenSession`: the one open session of a conversation, and the sandbox that its runs share."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ END_SECONDS = 10.0
 class OpenSession:
     """Opens the session at its first use, and another one at the first use after its end.
 
-    Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that.
+    Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that. A new
+    `agent` and new `settings` count from the next session on; `set_analyzer` and `update_secrets` change an open one,
+    too.
 
     Attributes:
-        agent: who works; see `use_agent`.
-        settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
         has_begun: whether hooks were told that the conversation begins.
         at_work: the session, while a run has it.
-        follower: who tells the callbacks what is written; None before the first session.
+        follower: tells the callbacks what is written; None before the first session.
         servers: connections to MCP servers, which one session leaves to the next.
     """
 
@@ -92,7 +92,6 @@ class OpenSession:
 
     @property
     def ready_at_work(self) -> AgentSession | None:
-        """The session of a run, once its sandbox is there."""
         return self.at_work if self.at_work is not None and self.at_work.is_ready else None
 
     @contextlib.asynccontextmanager
@@ -106,7 +105,7 @@ class OpenSession:
 
     @contextlib.asynccontextmanager
     async def sandbox_access(self) -> AsyncIterator[SandboxConnection | SharedSandbox]:
-        """The sandbox of the run that is under way, which waits with its end; or the sandbox for this one purpose."""
+        """The sandbox of the run that is under way, which waits with its end; else a connection for this one use."""
         if (session := self.ready_at_work) is not None:
             with self._in_use():
                 yield session.sandbox
@@ -115,7 +114,6 @@ class OpenSession:
             yield sandbox
 
     def use_agent(self, agent: AgentBase) -> None:
-        """Have this agent work, from the next session on."""
         self.agent = agent
         self.settings = replace(self.settings, agent=agent)
 
@@ -138,20 +136,19 @@ class OpenSession:
             self.settings = replace(self.settings, client_tools=tools)
 
     async def put_to_work(self) -> AgentSession:
-        """The session, opened if need be, which is a run's from now on: see `end_at_rest`."""
         async with self._changing:
             self.at_work = await self._opened()
             return self.at_work
 
     async def end_at_rest(self) -> bool:
-        """End the session of a run whose agent has nothing to do; whether that was so."""
+        """End the session of a run whose agent has nothing to do; returns whether it did."""
         return await self._end(lambda session: session.is_at_rest, USE_SECONDS)
 
     async def end(self) -> None:
         await self._end(lambda _session: True, END_SECONDS)
 
     async def end_unless_at_work(self) -> None:
-        """End the session, if no run has it: the next one takes up what was changed."""
+        """End the session, unless a run has it: the next one takes up what was changed."""
         if await self._end(lambda session: session is not self.at_work, END_SECONDS):
             await self.all_told()
 
@@ -191,7 +188,7 @@ class OpenSession:
                 self._unused.set()
 
     async def _end(self, is_wanted: Callable[[AgentSession], bool], patience_seconds: float) -> bool:
-        """End the session if that is wanted once nobody uses it; whether it has ended."""
+        """End the session if that is wanted once nobody uses it; returns whether it has ended."""
         now = asyncio.get_running_loop().time
         limit = now() + patience_seconds
         while True:
@@ -214,7 +211,7 @@ class OpenSession:
 
 
 class Follower:
-    """Tells the callbacks and the `fold` what one session stores, once the follower `behind` which it is has ended."""
+    """Tells the callbacks and the `fold` what one session stores, once the follower `behind` it has ended."""
 
     def __init__(
         self,
@@ -248,7 +245,7 @@ class Follower:
                 self._moved.set()
 
     async def next_move(self) -> bool:
-        """Wait for the next event; whether there may be more of them."""
+        """Wait for the next event; returns whether there may be more of them."""
         self._moved.clear()
         if self._task.done():
             return False
@@ -296,7 +293,6 @@ class SandboxUse:
         self._opened: OpenWorkspace | None = None
 
     async def connection(self) -> SandboxConnection:
-        """A connection that is not started yet."""
         async with self._opening:
             if self._opened is None:
                 instance = self._data_dir or uuid4().hex
@@ -307,7 +303,7 @@ class SandboxUse:
 
     @contextlib.asynccontextmanager
     async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
-        """A connection that is closed afterwards; waits for its turn."""
+        """A connection that is closed afterwards."""
         if self._lent is not None:
             self._sharing += 1
             try:
@@ -376,14 +372,14 @@ class YieldingLock(asyncio.Lock):
 
 
 class KeptServers:
-    """The servers of a conversation that has one session after another: in between they stay connected."""
+    """The MCP servers of a conversation: they stay connected from one session to the next."""
 
     def __init__(self) -> None:
         self._servers: McpServers | None = None
         self._config: Mapping[str, McpServer] = {}
 
     async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
-        """The servers of this agent; others than before where it has another configuration."""
+        """The servers of this agent; new ones where its configuration is another."""
         if self._servers is not None and self._config != agent.mcp_config:
             await self._servers.close()
             self._servers = None
@@ -397,11 +393,9 @@ class KeptServers:
 
 
 def check_kept_agent(agent: AgentBase, folder: Path) -> None:
-    """See whether the agent may go on with the conversation in this folder, and note there that it does. Blocking.
+    """Check that the agent may go on with the conversation in this folder, and note it there. Blocking.
 
-    Raises:
-        ValueError: its class or its tools are others; the message says which.
-        OSError: the folder cannot be written.
+    Raises `ValueError` where its class or its tools are others, `OSError` where the folder cannot be written.
     """
     path, now, before = folder / AGENT_FILE, AgentMark.of(agent), None
     try:

@@ -1,4 +1,4 @@
-"""Plugins that a library's conversation takes in."""
+"""Plugins that a conversation takes in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SENDER = "plugin"
 
 
 class Extension:
-    """A plugin in a folder, read and checked, as a conversation takes it in."""
+    """A plugin in a folder, read and checked."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.plugin = read_plugin(Path(folder).expanduser())
@@ -35,7 +35,6 @@ class Extension:
         self.servers = _servers(self.plugin)
 
     def register_agents(self) -> None:
-        """Make its kinds of sub-agents known; those whose names are taken are left out."""
         for definition in self.plugin.agents:
             if is_registered(definition.name):
                 text = "the sub-agent %r of plugin %r is not used: it is there"
@@ -45,7 +44,7 @@ class Extension:
 
 
 async def add_extension(work: RunLoop, extension: Extension) -> None:
-    """Have the agent go on with the extension; one that has begun is told of the skills that it had none of."""
+    """Add the extension to the agent; one that has begun is told of the skills that are new to it."""
     agent = work.agent
     known = {skill.name for skill in agent.agent_context.skills} if agent.agent_context else set()
     skills = [skill for skill in extension.plugin.skills if skill.name not in known]
@@ -61,7 +60,7 @@ async def add_extension(work: RunLoop, extension: Extension) -> None:
 def with_plugins(
     agent: AgentBase, hooks: HookConfig, folders: Iterable[str | os.PathLike[str]]
 ) -> tuple[AgentBase, HookConfig]:
-    """An agent that has not begun, and hooks, with what the plugins in these folders bring; see `load_plugin`."""
+    """An agent that has not begun, and hooks, with what the plugins in these folders bring."""
     for extension in [Extension(folder) for folder in folders]:
         agent = agent.with_additions(extension.plugin.skills, extension.servers)
         hooks = hooks.followed_by(extension.hooks)

@@ -1,4 +1,4 @@
-"""`RunLoop`: the runs of a library's conversation, in the library's event loop."""
+"""`RunLoop`: the runs of a conversation, in its event loop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunLoop:
-    """Does in the library's loop what a `Conversation` is asked to do, which says what may be raised.
+    """Does what a `Conversation` is asked to do, which says what may be raised.
 
     A session is open from the first word to the end of a run; between runs the log is nobody's. `data_dir` is the
     folder that the workspace may keep things in (empty: none).
@@ -80,7 +80,6 @@ class RunLoop:
 
     @property
     def settings(self) -> SessionSettings:
-        """What the next session is made with."""
         return self.sessions.settings
 
     @property
@@ -90,13 +89,11 @@ class RunLoop:
 
     @property
     def call_context(self) -> CallContext:
-        """What calls of models beside the agent's are made with at the moment."""
         session = self.sessions.ready_at_work
         return self.side_calls.context if session is None else session.call_context
 
     @property
     def masker(self) -> SecretMasker:
-        """Hides the conversation's secrets, as in the log."""
         if (session := self.sessions.ready_at_work) is not None:
             return session.stream.secrets
         masker = SecretMasker(self.settings.secrets)
@@ -117,7 +114,6 @@ class RunLoop:
         await self._settled(session)
 
     async def write(self, *events: AnyEvent) -> list[AnyEvent]:
-        """Store events as they are, all or none."""
         self.callbacks.check_outside("this", unless=self.is_running)
         async with self.sessions.used() as session:
             stored = await session.stream.add_events(events)
@@ -152,7 +148,7 @@ class RunLoop:
             await self.write(*refusals, *([idle] if is_idle else []))
 
     async def opening_prompt(self) -> SystemPromptEvent | None:
-        """What the agent of a new conversation like this one is told at its beginning."""
+        """The system prompt of a new conversation like this one."""
         connection = await self.sandbox.connection()
         async with await AgentSession.open(
             self.conversation_id, store=InMemoryEventStore(), settings=self.settings, sandbox=connection
@@ -169,7 +165,7 @@ class RunLoop:
         *,
         with_files: bool,
     ) -> None:
-        """Begin the fork's log as this one did (see `fork_log`), and put the files of then into its workspace."""
+        """Begin the fork's log as this one did (see `fork_log`), and give it the files of then."""
         source, target = self.log, fork.log
         if await target.store.last_id(target.conversation_id) >= 0:
             raise ValueError(f"conversation_id: {target.conversation_id!r} has a log already; choose another one")
@@ -185,7 +181,7 @@ class RunLoop:
                 await unpack(there, packed(here, self.conversation_id, moments))
 
     async def between_runs(self, wish: AnyEvent) -> None:
-        """Have the session do a wish of the user's that ends a run and goes back, say: the next run begins then."""
+        """Carry out a wish of the user's that ends a run, such as a rewind: the next run begins after it."""
         async with self.sessions.used() as session:
             if self.is_running:
                 await session.send(wish)
@@ -251,7 +247,6 @@ class RunLoop:
             raise self._failure(fold.failure) from cause
 
     async def _one_run(self, max_steps: int | None) -> Exception | None:
-        """Returns what the agent failed with, if it did; the session has ended."""
         try:
             return await self._run_to_rest(max_steps)
         except asyncio.CancelledError:
@@ -302,7 +297,7 @@ class RunLoop:
         await self.end_session()
 
     async def _settled(self, session: AgentSession) -> None:
-        """Wait until the callbacks have seen what is in the log now; a run waits for them itself."""
+        """Wait until the callbacks have seen what is in the log now."""
         fold, last = await self.log.present(), session.stream.last_id
         follower = self.sessions.follower
         while not (self.sessions.at_work is session or self.callbacks.is_inside) and fold.last_id < last:
@@ -361,22 +356,19 @@ class SideCalls:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all of it is in the log."""
         return self._counted.calls == 0
 
     async def stats(self) -> ConversationStats:
-        """What the conversation's models have cost by now: what the log says, and what was counted here since."""
+        """What the models have cost by the log and by what was counted here since."""
         stats = ConversationStats((await self._log.present()).core.metrics)
         stats.take_over(self._counted)
         return stats
 
     async def snapshot(self) -> MetricsSnapshot:
-        """The same, for an event that is stored now."""
         usage = (await self.stats()).snapshot()
         self._counted = ConversationStats()
         return usage
 
     def taken(self) -> ConversationStats:
-        """What was counted here, for somebody who stores it with what he counts himself."""
         counted, self._counted = self._counted, ConversationStats()
         return counted

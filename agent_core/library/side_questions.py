@@ -1,4 +1,4 @@
-"""`SideQuestions`: what models are asked about a conversation beside its runs: answers, titles, goals."""
+"""`SideQuestions`: what models are asked beside a conversation's runs: answers, titles, goals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GoalVerdict:
 
 
 class SideQuestions:
-    """Asks models about one conversation, in the library's loop; nothing but a summary goes into the log."""
+    """Asks models about one conversation, in its loop; nothing but a summary goes into the log."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
@@ -99,7 +99,7 @@ class SideQuestions:
         return _cut(found or said, max_length)
 
     async def judge_goal(self, objective: str, llm: LLM) -> GoalVerdict:
-        """What the model says of the objective by the history; an answer that cannot be read scores nothing."""
+        """The model's verdict on the objective by the history."""
         work = self._work
         judge = llm.model_copy(update={"usage_id": USAGE_ID})
         messages = [message for message in (await work.log.view()).messages() if message.role != "system"]
@@ -112,7 +112,7 @@ class SideQuestions:
         return verdict_in(answer.message.text)
 
     async def condense(self) -> None:
-        """Ask for a condensation; between runs it is made at once, or it is as if nobody had asked."""
+        """Ask for a condensation; between runs it is made at once, or the request is taken back."""
         work = self._work
         request, condenser = CondensationRequest(source="user"), work.agent.condenser
         if work.is_running or condenser is None:

@@ -1,4 +1,4 @@
-"""Where a library's conversation works: a folder of this host, a Docker container, or any sandbox."""
+"""Where a conversation works: a folder of this host, a Docker container, or any sandbox."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from agent_core.runtime.standalone import folder_spec, require_isolation
 
 @dataclass(slots=True)
 class OpenWorkspace:
-    """A sandbox, what made it, and what has to be removed after it."""
+    """A sandbox, and what was made for it and ends with it."""
 
     sandbox: Sandbox
     provider: SandboxProvider | None = None
     scratch: str = ""
 
     async def close(self) -> None:
-        """End what was made for it; what was given stays."""
         if self.provider is not None:
             try:
                 await self.sandbox.destroy()
@@ -36,14 +35,10 @@ class OpenWorkspace:
 
 
 class Workspace(ABC):
-    """A wish for a place to work in; nothing is done before a conversation runs."""
+    """A place to work in; nothing is done before a conversation runs."""
 
     def for_fork(self, conversation_id: str) -> Workspace:
-        """The place of a fork of this conversation, where its program names none.
-
-        Raises:
-            ValueError: only the program can say where.
-        """
+        """The place of a fork of this conversation; raises `ValueError` where only the program can say it."""
         raise ValueError(f"workspace: say where fork {conversation_id} works; only one conversation can be in this one")
 
     @property
@@ -55,9 +50,7 @@ class Workspace(ABC):
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
         """The sandbox for it; `data_dir` is where it may keep things, or empty.
 
-        Raises:
-            SandboxError: it cannot be had here; the message says why and what to do.
-            ValueError: the folder cannot be worked in.
+        Raises `SandboxError`, which says what to do, or `ValueError` for a folder that cannot be worked in.
         """
 
 
@@ -66,7 +59,7 @@ class LocalWorkspace(Workspace):
     """A folder of this host, made where it is missing; commands see it under its own path and nothing beside it.
 
     `confined` False runs commands as this user with all that it may do: only by explicit wish. `network` is ``none``,
-    ``full`` or ``host-access`` (`NetworkWish`).
+    ``full`` or ``host-access`` (`NetworkWish`). `working_dir` is another name of `folder`.
     """
 
     folder: str | Path
@@ -81,7 +74,6 @@ class LocalWorkspace(Workspace):
         *,
         working_dir: str | Path | None = None,
     ) -> None:
-        """`working_dir` is another name of `folder`."""
         place = working_dir if folder is None else folder
         if place is None:
             raise TypeError("folder is missing: give the path of a folder of this host")
@@ -90,7 +82,6 @@ class LocalWorkspace(Workspace):
         object.__setattr__(self, "network", network)
 
     def for_fork(self, conversation_id: str) -> Workspace:
-        """A folder beside this one, named after both."""
         return replace(self, folder=f"{self.working_dir}-{conversation_id[:8]}")
 
     @property
@@ -117,11 +108,8 @@ class LocalWorkspace(Workspace):
 class DockerWorkspace(Workspace):
     """A container of its own, with a workspace that ends with the conversation.
 
-    Attributes:
-        image: any image with Python 3.8 or newer.
-        network: ``none``, ``internal``, ``full`` or ``host-access`` (`NetworkWish`).
-        host: address of the engine; the usual one if None.
-        environment: variables of all commands.
+    `image` is any image with Python 3.8 or newer, `network` a `NetworkWish`, `host` the address of the engine (None:
+    the usual one), `environment` variables of all commands.
     """
 
     image: str = DEFAULT_IMAGE
@@ -130,7 +118,6 @@ class DockerWorkspace(Workspace):
     environment: dict[str, str] = field(default_factory=dict)
 
     def for_fork(self, conversation_id: str) -> Workspace:
-        """Another container of the same kind."""
         return self
 
     @property
@@ -169,11 +156,7 @@ class ExistingSandbox(Workspace):
 
 
 def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
-    """What was given, as a workspace: a path is a folder of this host.
-
-    Raises:
-        TypeError: it is none of these.
-    """
+    """The workspace for a path or a sandbox; raises `TypeError` for anything else."""
     if isinstance(given, Workspace):
         return given
     if isinstance(given, str | Path):
@@ -185,6 +168,6 @@ def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
 
 
 def share_files(one: Workspace, other: Workspace) -> bool:
-    """Whether what one of them has is the other one's as well."""
+    """Whether both workspaces have the same files."""
     local = isinstance(one, LocalWorkspace) and isinstance(other, LocalWorkspace)
     return one.working_dir == other.working_dir if local else isinstance(one, ExistingSandbox) and one == other

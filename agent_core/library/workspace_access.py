@@ -29,7 +29,7 @@ _disk = ThreadPoolExecutor(max_workers=2, thread_name_prefix="carrying")
 
 
 class WorkspaceAccess:
-    """What `Conversation` does with files and ports of its sandbox; its coroutines run in the library's loop."""
+    """What `Conversation` does with files and ports of its sandbox; runs in the conversation's loop."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
@@ -78,7 +78,7 @@ class WorkspaceAccess:
             return await listening(sandbox)
 
     async def connect(self, port: int) -> socket.socket:
-        """The caller's end of a pair of sockets, between whose other one and the port all bytes are carried."""
+        """One end of a pair of sockets; all bytes are carried between the other one and the port."""
         session = self._work.sessions.ready_at_work
         sandbox = session.sandbox if session is not None else await self._work.sandbox.lend()
         connection = await sandbox.connect_port(port)
@@ -115,8 +115,8 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
 class _Saving:
     """A file of this host that is there under its name once it is whole. Blocking.
 
-    The folder is opened once, and everything is done in that one: whoever exchanges what leads there meanwhile, or has
-    put a link in the way, gains nothing.
+    Everything is done in the folder that was opened once: to exchange what leads there, or to put a link in the way,
+    gains nothing.
     """
 
     def __init__(self, target: Path, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The client library of the protocol, imported and connected to servers over their lines or over HTTP.
+"""The `mcp` package, imported and connected to servers over their standard streams or over HTTP.
 
 It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it;
 nothing here imports it at the top of a module.
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 _EVENT_END: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 _SEAM: Final = 3
-"""Bytes of an end that may have come with the part before."""
 
 
 async def bounded(
     parts: AsyncIterable[bytes], error: type[Exception], *, is_stream: bool, encoding: str
 ) -> AsyncIterator[bytes]:
-    """The parts of a document or of a stream of events, when it is known how much there is to parse; raises `error`."""
+    """The parts of a document or of a stream of events; raises `error` when it would take too long to parse."""
     if encoding != "identity":
         raise error(COMPRESSED)
     waiting = bytearray()
@@ -64,13 +63,13 @@ async def bounded(
 
 
 READ_SECONDS = 3600.0
-"""A stream of events may be silent for long; calls have limits of their own, which are shorter."""
+"""Silence of a stream of events; calls have shorter limits of their own."""
 
 HTTP_ERROR = 400
 
 
 def headers_of(server: McpServer) -> dict[str, str]:
-    """The headers of each request to it, those of its `auth` included."""
+    """The headers of each request to the server, those of its `auth` included."""
     auth = server.auth
     match auth.type:
         case "api_key":
@@ -87,7 +86,7 @@ def headers_of(server: McpServer) -> dict[str, str]:
 
 
 def transport_to(server: McpServer, refusals: list[int]) -> Any:
-    """The library's own transport for an address; statuses that are errors are added to `refusals`."""
+    """The transport that httpx has for an address, with bounded answers; statuses that are errors go to `refusals`."""
     from httpx2 import AsyncByteStream, AsyncClient, Auth, Response, SSEError, StreamError, Timeout
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -100,8 +99,6 @@ def transport_to(server: McpServer, refusals: list[int]) -> Any:
     headers = headers_of(server)
 
     class Body(AsyncByteStream):
-        """A response's, bounded; the library takes nothing of another class."""
-
         def __init__(self, response: Response) -> None:
             self._whole = cast(AsyncByteStream, response.stream)
             self._is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
@@ -142,7 +139,7 @@ def transport_to(server: McpServer, refusals: list[int]) -> Any:
 
 
 def is_refused_session(error: BaseException) -> bool:
-    """Whether an HTTP server did not look at the request because it does not know the session (any more)."""
+    """Whether an HTTP server refused the request unseen because it does not know the session (any more)."""
     from mcp import MCPError
 
     codes = (-32600, -32000, -32001)
@@ -167,14 +164,14 @@ def is_closed(error: BaseException) -> bool:
 
 
 def was_reached(error: BaseException) -> bool:
-    """Whether there was anything at the server's address that may have got the request."""
+    """Whether a server at the address may have got the request."""
     from httpx2 import ConnectError, ConnectTimeout
 
     return not isinstance(cause_of(error), ConnectError | ConnectTimeout)
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What the library's groups of errors are about: the first of them."""
+    """The first error in nested groups of them."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -219,7 +216,7 @@ ENDED = "it ended the connection"
 
 
 class ReportingTransport:
-    """Enters and leaves the transport that it is given; ``on_end(reason)`` is called when its messages end."""
+    """Passes a transport on; ``on_end(reason)`` is called when its messages end."""
 
     def __init__(self, transport: Any, on_end: Callable[[str], None]) -> None:
         self._transport = transport
@@ -240,7 +237,6 @@ class _Messages:
 
     @property
     def last_context(self) -> Any:
-        """The context in which the last message was sent; the library asks for it."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
@@ -283,7 +279,7 @@ def _import() -> None:
 
 
 async def load() -> None:
-    """Import the library, without stopping the loop."""
+    """Import the package, without stopping the loop."""
     await asyncio.get_running_loop().run_in_executor(_threads, _import)
 
 
@@ -293,8 +289,8 @@ async def connected(
 ) -> AsyncIterator[Client]:
     """A client of the server (whose references are expanded), with its handshake done; `load` was called.
 
-    `on_change` is called when the server says that its tools are others now, `on_end` when the connection is over. To
-    be entered and left in the same task. Raises what `reason_of` has words for.
+    `on_change` is called when the server's tools have changed, `on_end` when the connection is over. Enter and leave it
+    in the same task. Raises what `reason_of` has words for.
     """
     from mcp import MCPError
     from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
@@ -372,7 +368,7 @@ async def all_tools(client: Client) -> list[Any]:
 
 
 async def follow_changes(client: Client, on_change: Callable[[], None]) -> None:
-    """Where the protocol's version wants changes to be asked for, ask, and call `on_change` for each; else return."""
+    """Call `on_change` for each change, where the protocol's version wants changes to be asked for; else return."""
     from mcp import MCPError
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 

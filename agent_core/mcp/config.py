@@ -16,7 +16,7 @@ _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za
 
 
 def is_reference(text: str) -> bool:
-    """Whether something in it is to be looked up."""
+    """Whether a text holds something to be looked up."""
     return _REFERENCE.search(text) is not None
 
 
@@ -32,9 +32,9 @@ def names_in(value: Any) -> set[str]:
 
 
 def expanded(value: Any, values: Mapping[str, str]) -> Any:
-    """`value` with the references in its texts replaced; one that is not in `values` and has no default stays.
+    """`value` with the references in its texts replaced, not in keys; unknown ones without a default stay.
 
-    What is put in is not looked at again. Keys of objects are left alone.
+    What is put in is not looked at again.
     """
     if isinstance(value, str):
         return _REFERENCE.sub(lambda match: _replacement(match, values), value)
@@ -53,7 +53,7 @@ def _replacement(match: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 CONNECT_SECONDS = 30.0
-"""Until a server has to be connected and to have listed its tools, unless its `timeout` says otherwise."""
+"""Until a server has to have listed its tools, unless its `timeout` says otherwise."""
 CALL_SECONDS = 300.0
 """Until a call has to be answered, unless the server's `timeout` says otherwise."""
 MAX_SECONDS = 86_400.0
@@ -156,7 +156,7 @@ class McpServer(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _other_spellings(cls, data: Any) -> Any:
-        """``type`` is what several programs call the transport, ``disabled`` the opposite of `enabled`."""
+        """``type`` stands for the transport, ``disabled`` for the opposite of `enabled`."""
         if not isinstance(data, Mapping):
             return data
         values = dict(data)
@@ -233,7 +233,7 @@ class McpServer(Frozen):
 
     @property
     def secrets(self) -> list[str]:
-        """The values in it that nobody else should see; a value that is looked up is not among them."""
+        """The values in it that nobody else should see, other than those that are looked up."""
         named = [(name, text) for pairs in (self.env, self.headers) for name, text in pairs.items()]
         found = [text for name, text in named if SENSITIVE_NAME.search(name)] + self.auth.secrets
         words = [word for text in found for word in (text, text.rpartition(" ")[2])]  # "Bearer …"

@@ -1,4 +1,4 @@
-"""One server during a conversation: connected in the background, and once more when its connection is lost."""
+"""One server during a conversation: connected in the background, and again when its connection is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_CHARS: Final = 500
 
 
 class Progress:
-    """Turns a server's reports on one call into lines; the library calls it with each."""
+    """Turns a server's progress reports on one call into lines."""
 
     def __init__(self, told: Callable[[str], None]) -> None:
         self._told = told
@@ -61,7 +61,7 @@ class Link:
     """One connection from its beginning to its end, in a task of its own.
 
     `client` is None before it is connected and after it has ended, for which `reason` has the words; `was_reached`
-    tells whether anything was at the server's address to take a request.
+    tells whether a server at the address may have taken a request.
     """
 
     def __init__(
@@ -158,10 +158,9 @@ class Link:
 class McpConnection:
     """One server: its tools, and the calls of them.
 
-    Attributes:
-        tools: those that can be offered; they stay when the connection is lost, since a call connects again.
-        left_out: why others cannot, by name.
-        failure: why the server could not be connected at first; "" if it could, or is not through with it.
+    `prepare` gives the server with its references expanded; `on_change` is told of all changes. `tools` stay when the
+    connection is lost, since a call connects again; `left_out` says by name why others cannot be offered, and `failure`
+    why the server could not be connected at first ("" if it could, or is not through with it).
     """
 
     def __init__(
@@ -173,7 +172,6 @@ class McpConnection:
         programs: ProgramPlace,
         on_change: Callable[[], None],
     ) -> None:
-        """`prepare` gives the server with its references expanded; `on_change` is told of all changes."""
         self.name = name
         self.server = server
         self.tools: list[McpTool] = []
@@ -209,7 +207,7 @@ class McpConnection:
     ) -> MCPToolObservation:
         """Call a tool with the arguments `sent`; the observation shows `shown` in their place.
 
-        What the server says of its progress is `told`. Cancelling it cancels the call at the server.
+        `told` is called with the server's progress. Cancelling it cancels the call at the server.
         """
         limit = min(self.server.call_seconds, limit_seconds or self.server.call_seconds)
         try:
@@ -262,7 +260,7 @@ class McpConnection:
                 await asyncio.wait([calling], timeout=LET_GO_SECONDS)
 
     async def _linked(self) -> Link:
-        """An open connection; a lost one is made again, once. Raises `McpServerError` when it cannot be made."""
+        """An open connection; a lost one is made again, once. Raises `McpServerError`."""
         async with self._linking:
             if self._is_closed:
                 raise McpServerError("the conversation with it is over")
@@ -279,7 +277,6 @@ class McpConnection:
             return link
 
     async def _rest(self) -> None:
-        """Let go of the connection where it is wanted for calls only."""
         if not self.server.keep_alive and self._link is not None and not self._linking.locked():
             await self._link.close()
 

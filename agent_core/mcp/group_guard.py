@@ -1,4 +1,4 @@
-"""A guard program that ends groups of processes with this process, also when that is killed: ``python group_guard.py``.
+"""Program that ends groups of processes with this process, also when that is killed: ``python group_guard.py``.
 
 It reads their ids from a pipe whose other end only this process has; at its end it kills every group that is still on
 its list. Standard library only.
@@ -16,7 +16,7 @@ import threading
 
 
 class GroupGuard:
-    """Keeps the list. The guard program is started with the first entry; both methods may be called in any thread."""
+    """Keeps the list, from any thread. The guard program is started with the first entry."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,14 +24,13 @@ class GroupGuard:
         self._watched: set[str] = set()
 
     def watch(self, group: int) -> None:
-        """Have the group of this process, which lives, killed when our own process is gone; raises `OSError`."""
+        """Have the group of this living process killed when our own process is gone; raises `OSError`."""
         with self._lock:
             entry = f"{group} {_start_of(group)}"
             self._watched.add(entry)
             self._tell(f"+{entry}\n")
 
     def forget(self, group: int) -> None:
-        """The group has ended, or is nobody's concern any more."""
         with self._lock:
             for entry in [entry for entry in self._watched if entry.split(" ")[0] == str(group)]:
                 self._watched.discard(entry)
@@ -68,7 +67,7 @@ class GroupGuard:
 
 
 def main() -> None:
-    """Keep the list of what is told on the standard input; at its end, kill what is on it."""
+    """Keep the list that standard input gives; at its end, kill what is on it."""
     watched: set[str] = set()
     for line in sys.stdin:
         entry = line[1:].strip()
@@ -84,7 +83,7 @@ def main() -> None:
 
 
 def _start_of(pid: int) -> int:
-    """When a process began, in clock ticks since boot; 0 when there is none. With it a reused id is told apart."""
+    """When a process began, in clock ticks since boot (0: there is none); tells a reused id apart."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])

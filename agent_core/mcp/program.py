@@ -1,6 +1,6 @@
 """Servers that are programs: spoken to line by line, wherever they run, and those that run on this host.
 
-The client library's own transport keeps lines of any length, reports each line of garbage with a traceback and can wait
+The `mcp` package's own transport keeps lines of any length, reports each line of garbage with a traceback and can wait
 for ever for a program that never stops writing; this one has a bound for each of these.
 """
 
@@ -21,10 +21,9 @@ from agent_core.mcp.config import McpServer
 from agent_core.mcp.group_guard import group_guard
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of a line, of a document, or of one event of a stream."""
 
 MAX_VALUES: Final = 100_000
-"""In it: more would be parsed for so long that everybody else had to wait."""
+"""More values would be parsed for so long that everybody else had to wait."""
 
 TOO_MUCH: Final = f"it answered with more than {MAX_BYTES} bytes or {MAX_VALUES} JSON values at once"
 COMPRESSED: Final = "it answered with something compressed, though it was asked not to"
@@ -32,7 +31,7 @@ UNREADABLE: Final = "its answer cannot be read: it is no message of the protocol
 
 
 async def has_too_many_values(document: bytes) -> bool:
-    """Whether everybody else would wait while this JSON is parsed."""
+    """Whether this JSON has more than `MAX_VALUES`."""
     if may_have_more(document, MAX_VALUES):
         try:
             for _ in counted(document, most=MAX_VALUES):
@@ -43,7 +42,7 @@ async def has_too_many_values(document: bytes) -> bool:
 
 
 def read_message(line: bytes) -> Any:
-    """The message of a line, in the form that the client library wants; raises `ValueError` when it is none."""
+    """The message of a line as the `mcp` package wants it; raises `ValueError` when it is none."""
     from mcp.shared.message import SessionMessage
     from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
@@ -87,16 +86,14 @@ class McpServerError(DrydockError):
 class RunningProgram(Protocol):
     """A program that runs somewhere. One task reads, others write; both raise `ConnectionError` when it is gone."""
 
-    async def read(self) -> bytes:
-        """What it wrote next; empty at its end."""
-        ...
+    async def read(self) -> bytes: ...
 
     async def write(self, data: bytes) -> None:
-        """Write to it, all of it and nothing of another's in between; waits while it does not read."""
+        """Write all of it and nothing of another's in between; waits while the program does not read."""
         ...
 
     async def last_words(self) -> str:
-        """The end of what it wrote to its standard error."""
+        """The end of its standard error."""
         ...
 
     async def stop(self) -> None:
@@ -107,17 +104,15 @@ class RunningProgram(Protocol):
 class ProgramPlace(Protocol):
     """Where programs run."""
 
-    async def ready(self) -> None:
-        """Wait until programs can be started there."""
-        ...
+    async def ready(self) -> None: ...
 
     async def start(self, server: McpServer) -> RunningProgram:
-        """Start the program of a server; raises `McpServerError`, which says why that cannot be and what to do."""
+        """Start the program of a server; raises `McpServerError`."""
         ...
 
 
 class ProgramTransport:
-    """A transport of the client library: entered, it gives the stream of messages in and the one of messages out."""
+    """A transport for the `mcp` package: entered, it gives the streams of messages in and out."""
 
     def __init__(self, server: McpServer, place: ProgramPlace, on_end: OnEnd) -> None:
         self._server = server
@@ -140,7 +135,7 @@ class ProgramTransport:
             raise
 
     async def last_words(self) -> str:
-        """The end of what it wrote to its standard error, as the end of a sentence."""
+        """The end of its standard error, as the end of a sentence."""
         words = await self._program.last_words() if self._program is not None else ""
         lines = words.strip().splitlines()[-3:]
         return f". It said: {' / '.join(line.strip()[:300] for line in lines)}" if lines else ""
@@ -157,7 +152,6 @@ class ProgramOutput:
         self._searched = 0
 
     async def receive(self) -> Any:
-        """The next message; the form in which the library asks where it does not iterate."""
         return await self.__anext__()
 
     async def aclose(self) -> None:
@@ -222,7 +216,7 @@ class ProgramInput:
         self._program = program
 
     async def send(self, item: Any, /) -> None:
-        """Write one message; waits while the program does not read. Raises the library's `BrokenResourceError`."""
+        """Write one message; waits while the program does not read. Raises anyio's `BrokenResourceError`."""
         # The library expects the error of its own streams.
         from anyio import BrokenResourceError
 

@@ -76,9 +76,7 @@ def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
 logger = logging.getLogger(__name__)
 
 FIRST_STEP_SECONDS = 15.0
-"""How long an agent waits for servers before it takes its first step without them, not counting the time in which this
-process loads the client library, once, and in which the sandbox comes up that they run in.
-"""
+"""How long a first step waits for servers, not counting the import of `mcp` and the start of their sandbox."""
 
 SecretLookup = Callable[[str], Awaitable[Mapping[str, str]]]
 """Gives the values, by name, of the secrets that are named in a text."""
@@ -93,10 +91,8 @@ PROGRAMS_REFUSED = (
 class McpRules:
     """What the servers of a conversation may do.
 
-    Attributes:
-        environment: where references in the configuration are looked up last; None: the variables of this process.
-        refused_programs: names of servers that are left out if they are programs.
-        programs: where programs run: beside this process, or in the conversation's sandbox.
+    References are looked up last in `environment` (None: the variables of this process). `refused_programs` are left
+    out if they are programs; `programs` is where those run.
     """
 
     environment: Mapping[str, str] | None = None
@@ -112,8 +108,10 @@ async def _no_secrets(text: str) -> Mapping[str, str]:
 class McpServers:
     """Connects to servers and has their tools. Nothing happens before `start`; `close` ends everything.
 
-    `changed` is set whenever tools or problems have changed, and cleared by whoever waits for it; `told` has the
-    problems that the user knows already, as server and reason.
+    References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`. `unusable`
+    says why servers cannot be configured; for the rest see `McpRules`. `changed` is set whenever tools or problems have
+    changed, and cleared by whoever waits for it; `told` has the problems (server and reason) that the user knows
+    already.
     """
 
     def __init__(
@@ -126,11 +124,6 @@ class McpServers:
         refused_programs: Collection[str] = (),
         programs: ProgramPlace | None = None,
     ) -> None:
-        """References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`.
-
-        `unusable` has servers that cannot be configured and why; `refused_programs` names those that are left out if
-        they are programs, `programs` is where these run: this host by default.
-        """
         self.programs = programs or HostPrograms()
         self.changed = asyncio.Event()
         self.told: set[tuple[str, str]] = set()
@@ -157,7 +150,7 @@ class McpServers:
         return [value for connection in self._connections for value in connection.server.secrets]
 
     def start(self, lookup: SecretLookup | None = None) -> None:
-        """Begin to connect to all of them; once. `lookup` gives the secrets that the configuration refers to."""
+        """Begin to connect to all of them, once. `lookup` gives the secrets that the configuration refers to."""
         self._lookup = lookup or self._lookup
         if self._loading is not None:
             return
@@ -177,7 +170,7 @@ class McpServers:
         return [connection.name for connection, starting in both if not (starting.done() or connection.tools)]
 
     async def settled(self, limit_seconds: float | None = None) -> None:
-        """Wait until it is known of each server whether it can be used; for so long (`FIRST_STEP_SECONDS`) at most."""
+        """Wait until it is known of each server whether it can be used; `FIRST_STEP_SECONDS` at most."""
         waiting = [task for task in self._starting if not task.done()]
         if waiting and self._loading is not None:
             await asyncio.wait([self._loading])
@@ -186,13 +179,12 @@ class McpServers:
             await asyncio.wait(waiting, timeout=max(0.0, left))
 
     async def all_settled(self) -> None:
-        """Wait until it is known of each server whether it can be used; their own time limits bound it."""
         waiting = [task for task in self._starting if not task.done()]
         if waiting:
             await asyncio.wait(waiting)
 
     def tools(self, taken: Collection[str] = ()) -> list[McpTool]:
-        """The tools that there are now, less those `taken`: of several with one name that of the first server."""
+        """The present tools, less those `taken`: of several with one name that of the first server."""
         found: dict[str, McpTool] = {}
         for connection in self._connections:
             for tool in connection.tools:
@@ -201,7 +193,7 @@ class McpServers:
         return list(found.values())
 
     def problems(self, taken: Collection[str] = (), wanted: str | None = None) -> dict[str, list[str]]:
-        """What cannot be used and why, by server; `taken` as for `tools`, `wanted` a pattern of the names that are."""
+        """Why servers or tools cannot be used; `taken` as for `tools`, `wanted` a pattern of the names that are."""
         found: dict[str, list[str]] = {name: [reason] for name, reason in self._unusable.items()}
         owners: dict[str, str] = {}
         for connection in self._connections:
@@ -243,7 +235,7 @@ class McpServers:
         self._loaded_at = asyncio.get_running_loop().time()
 
     async def _expanded(self, server: McpServer) -> McpServer:
-        """The server with its references replaced; raises `McpServerError` if it cannot be used."""
+        """The server with its references replaced; raises `McpServerError`."""
         data: dict[str, Any] = server.model_dump()
         if server.kind == "stdio" and any(
             one.server is server and one.name in self._refused for one in self._connections

@@ -32,11 +32,7 @@ _ABOUT_THE_TEXT = frozenset({"pattern", "format", "minLength", "maxLength", "enu
 
 
 def parameters_from(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments as it is offered to a model: as its server gave it, and certainly an object.
-
-    Raises:
-        ValueError: it is no usable JSON schema of an object; the message says why.
-    """
+    """The schema of a tool's arguments as models are offered it; raises `ValueError` unless it describes an object."""
     if schema.get("type", "object") != "object":
         raise ValueError(f"its inputSchema describes a value of type {schema['type']!r}, not an object")
     if len(text := json.dumps(dict(schema))) > MAX_SCHEMA_CHARS:
@@ -52,8 +48,8 @@ def parameters_from(schema: Mapping[str, Any]) -> dict[str, Any]:
 def problems_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
     """What is wrong with `arguments`, each with its place; values are not repeated, they may be long, or secret.
 
-    Of a text that refers to a secret only its type is judged: the rest is known when the call is made. What cannot be
-    judged here (a pattern in another dialect, a definition that is elsewhere) is left to the server.
+    Of a text that refers to a secret only its type is judged. What cannot be judged here (a pattern in another dialect,
+    a definition that is elsewhere) is left to the server.
     """
     # Lazy: its specifications take time to load, and only conversations with such servers need them.
     from referencing.exceptions import Unresolvable
@@ -114,9 +110,8 @@ MAX_TEXT_CHARS = 30_000
 MAX_IMAGES = 10
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
-"""How images begin, whatever type a server says they have: models' servers refuse one whose type is wrong."""
+"""How images begin, whatever type a server says they have: providers refuse one whose type is wrong."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What the models' providers take."""
 
 _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
@@ -145,7 +140,7 @@ class MCPToolObservation(Observation):
 
 
 def observation_of(name: str, arguments: Mapping[str, Any], result: CallToolResult) -> MCPToolObservation:
-    """The observation for a server's answer to the call of the tool `name` with the model's `arguments`."""
+    """The observation for a server's answer to a call."""
     parts = [part for block in result.content for part in _parts_of(block)]
     if not result.content and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
@@ -225,7 +220,7 @@ class MCPToolAction(Action):
 
 
 class RemoteTool(Protocol):
-    """A tool as the protocol's library lists it."""
+    """A tool as the `mcp` package lists it."""
 
     name: str
     title: str | None
@@ -271,15 +266,15 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether a second call does no harm where nobody knows what became of the first."""
+        """Whether a second call does no harm."""
         return self.annotations.readOnlyHint or self.annotations.idempotentHint
 
 
 def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MCPToolObservation]]) -> McpTool:
     """The definition for a listed tool; raises `ValueError`, which says why it cannot be offered to a model.
 
-    ``call(tool, shown, sent, limit_seconds, told)`` carries out a call of it; ``told(text)`` shows how far it is. Its
-    name is the server's, with ``_`` for what models' providers do not take in names.
+    ``call(tool, shown, sent, limit_seconds, told)`` carries out a call of it; ``told(text)`` is called with its
+    progress. Its name is the server's, with ``_`` for what models' providers do not take in names.
     """
     name = _UNUSABLE.sub("_", remote.name)[:MAX_NAME_CHARS]
     if not name.strip("_"):
@@ -309,7 +304,7 @@ def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MC
 
 
 async def _with_secrets(arguments: dict[str, Any], context: ToolContext | None) -> dict[str, Any]:
-    """The arguments with the secrets that they refer to; nothing else, such as the environment, is looked at."""
+    """The arguments with the secrets that they refer to; the environment is not looked at."""
     names = names_in(arguments)
     if not names:
         return arguments

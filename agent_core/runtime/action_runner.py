@@ -1,4 +1,4 @@
-"""One action, carried out: its hooks, its locks, its tool, and the answer that comes of it."""
+"""One action carried out: its hooks, its locks, its tool, and the answer to it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from agent_core.tools.truncation import maybe_truncate
 
 
 class LatestResults:
-    """Of each tool that `remembers`, the newest result that is no error."""
+    """The newest result that is no error, of each tool that `remembers`."""
 
     def __init__(self, tools: Mapping[str, ToolDefinition], log: Pages[AnyEvent]) -> None:
         self._remembering = frozenset(name for name, tool in tools.items() if tool.remembers)
@@ -60,12 +60,11 @@ class LatestResults:
             self._take(self._found, event)
 
     def done(self, action: ActionEvent, observation: Observation) -> None:
-        """Take a result into account that is still to be stored: the next call of the same answer builds on it."""
+        """Observe a result that is still to be stored: the next call of the same answer builds on it."""
         if action.tool_name in self._remembering and not observation.is_error:
             self._unstored[action.tool_name] = action.id, observation
 
     def answered(self, event: AnyEvent) -> None:
-        """Take a stored answer into account before `observe` comes to it."""
         if event.cause is None or self._branches.has(event.cause):
             self._take(self._found, event)
         if isinstance(event, ObservationEvent) and event.tool_name in self._unstored:
@@ -74,7 +73,7 @@ class LatestResults:
                 del self._unstored[event.tool_name]
 
     async def of(self, tool_name: str) -> Observation | None:
-        """The newest result of this tool, if there is one. After a rewind the log is read once more."""
+        """The newest result of this tool, if any. After a rewind the log is read once more."""
         if tool_name not in self._remembering:
             return None
         while self._is_stale:
@@ -119,7 +118,7 @@ def rejection(action: ActionEvent, decision: ActionDecision) -> UserRejectObserv
 
 
 def interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:
-    """The answer to an action that was stopped, before it ran or while it did."""
+    """The answer to an action that was stopped before or while it ran."""
     return failure(action, text, classification=ErrorClassification.INTERRUPTED, error_id=STOPPED_ID)
 
 
@@ -153,9 +152,9 @@ class ResourceLocks:
         self._queues: dict[str, deque[ResourceTurn]] = {}
 
     def turn(self, tool_name: str, resources: DeclaredResources) -> ResourceTurn:
-        """A place, taken at once, in the queue of each thing that a call touches: so calls keep their order.
+        """A place, taken at once, in the queue of each resource that a call touches: so calls keep their order.
 
-        That is its keys, or the whole tool where it does not say. To be entered, which waits until it is first
+        Those are its keys, or the whole tool where it does not say. To be entered, which waits until it is first
         everywhere; no two ever wait for each other.
         """
         keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
@@ -166,7 +165,7 @@ class ResourceLocks:
 
 
 class ResourceTurn:
-    """One call's places; made by `ResourceLocks.turn`."""
+    """One call's places in the queues."""
 
     def __init__(self, queues: dict[str, deque[ResourceTurn]], keys: list[str]) -> None:
         self._queues = queues
@@ -174,7 +173,7 @@ class ResourceTurn:
         self._moved = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Wait until everything is free; raises `ToolError` when something was not in time."""
+        """Wait until everything is free; raises `ToolError` after the limit."""
         try:
             for key in self._keys:
                 await self._be_first(key)
@@ -189,7 +188,6 @@ class ResourceTurn:
         self.leave()
 
     def leave(self) -> None:
-        """Give up all places; once is enough, more does no harm."""
         keys, self._keys = self._keys, []
         for key in keys:
             queue = self._queues[key]
@@ -226,7 +224,7 @@ class CallServices:
 
 
 class ActionContext:
-    """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
+    """The context of an executor's call (`agent_core.tools.spec.ToolContext`)."""
 
     def __init__(
         self,
@@ -253,7 +251,6 @@ class ActionContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for each attempt at the same action."""
         return f"{self.conversation_id}:{self.action_id}"
 
     async def secrets_for(self, command: str) -> dict[str, str]:
@@ -278,16 +275,18 @@ class ActionSandbox(SandboxAccess, Protocol):
     """What the runtime needs of a conversation's sandbox beside requests."""
 
     async def lookup(self, key: str) -> KeyState:
-        """What the sandbox knows of a keyed request; ``lost`` when the sandbox is not the one of then."""
+        """What the sandbox knows of a keyed request; ``lost`` when it is another sandbox by now."""
         ...
 
-    async def ack(self, keys: Iterable[str]) -> None:
-        """The results of these are stored; the sandbox may forget them."""
-        ...
+    async def ack(self, keys: Iterable[str]) -> None: ...
 
 
 class ActionRunner:
-    """Carries out single actions of one conversation, several at a time if need be; it stores nothing."""
+    """Carries out single actions of one conversation, several at a time if need be; it stores nothing.
+
+    `rules_for` gives what there is to say of a touched file that was not said before, and its names. Of calls that
+    touch the same the one that was begun first comes first.
+    """
 
     def __init__(
         self,
@@ -300,7 +299,6 @@ class ActionRunner:
         hooks: ConversationHooks,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None],
     ) -> None:
-        """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._stream = stream
         self._tools = tools
         self._callable = CallableTools(tools)
@@ -315,7 +313,6 @@ class ActionRunner:
         return f"{self._stream.conversation_id}:{action.id}"
 
     async def execute(self, action: ActionEvent) -> AnyEvent:
-        """Carry it out; what answers it. Of calls that touch the same the one that was begun first comes first."""
         definition = self._callable.of(action) or await tool_called(action.tool_name, self._tools)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
@@ -364,7 +361,7 @@ class ActionRunner:
         )
 
     async def stopped(self, action: ActionEvent) -> AnyEvent:
-        """The answer to an action that was stopped while it ran, with what it had printed by then."""
+        """The answer to an action that was stopped while it ran, with its output so far."""
         text = "Stopped by the user while it ran."
         output = await self._last_output(action)
         if output:

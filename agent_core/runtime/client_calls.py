@@ -1,6 +1,6 @@
 """The calls of one conversation that its clients carry out: who waits for what, and which answers count.
 
-An answer is an event of the log, taken before whoever gave it is told so: it survives a crash, and may be given again.
+An answer is an event of the log, stored before whoever gave it is told so: it survives a crash, and may be given again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from agent_core.events.transient import ClientCall
 
 
 class ClientCalls:
-    """Implements `agent_core.tools.spec.Clients`; `connected` says how many clients are, None where nobody can know."""
+    """Implements `agent_core.tools.spec.Clients`; `connected` says how many clients are, None where nobody can know.
+
+    `unanswered` and `decisions` are the calls at hand, `is_clients` says whether a call is for a client. Clients know a
+    call by its own id, or by that of the approval with which it came again.
+    """
 
     def __init__(
         self,
@@ -36,7 +40,6 @@ class ClientCalls:
         is_clients: Callable[[ActionEvent], bool],
         connected: Callable[[], int] | None = None,
     ) -> None:
-        """`unanswered` and `decisions` are the calls at hand; `is_clients` says whether a call is for a client."""
         self.connected = connected
         self._stream = stream
         self._unanswered = unanswered
@@ -87,11 +90,9 @@ class ClientCalls:
             self._stream.publish(ClientCall(action_id, name, is_over=True))
 
     async def accept(self, result: ClientToolResult) -> AnyEvent:
-        """Store a client's answer; one that was given before is not stored again. Returns the stored event.
+        """Store a client's answer and return the event; one that was given before is not stored again.
 
-        Raises:
-            ClientToolError: it answers nothing that waits for it; the message says why.
-            EventStoreError: it could not be stored.
+        Raises `ClientToolError` for an answer to nothing that waits, `EventStoreError` when it could not be stored.
         """
         async with self._turn:
             call = self._call(result.cause)
@@ -119,7 +120,6 @@ class ClientCalls:
             waiting.set_result(result)
 
     def _call(self, event_id: int | None) -> ActionEvent | None:
-        """The call at hand that clients know by this id: its own, or that of the approval with which it came again."""
         for call_id, decision in self._decisions.items():
             if decision.id == event_id:
                 return self._unanswered.get(call_id)

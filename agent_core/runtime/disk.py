@@ -1,4 +1,4 @@
-"""The disk of a sandbox: measured from outside when it can have become too much, and watched while the sandbox runs."""
+"""The disk of a sandbox, measured from outside when it can have become too much, and watched while it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Measure = Callable[[], Awaitable[DiskUsage | None]]
 
 
 class DiskLook:
-    """Keeps what was measured, for as long as nothing says that it can be too much by now."""
+    """Keeps a measurement for as long as nothing says that it can be too much by now."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         self._limits = limits
@@ -39,7 +39,7 @@ class DiskLook:
     async def usage(self, measure: Measure, seen_at: str = "") -> DiskUsage | None:
         """What `measure` gives, now or when it was last asked.
 
-        `seen_at` is a folder of this host on the same file system, which tells for next to nothing what has gone.
+        `seen_at` is a folder of this host on the same file system, whose free space says cheaply how much was written.
         """
         free = _free(seen_at)
         if not self._is_due(free, time.monotonic() - self._looked):
@@ -87,12 +87,12 @@ async def measured(roots: Sequence[str], processes: Sequence[int], most_entries:
 
 
 def order_for(roots: Sequence[str], processes: Sequence[int] | None, most_entries: int) -> str:
-    """The argument of `runtime_images.runner.core.disk_usage` as a program; None for all processes that it sees."""
+    """The argument of `runtime_images.runner.core.disk_usage` as a program; None: all processes that it sees."""
     return json.dumps({"roots": list(roots), "processes": processes, "most_entries": most_entries})
 
 
 def read_usage(printed: bytes) -> DiskUsage | None:
-    """What that program has printed."""
+    """The usage that the program has printed."""
     try:
         found = json.loads(printed)
         return DiskUsage(int(found["bytes"]), int(found["entries"]), bool(found["whole"]))
@@ -111,7 +111,7 @@ def _free(folder: str) -> tuple[int, int] | None:
 logger = logging.getLogger(__name__)
 
 DISK_LIMIT = "STATUS$ERROR_DISK_LIMIT"
-"""Id of what is told when something was ended, or a sandbox stopped, because of its disk."""
+"""Id of the notice that something was ended, or a sandbox stopped, because of its disk."""
 WATCH_SECONDS = 1.0
 _ASK_EVERY = 5
 _ANSWER_SECONDS = 5.0
@@ -148,13 +148,11 @@ class DiskWatch:
         self._strikes = 0
 
     def begin(self) -> None:
-        """Watch from now on, if there is a limit; harmless when it does already."""
         if (self._limits.disk or self._limits.inodes) and (self._task is None or self._task.done()):
             name = f"disk-watch {self._sandbox.spec.conversation_id}"
             self._task = asyncio.create_task(self._watch(), name=name)
 
     async def end(self) -> None:
-        """Watch no more."""
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
             task.cancel()
@@ -179,7 +177,7 @@ class DiskWatch:
                 logger.debug("the disk of %s could not be looked at: %s", self._sandbox.spec.conversation_id, error)
 
     async def _ask(self, channel: RunnerChannel) -> None:
-        """Hear from the runner whether it has ended anything since it was asked last."""
+        """Ask the runner whether it has ended anything since."""
         async with asyncio.timeout(_ANSWER_SECONDS):
             state = (await channel.request("disk.state", {})).result
         boot, before = self._known

@@ -1,4 +1,4 @@
-"""The hooks of a conversation: told of what happens in it, asked whether it may, and kept in its log."""
+"""The hooks of a conversation: told of events, asked for permission, and logged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ END_SECONDS: Final = 5.0
 
 
 class SandboxCommandRunner:
-    """Runs hook commands in the workspace of the sandbox, each in a shell of its own that ends with it."""
+    """Runs hook commands in the workspace of the sandbox, each in a shell of its own that ends with it.
+
+    Raises `TimeoutError`, `SandboxError` or `ToolError` when one cannot be run.
+    """
 
     def __init__(self, sandbox: SandboxAccess) -> None:
         self._sandbox = sandbox
@@ -31,7 +34,6 @@ class SandboxCommandRunner:
     async def run(
         self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
     ) -> CommandOutcome:
-        """Run one command; raises `TimeoutError`, `SandboxError` or `ToolError` when it cannot be run."""
         name = secrets.token_hex(8)
         told, said = f"/tmp/hook-{name}", f"/tmp/hook-{name}.err"  # noqa: S108 - in the sandbox, with a random name
         line = (
@@ -69,7 +71,6 @@ MAX_CONFIG_BYTES: Final = 1024 * 1024
 MAX_FIELD_CHARS: Final = 50_000
 STOP_PREFIX: Final = "[Stop hook feedback] "
 HOOK: Final = "hook"
-"""The sender of what a hook says to the agent."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,18 +98,17 @@ class ConversationHooks:
         self._hooks: Hooks | None = None
 
     async def load(self) -> None:
-        """Find out which hooks there are; once."""
+        """Find out, once, which hooks there are; before there are none."""
         if self._hooks is None:
             project = await self._of_project()
             self._config = self._config.followed_by(project if project is not None else self._home)
             self._hooks = Hooks(self._config, SandboxCommandRunner(self._sandbox), self._judge)
 
     def has(self, event: HookEvent) -> bool:
-        """Whether any hook wants to know of it; none does before `load`."""
         return self._hooks is not None and any(one.hooks for one in self._config.hooks.get(event, ()))
 
     async def before(self, action: ActionEvent) -> UserRejectObservation | None:
-        """Ask the hooks before a call; the refusal of the first that blocks it, None to go on."""
+        """Ask the hooks before a call; returns the refusal of the first that blocks it."""
         if not self.has(HookEvent.PRE_TOOL_USE):
             return None
         decision = await self._run(self._of_call(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
@@ -123,7 +123,7 @@ class ConversationHooks:
         )
 
     async def after(self, action: ActionEvent, observation: Observation) -> tuple[str, ...]:
-        """Tell the hooks what came of a call; what they have to say about it to the model."""
+        """Tell the hooks the result of a call; returns what they have to say about it to the model."""
         if not self.has(HookEvent.POST_TOOL_USE):
             return ()
         told = self._of_call(HookEvent.POST_TOOL_USE, action)
@@ -132,10 +132,10 @@ class ConversationHooks:
         return (await self._run(told, action_id=action.id)).additional_context
 
     async def submitted(self, message_id: int, text: str) -> HookDecision:
-        """Ask the hooks about a message of the user. What they add to it is stored as a word to the agent.
+        """Ask the hooks about a message of the user. What they add to it is stored for the agent.
 
-        Raises:
-            EventStoreError, StreamClosedError: what they said could not be stored, so that they have to be asked again.
+        Raises `EventStoreError` or `StreamClosedError` when that could not be stored, so that they have to be asked
+        again.
         """
         told = self._told(HookEvent.USER_PROMPT_SUBMIT, message=text)
         decision = await self._run(told, message_id=message_id)
@@ -147,7 +147,7 @@ class ConversationHooks:
         return decision
 
     async def stopping(self, last_words: str) -> HookDecision:
-        """Ask the hooks whether the agent may come to rest; a refusal is stored as a word to the agent to go on."""
+        """Ask the hooks whether the agent may come to rest; a refusal is stored for the agent, which goes on."""
         decision = await self._run(self._told(HookEvent.STOP, message=last_words))
         if decision.blocked:
             word = Message.user(STOP_PREFIX + decision.reason)

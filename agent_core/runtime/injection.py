@@ -1,4 +1,4 @@
-"""The runner, put into a sandbox and started there: its code, its folders, its command."""
+"""The runner, put into a sandbox and started there."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ GIVEN_WORKSPACE = f"{RUNNER_ROOT}/given/workspace"
 """Where the workspace's volume is mounted a second time, in a folder that is closed to the sandbox's user."""
 
 IDLE_EXIT_SECONDS = 48 * 3600
-"""Where no server has attached for two days the runner ends: its server's data may have been deleted, and then nobody
-else knows of the sandbox. The workspace stays."""
+"""The runner ends when no server attached for two days (its server's data may be deleted); the workspace stays."""
 
 _ROOT_MODE = 0o755
 
@@ -83,8 +82,7 @@ def serve_arguments(
 def runner_files() -> tuple[tuple[str, bytes], ...]:
     """``(path below the runner's package, content)`` of its code, read once per process.
 
-    Each module comes compiled for our own version of Python: an image with the same one starts the runner in half the
-    time.
+    Compiled for our own version of Python: an image with the same one starts the runner in half the time.
     """
     package = Path(wire.__file__).parent
     found: list[tuple[str, bytes]] = []

@@ -34,10 +34,9 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` and wait for it; when the waiting is interrupted (Ctrl-C) it is cancelled.
+        """Wait for `work`, which is cancelled when the waiting is interrupted (Ctrl-C).
 
-        Raises:
-            RuntimeError: called in the thread of this very loop, which would wait for itself.
+        Raises `RuntimeError` in the thread of this very loop, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
             work.close()

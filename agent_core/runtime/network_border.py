@@ -55,9 +55,7 @@ def keep_off_host(resolvers: Sequence[str], prefix: str = BRIDGES) -> None:
 
     That is any address of the host, also a later one, one of a published port, and IPv6; what answers a connection of
     the host's is let through, and `resolvers` may be asked for names. Done anew it replaces the former rules at once.
-
-    Raises:
-        OSError: the kernel does not do it.
+    Raises `OSError` where the kernel does not do it.
     """
     ours = [_meta(_META_IN), _compare(prefix.encode())]
     rules: Rules = [
@@ -161,7 +159,7 @@ def _refusal() -> bytes:
 
 
 def _replace_table(hook: int, priority: int, rules: Rules, refused: Rules, dropped: Rules) -> None:
-    """Put our table in the place of the former one; `refused` packets are answered where the kernel can."""
+    """Replace our table; `refused` packets are answered where the kernel can."""
     try:
         _send(hook, priority, [*rules, *([*rule, _refusal()] for rule in refused), *dropped])
     except OSError:

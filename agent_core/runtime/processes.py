@@ -37,7 +37,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def members_of_namespace(init: int) -> list[int]:
-    """All processes in the process-id namespace whose first process is `init`; none when that is our own namespace."""
+    """All processes in the process-id namespace whose first process is `init`; none for our own namespace."""
     wanted = _namespace(init)
     if wanted is None or wanted == _namespace(os.getpid()):
         return []
@@ -45,7 +45,7 @@ def members_of_namespace(init: int) -> list[int]:
 
 
 def marked_with(variable: str) -> list[int]:
-    """All processes of ours whose environment at their start held ``NAME=value``."""
+    """All our processes that were started with the variable ``NAME=value``."""
     mark = variable.encode()
     found = []
     for pid in _all_pids():
@@ -97,7 +97,6 @@ def _namespace(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> tuple[int, bool] | None:
-    """Start time, and whether it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[19]), fields[0] in (b"Z", b"X")

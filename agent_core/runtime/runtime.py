@@ -67,9 +67,10 @@ _HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED,
 
 
 class Runtime:
-    """Executes one conversation's actions.
+    """Executes one conversation's actions, at most `concurrency` calls of one answer at the same time.
 
-    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log.
+    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log. For
+    `rules_for` see `ActionRunner`.
     """
 
     def __init__(
@@ -84,7 +85,6 @@ class Runtime:
         concurrency: int,
         client_count: Callable[[], int] | None,
     ) -> None:
-        """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
         self._hooks = hooks
         self._concurrency = concurrency
         self._stream = stream
@@ -148,7 +148,7 @@ class Runtime:
                 self._enqueue(action)
 
     async def _what_became_of(self, action: ActionEvent) -> KeyState:
-        """Of an action of an earlier process: see `ActionSandbox.lookup`; ``unknown`` also when it may run twice."""
+        """What `ActionSandbox.lookup` knows of an earlier process's action; ``unknown`` also when it may run twice."""
         definition = self._callable.of(action)
         if definition is None:  # a tool that is on its way, or gone: it may have run
             return "unknown" if isinstance(action.action, UnknownAction) else "lost"
@@ -171,7 +171,7 @@ class Runtime:
 
     @property
     def dealt_with(self) -> int:
-        """Everything up to the event of this id is read, and begun, stopped or answered."""
+        """Wait until everything up to this event is read, and begun, stopped or answered."""
         return self._dealt_with
 
     async def has_dealt_with(self, event_id: int) -> None:
@@ -219,7 +219,6 @@ class Runtime:
             self._worker = asyncio.create_task(self._work(), name=f"runtime:{self._stream.conversation_id}")
 
     def _begin_more(self) -> None:
-        """Begin what may run now: one action, or several calls of one answer where those may run together."""
         while self._queue and self._may_begin(self._queue[0]):
             action = self._queue.popleft()
             if action.id in self._unanswered:

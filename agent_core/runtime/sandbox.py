@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 SandboxState = Mapping[str, str]
-"""A few strings from which another process can find the sandbox again; JSON."""
+"""Strings from which another process can find the sandbox again; JSON."""
 
 Progress = Callable[[str, str], None]
 """``(status id of docs/protocol.md, text for people)``; called while a sandbox starts."""
@@ -22,7 +22,7 @@ NetworkWish = Literal["none", "internal", "full", "host-access"]
 what its cloud tells it (link-local and metadata addresses); ``host-access``: ``full``, and these too."""
 
 KeyState = Literal["unknown", "running", "done", "lost"]
-"""What a sandbox knows of a keyed request; ``lost``: it is not the one of then."""
+"""What a sandbox knows of a keyed request; ``lost``: it is another sandbox by now."""
 
 WITH_A_WAY_OUT: Final = ("full", "host-access")
 
@@ -43,10 +43,8 @@ class SandboxStatus(StrEnum):
 class SandboxLimits:
     """Bounds on what one sandbox may use; memory and sizes in bytes.
 
-    Attributes:
-        disk: what its files may take, other than those in memory; 0: any amount.
-        inodes: how many files, folders and links; 0: any number.
-        read_only: whether the root file system of a container cannot be written.
+    `disk` is for its files, other than those in memory, `inodes` for files, folders and links (0: any number);
+    `read_only` whether the root file system of a container cannot be written.
     """
 
     memory: int = 4 * 1024**3
@@ -61,7 +59,7 @@ class SandboxLimits:
 
     @property
     def disk_bound(self) -> int:
-        """What can be tolerated for a moment: `disk` and a little more, in which what runs is ended; 0: anything."""
+        """`disk` and a little more, which can be tolerated for a moment in which what runs is ended; 0: anything."""
         return self.disk + self.disk // 20 + _DISK_SLACK if self.disk else 0
 
 
@@ -140,10 +138,8 @@ class Sandbox(Protocol):
     async def start(self, progress: Progress) -> None:
         """Bring it to READY from whatever it is (absent, stopped, paused, running); keeps the workspace.
 
-        Raises:
-            SandboxError: it cannot be had; `code` names the cause (``engine_unavailable``, ``image_missing``,
-                ``no_python``, ``no_isolation``, ``start_timeout``, ``disk_full`` …) and the message the fix.
-                Nothing is left half made.
+        Raises `SandboxError`, whose `code` names the cause (``engine_unavailable``, ``image_missing``, ``no_python``,
+        ``no_isolation``, ``start_timeout``, ``disk_full`` …) and whose message the fix. Nothing is left half made then.
         """
         ...
 
@@ -151,17 +147,13 @@ class Sandbox(Protocol):
         """Open the byte stream to its runner; the newest one wins. Raises `SandboxLostError` when it does not run."""
         ...
 
-    async def poll(self) -> SandboxStatus:
-        """What it is doing now."""
-        ...
+    async def poll(self) -> SandboxStatus: ...
 
     async def pause(self) -> None:
-        """Freeze its processes; they cost no processor time."""
+        """Freeze its processes, until `resume`."""
         ...
 
-    async def resume(self) -> None:
-        """Let frozen processes go on."""
-        ...
+    async def resume(self) -> None: ...
 
     async def stop(self) -> None:
         """End its processes; the workspace stays."""
@@ -205,7 +197,7 @@ class SandboxProvider(Protocol):
         ...
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        """Do ahead of time what sandboxes of this kind wait for at their start; a failure is told there."""
+        """Do ahead of time what sandboxes wait for at their start; a failure is told there."""
         ...
 
     async def close(self) -> None:

@@ -23,7 +23,6 @@ FAMILIES = {"unix": 1, "inet": 2, "inet6": 10, "netlink": 16}
 NETLINK_PROTOCOLS = {"route": 0, "sock_diag": 4}
 
 _NAMESPACES = 0x7E020000
-"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 _FIRST_WORD = 0xFFFFFFFF
@@ -79,7 +78,7 @@ breakpoint cacheflush getcpu getrandom olduname oldolduname riscv_flush_icache r
 """
 
 _ABSENT = ["clone3", "socketcall"]
-"""Of neither a filter can see what it asks for; libraries go on to ``clone``, and to ``socket`` where they know it."""
+"""A filter cannot see what these ask for; libraries go on to ``clone``, and to ``socket`` where they know it."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Which kind of sandbox to use: what was asked for, or the best that works here, with the reason in words."""
+"""Which kind of sandbox to use: the configured one, or the best that works here, with the reason in words."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ async def choose_provider(
     docker_host: str | None = None,
     start_seconds: float = SandboxLimits().start_seconds,
 ) -> ProviderChoice:
-    """Find the provider to use; takes a moment, on a busy machine at most `start_seconds` and what the engine takes.
+    """Find the provider to use; on a busy machine at most `start_seconds` and what the engine takes.
 
     ``auto`` takes Docker where an engine answers and `image` is there or can be pulled, otherwise ``local``.
-    ``unconfined`` is never chosen unless asked for.
-
-    Raises:
-        SandboxError: ``no_sandbox`` (auto), ``engine_unavailable``, ``image_missing`` or ``no_isolation``.
+    ``unconfined`` is never chosen unless asked for. Raises `SandboxError`: ``no_sandbox`` (auto),
+    ``engine_unavailable``, ``image_missing`` or ``no_isolation``.
     """
     if wish == "docker":
         return await _docker(image, docker_host)

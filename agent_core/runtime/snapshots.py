@@ -1,4 +1,4 @@
-"""Snapshots of a workspace's files at the moments of its conversation: kept by the runner, brought back from there.
+"""Snapshots of a workspace's files at the moments of its conversation: kept by the runner, restored from there.
 
 The runner keeps them behind each action that it carries out, under the action's key; here the moments are named that it
 cannot know of: messages of the user, and actions that are carried out elsewhere.
@@ -35,25 +35,27 @@ MAX_PACK = 1024**3
 
 
 class Restored(NamedTuple):
-    """As of which event the files are now (None: they were left as they were), and what there is to say of it."""
+    """As of which event the files are now (None: as they were), and what there is to say of it."""
 
     event_id: int | None
     note: str = ""
 
 
 def moments_of(path: Sequence[range], unanswered: Collection[int]) -> list[int]:
-    """Of the events on a path, the ids under which files may be kept, newest first; no action without an answer."""
+    """The ids on a path under which files may be kept, newest first; no action without an answer."""
     ids = (event_id for stretch in reversed(path) for event_id in reversed(stretch) if event_id not in unanswered)
     return list(islice(ids, MOMENTS))
 
 
 class ConversationSnapshots:
-    """Names the moments of one conversation. `run` follows its log."""
+    """Names the moments of one conversation, following its log.
+
+    While `rewinding` is held the files are not yet those of the log's present.
+    """
 
     def __init__(
         self, stream: EventStream, sandbox: SandboxAccess, tools: Mapping[str, ToolDefinition], rewinding: asyncio.Lock
     ) -> None:
-        """While `rewinding` is held the files are not yet those of the log's present."""
         self._stream = stream
         self._sandbox = sandbox
         self._tools = tools
@@ -70,7 +72,7 @@ class ConversationSnapshots:
             self._asked = event.id
 
     async def run(self) -> None:
-        """Keep the files as they are now, and follow the log until the stream is closed."""
+        """Keep the present files, and follow the log until the stream is closed."""
         await self._take(self._position if self._asked is None else self._asked)
         async with self._stream.subscribe(after=self._position) as events:
             async for event in events:
@@ -94,12 +96,12 @@ class ConversationSnapshots:
 
 
 async def has_files(sandbox: SandboxConnection | SharedSandbox) -> bool:
-    """Whether there are files to bring back: not where there is no sandbox yet, nor where they are another's."""
+    """Whether there are files to restore: not without a sandbox, nor in another one's."""
     return isinstance(sandbox, SandboxConnection) and await sandbox.sandbox.poll() is not SandboxStatus.ABSENT
 
 
 async def keep(sandbox: SandboxAccess, conversation_id: str, event_id: int) -> str:
-    """Keep the files as they are under the id of this event; returns why that cannot be done, or an empty string."""
+    """Keep the files under the id of this event; returns why that cannot be done, or an empty string."""
     try:
         args = {"name": name_of(conversation_id, event_id)}
         await sandbox.request("workspace.snapshot", args, limit_seconds=RESTORE_SECONDS)
@@ -109,7 +111,7 @@ async def keep(sandbox: SandboxAccess, conversation_id: str, event_id: int) -> s
 
 
 async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> Restored:
-    """Make the files as they were at the newest of these moments of which they are kept; doing it again is harmless."""
+    """Make the files as they were at the newest of these moments of which they are kept; may be repeated."""
     names = {name_of(conversation_id, moment): moment for moment in moments}
     try:
         args = {"names": list(names), "keep": f"{conversation_id}:present"}
@@ -163,7 +165,7 @@ _reading = ThreadPoolExecutor(1, thread_name_prefix="seeds")
 
 
 async def plant(seed: Path | None, sandbox: SandboxAccess) -> None:
-    """Put the files of the tar file `seed` into the workspace, and remove it; without effect once it is gone."""
+    """Unpack the tar file `seed` into the workspace, and remove it; without effect once it is gone."""
     if seed is None:
         return
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A sandbox on a folder of this host, without a server: for the library's conversations and for single tools."""
+"""A sandbox on a folder of this host, without a server: for library conversations and for single tools."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ def folder_spec(
     ends_with_owner: bool,
     network: NetworkWish = "full",
 ) -> SandboxSpec:
-    """What is wanted for a sandbox that works in that folder, which is made if it is not there.
+    """The spec of a sandbox that works in that folder, which is made if it is not there.
 
-    Raises:
-        ValueError: it cannot be worked in: a file, or a folder of the system.
+    Raises `ValueError` for a file, or a folder of the system.
     """
     path = Path(folder).expanduser().absolute()
     if path.exists() and not path.is_dir():
@@ -116,7 +115,7 @@ class FolderSandbox:
 
 
 class AloneContext:
-    """What an executor is told about a call without a conversation (`agent_core.tools.spec.ToolContext`)."""
+    """The context of a call without a conversation (`agent_core.tools.spec.ToolContext`)."""
 
     conversation_id = ""
     action_id = -1

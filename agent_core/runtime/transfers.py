@@ -22,17 +22,15 @@ EMPTY_SECONDS = 0.05
 STALLED_SECONDS = 300.0
 
 _dropping: set[asyncio.Task[None]] = set()
-"""What was broken off and is let go in the sandbox; each ends within `DROP_SECONDS`."""
+"""Abandoned transfers that the sandbox is told to end, each within `DROP_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
     """A file as it was when it was opened, or a folder as a ZIP file, whose size nobody knows before.
 
-    Attributes:
-        name: its last name, as it was asked for; empty for the workspace itself.
-        modified: time of its last change, in nanoseconds since 1970.
-        tag: differs whenever the file does.
+    `name` is the last name of the path (empty for the workspace itself), `modified` in nanoseconds since 1970, and
+    `tag` differs whenever the file does.
     """
 
     kind: Literal["file", "folder"]
@@ -44,7 +42,7 @@ class Download:
     _id: str
 
     async def parts(self, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`, never more; a file that has shrunk meanwhile ends early. Once only.
+        """The bytes from `start` to before `end`, once only; a file that has shrunk meanwhile ends early.
 
         The next part is asked for while the one before is taken.
         """
@@ -98,14 +96,14 @@ async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Download]:
 
 
 def _last_name(path: str, root: str) -> str:
-    """What the file is called by whoever asks for it: the sandbox has no say in where it is stored."""
+    """The file's name by the path that was asked for: the sandbox has no say in where it is stored."""
     is_inside = path == root or path.startswith(f"{root.rstrip('/')}/")
     names = [one for one in (path[len(root) :] if is_inside else path).split("/") if one not in ("", ".")]
     return names[-1] if names and names[-1] != ".." and "\0" not in names[-1] else ""
 
 
 class Upload:
-    """One file on its way into the workspace: `write` its bytes, then `keep` it, or `drop` it and nothing stays."""
+    """One file on its way into the workspace: `write` its bytes, then `keep` it, or `drop` it (also after an error)."""
 
     def __init__(self, sandbox: SandboxAccess, ident: str) -> None:
         self._sandbox = sandbox
@@ -114,20 +112,18 @@ class Upload:
         self._size = 0
 
     async def write(self, data: bytes) -> None:
-        """Take the next bytes; after an error the file is to be dropped."""
         self._waiting += data
         if len(self._waiting) >= PART:
             await self._send()
 
     async def keep(self) -> int:
-        """Make it the file under its name, at once and whole; returns its size. After an error it is to be dropped."""
+        """Make it the file under its name, at once and whole; returns its size."""
         if self._waiting:
             await self._send()
         await self._sandbox.request("transfer.keep", {"id": self._id}, limit_seconds=PART_SECONDS)
         return self._size
 
     def drop(self) -> None:
-        """Forget it; nothing of it stays. Without effect once it is kept."""
         _let_go(self._sandbox, self._id)
 
     async def _send(self) -> None:
@@ -147,7 +143,7 @@ async def writing(sandbox: SandboxAccess, path: str) -> Upload:
 async def list_folder(
     sandbox: SandboxAccess, path: str = "", *, after: str = "", after_folder: bool = False
 ) -> dict[str, Any]:
-    """What is in a folder of the workspace: ``path``, ``entries`` and how many more were ``left_out``.
+    """The content of a folder of the workspace: ``path``, ``entries`` and how many more were ``left_out``.
 
     Folders come first, then the names without regard to case. The list goes on behind `after`, the name of an entry
     that was listed before and may be gone; `after_folder` says whether that was a folder. An entry has ``name``,
@@ -159,7 +155,6 @@ async def list_folder(
 
 
 def _let_go(sandbox: SandboxAccess, ident: str) -> None:
-    """Without waiting, since whoever is done may have been cancelled."""
     task = asyncio.get_running_loop().create_task(_dropped(sandbox, ident), name=f"transfer-drop:{ident}")
     _dropping.add(task)
     task.add_done_callback(_dropping.discard)

@@ -55,7 +55,6 @@ from agent_core.tools.vision_inspect import VisionInspectTool
 
 CLOSE_SECONDS = 10.0
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
-"""States in which an agent waits for its user."""
 LOOK_SECONDS: Final = 0.005
 SETTLE_LOOKS: Final = 100
 OPENING = 20
@@ -91,7 +90,6 @@ class AgentSession:
         client_count: Callable[[], int] | None,
         opened_at: int,
     ) -> None:
-        """See `open`, which makes these; the session ends the `resources`."""
         self.conversation_id = shared.stream.conversation_id
         self.stream = shared.stream
         self.agent = shared.agent
@@ -143,15 +141,12 @@ class AgentSession:
     ) -> Self:
         """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
 
-        Where that fails nothing is left, and the sandbox is let go of. `servers` are those of an earlier session of
-        this conversation; they, and their end, stay the caller's. `hook_events` says whether its start and its end are
-        events for hooks, `parent` what a sub-agent's session has from the one that asks it, and `client_count` how
-        many clients follow the conversation, where somebody knows.
-
-        Raises:
-            EventStoreError: the log cannot be read or written.
-            AssertionError: the log holds a user's message before any system prompt.
-            KeyError, ValueError: the settings name an agent or a tool that does not exist.
+        Where that fails nothing is left, and the sandbox is let go of. `resources` end with the session; `servers` are
+        those of an earlier session of this conversation and stay the caller's. `hook_events` says whether its start and
+        its end are events for hooks, `parent` what a sub-agent's session has from the one that asks it, and
+        `client_count` how many clients follow the conversation, where somebody knows. Raises `EventStoreError`;
+        `AssertionError` where a message of the user comes before any system prompt; `KeyError` or `ValueError` where
+        the settings name an unknown agent or tool.
         """
         async with AsyncExitStack() as resources:
             resources.push_async_callback(sandbox.close)
@@ -199,16 +194,11 @@ class AgentSession:
         await self.close(stopped=False)
 
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
-        """Bring up the sandbox and the agent, and go on where the log ends; once for each session.
+        """Bring up the sandbox and the agent, and go on where the log ends; once for each session, else `RuntimeError`.
 
         After `max_steps` (None: without a limit) an agent that would go on is paused. Progress is published on the
-        stream. When it fails, the log says so (state `error`) and the session is to be closed; another one can start
-        again.
-
-        Raises:
-            RuntimeError: it was started already.
-            SandboxError: the sandbox cannot be had; the message says why and what to do.
-            EventStoreError: the log cannot be read or written.
+        stream. When it fails, with `SandboxError` or `EventStoreError`, the log says so (state `error`) and the session
+        is to be closed; another one can start again.
         """
         if self._warming is not None:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
@@ -258,10 +248,9 @@ class AgentSession:
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The running agent takes it from there.
 
-        Raises:
-            StreamClosedError, EventStoreError: the session is closed, or it could not be stored.
-            NoSuchEventError, NotStuckError: it asks to go back to where one cannot, or answers what is not there.
-            ClientToolError: it answers a call that does not wait for it.
+        Raises `StreamClosedError` or `EventStoreError` where it could not be stored, `NoSuchEventError` or
+        `NotStuckError` for a rewind or recovery that is not possible, and `ClientToolError` for an answer to no waiting
+        call.
         """
         if isinstance(event, Rewind):
             return await self._rewinder.rewind(event.to, client_key=event.client_key)
@@ -281,7 +270,7 @@ class AgentSession:
         return await self._rewinder.rewind(to)
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
-        """For a session that was not started: tell the hooks that the conversation ends, through that connection."""
+        """Tell the hooks that the conversation ends, for a session that was not started."""
         policy = self._step.gate(self._state).policy
         shared = self.settings, self.agent, self._tools, self._step, self.stream
         hooks = await make_hooks(*shared, sandbox, lambda: policy)
@@ -291,18 +280,17 @@ class AgentSession:
             await hooks.close()
 
     def count(self, stats: ConversationStats) -> None:
-        """Take in what calls for this conversation have cost that were made outside of it, once it is ready."""
+        """Take in the cost of calls for this conversation that were made outside of it, once it is ready."""
         self._step.usage.stats.take_over(stats)
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        """From the next answer of the model on, have this analyzer judge its calls."""
         self._step.set_analyzer(analyzer)
 
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """End the session, within a bounded time; calling it again waits for the first call.
 
-        With `stopped` the log says so, and what runs is ended and answered. Without it the conversation is left as it
-        is, to go on at the next start exactly where it was.
+        With `stopped` the log says so, and what runs is ended and answered. Without it the conversation goes on at the
+        next start exactly where it was.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(
@@ -359,22 +347,20 @@ class AgentSession:
     # --- what can be asked of it at any moment ---
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
-        """From its next step on the agent has these tools of clients in place of those before; calls go on as they are.
+        """Give the agent these tools of clients from its next step on; calls go on as they are.
 
-        Raises:
-            ValueError: the agent has another tool of such a name, or one cannot be made; nothing has changed then.
+        Raises `ValueError`, and changes nothing, where one cannot be made or the agent has another tool of its name.
         """
         self._tool_servers.set_client_tools(tools)
 
     def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
-        """From now on commands get these in place of the settings' `named_secrets`; a former secret stays hidden."""
+        """Give commands these in place of the settings' `named_secrets`; a former secret stays hidden."""
         self.secrets.remove(self.settings.named_secrets.keys() - secrets.keys())
         self.secrets.update(secrets)
         self.settings = replace(self.settings, named_secrets=dict(secrets))
 
     @property
     def runtime_status(self) -> str:
-        """State of the sandbox as the public protocol names it."""
         return self._report.status
 
     @property
@@ -388,7 +374,7 @@ class AgentSession:
         return self._state.agent_state if self._state is not None else AgentState.LOADING
 
     async def settled_state(self) -> AgentState:
-        """`agent_state` by all that is stored now; its controller reads that a moment later than others may."""
+        """`agent_state` by all that is stored now."""
         stored = self.stream.last_id
         for _ in range(SETTLE_LOOKS):
             if self._state is None or self._state.last_event_id >= stored:
@@ -398,7 +384,7 @@ class AgentSession:
 
     @property
     def has_images_inspected(self) -> bool:
-        """Whether the agent can have a stored model look at images that its own does not see."""
+        """Whether the agent can have another model look at images that its own does not see."""
         return VisionInspectTool.tool_name in self._tools
 
     @property
@@ -410,20 +396,17 @@ class AgentSession:
         return self.running.controller.state if self.running is not None else None
 
     async def skills(self) -> list[Skill] | None:
-        """The skills that the agent may be told, with those of its workspace; None before the session is ready."""
+        """The skills of the agent and its workspace; None before the session is ready."""
         return await self.running.memory.skills() if self.running is not None else None
 
     @property
     def failure(self) -> Exception | None:
-        """What the agent failed with the last time in this session; None where it did not."""
+        """What the agent failed with the last time in this session, if it did."""
         return self.running.controller.failure if self.running is not None else None
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the agent has read the whole log and does nothing until its user does something.
-
-        What it was doing is stopped and answered then, unless a part of the session has failed for good.
-        """
+        """Whether the agent has read the whole log and does nothing until its user does something."""
         if self._report.is_broken:
             return True
         if self.running is None:
@@ -434,7 +417,7 @@ class AgentSession:
 
 
 async def _first_own_events(stream: EventStream) -> list[AnyEvent]:
-    """The first events, as many as tell whether the agent has its prompt already; none of those that were imported."""
+    """The first events that were not imported, as many as tell whether the agent has its prompt already."""
     first = await stream.page(limit=FIRST_EVENTS)
     if not first or not isinstance(first[0], Recorded):
         return first

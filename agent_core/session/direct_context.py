@@ -1,4 +1,4 @@
-"""`DirectContext`: what a tool is told of a call by its program or a hook, which is in no log."""
+"""`DirectContext`: the context of a call by a program or a hook, which is in no log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_core.tools.context import Clients, DraftModel, SubAgents, Vision
 
 
 class DirectContext:
-    """What an executor is told about a call that is in no log (`agent_core.tools.spec.ToolContext`)."""
+    """The context of a call that is in no log (`agent_core.tools.spec.ToolContext`)."""
 
     action_id = -1
     hard_timeout: float | None = None

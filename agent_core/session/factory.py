@@ -48,10 +48,9 @@ reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
 
 async def make_agent(settings: SessionSettings) -> AgentBase:
-    """A fresh agent: the given one, or one of the class that the settings name; one that has its tools is used itself.
+    """A fresh agent: the given one, or one of the class that the settings name, else `KeyError`.
 
-    Raises:
-        KeyError: no agent class has the name that they give.
+    One that has its tools is used itself.
     """
     if settings.agent is not None:
         if settings.agent.is_initialized:
@@ -129,7 +128,7 @@ def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
 
 
 async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess) -> None:
-    """Put into the sandbox, which has just been started, what the tools need there."""
+    """Put what the tools need into a sandbox that has just been started."""
     for tool in tools:
         if isinstance(tool.executor, ToolExecutor):
             await tool.executor.prepare(sandbox)
@@ -159,7 +158,7 @@ def make_step(
     stream: EventStream,
     parent: Parent | None = None,
 ) -> Step:
-    """What takes the agent's steps; those of a sub-agent are paid by its `parent`."""
+    """What takes the agent's steps; a sub-agent's are paid by its `parent`."""
     return Step(
         stream,
         agent,

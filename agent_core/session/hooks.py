@@ -56,7 +56,6 @@ USAGE_ID: Final = "hook"
 MAX_TOLD_CHARS: Final = 50_000
 MAX_CALLS: Final = 8
 _OTHERS: Final = frozenset({"finish", "think", "invoke_skill"})
-"""Tools that an agent which judges has no use for."""
 
 _FORM: Final = (
     "Judge what another agent is about to do, or has done, by the rule that follows. Answer with one JSON object:"
@@ -66,7 +65,10 @@ _FORM: Final = (
 
 
 class ModelJudge:
-    """Puts the questions of hooks to the model of a conversation; what that costs is the conversation's."""
+    """Puts the questions of hooks to the model of a conversation, which pays for it.
+
+    `masker` hides the conversation's secrets from the model; `policy` is the one in force at the time.
+    """
 
     def __init__(
         self,
@@ -77,7 +79,6 @@ class ModelJudge:
         masker: SecretMasker,
         policy: Callable[[], ConfirmationPolicy],
     ) -> None:
-        """`masker` hides the conversation's secrets from the model; `policy` is the one in force at the time."""
         self._policy = policy
         self._masker = masker
         self._llm = llm.model_copy(update={"usage_id": USAGE_ID})
@@ -86,7 +87,7 @@ class ModelJudge:
         self._context = context
 
     async def judge(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
-        """What the model says: at once, or after as many looks around as the hook allows."""
+        """The model's judgement, after as many looks around as the hook allows."""
         event = self._masker.text(told.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
         tools: dict[str, ToolDefinition] = {}

@@ -40,9 +40,8 @@ class Repository:
     Attributes:
         name: as people know it, such as ``owner/name``; its last part names the folder.
         url: http or https address, without a user's name.
-        branch: which branch; empty for the repository's own choice.
-        username: goes with the token.
-        token: None for a repository that everybody may read.
+        branch: empty for the repository's own choice.
+        token: None for a repository that everybody may read; `username` goes with it.
         depth: how many commits of each branch; 0 for all.
         limit_seconds: within which it has to be there.
         problem: why it cannot be had in this sandbox, if that is known; then it is not tried.
@@ -59,13 +58,13 @@ class Repository:
 
     @property
     def folder(self) -> str:
-        """The name of its folder in the workspace; empty when the name of the repository has none."""
+        """The name of its folder in the workspace, if it can have one."""
         return folder_of(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class GitSetup:
-    """A repository to begin with, and whose name and mail address stand on commits; empty ones are left as they are."""
+    """A repository to begin with, and whose name and mail address stand on commits (empty: as they are)."""
 
     repository: Repository | None = None
     user_name: str = ""
@@ -80,7 +79,7 @@ def folder_of(name: str) -> str:
 
 
 async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
-    """Do it in a sandbox that has just come up; a repository that is there already is left alone.
+    """Clone and configure in a sandbox that has just come up; a repository that is there is left alone.
 
     What fails is written in the log, for the user and for the agent, and the conversation goes on without it; unless
     the sandbox is lost.
@@ -140,7 +139,6 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
 
 
 async def _report(stream: EventStream, text: str, error_id: str) -> None:
-    """For the user at once, and for the agent, which is to know what is not there."""
     payload = {"content": text, "extras": {"error_id": error_id}}
     shown = ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
     await stream.add_events([shown, MessageEvent(source="environment", llm_message=Message.user(text))])

@@ -24,8 +24,7 @@ from agent_core.session.running_agent import RunningAgent
 class Rewinder:
     """Takes one conversation back, one request after the other.
 
-    While `lock` is held nothing is taken back; an agent begins within it. The agent that is `running` is brought to
-    rest before anything is taken back.
+    While `lock` is held nothing is taken back; an agent begins within it. A `running` agent is brought to rest first.
     """
 
     def __init__(
@@ -46,13 +45,8 @@ class Rewinder:
         """Go on behind event `to` (None: before the first one), as if nothing had come after it.
 
         What the agent does is ended first; then it waits for its user. Returns the `Rewind` as stored, and with what
-        became of the files.
-
-        Raises:
-            NoSuchEventError: there is no such event.
-            StreamClosedError: the session is closed.
-            EventStoreError: it could not be stored; nothing has changed then but that the agent was interrupted. Or
-                it was, and what became of the files could not: the next open brings them back.
+        became of the files. Raises `NoSuchEventError`, `StreamClosedError`, or `EventStoreError`: then nothing has
+        changed but that the agent was interrupted, or the next open brings the files back.
         """
         last = self._stream.last_id
         place = checked_place(to, last)
@@ -79,12 +73,11 @@ class Rewinder:
             return rewind.model_copy(update={"id": stored.id, "timestamp": stored.timestamp, **known})
 
     def observe(self, event: AnyEvent) -> None:
-        """Take a stored event into account; what was observed is not read again."""
         if event.id > self._branches.last_id:
             self._branches.fold(event)
 
     async def bring_back_files(self) -> Restored:
-        """Do what the newest rewind has left to be done, if anything; `lock` is held."""
+        """Bring back the files, if the newest rewind has left that to be done; `lock` is held."""
         await self._catch_up()
         rewind = self._branches.unrestored
         if rewind is None:
@@ -96,11 +89,9 @@ class Rewinder:
         return files
 
     async def recover(self, option: Literal[1, 2, 3], *, client_key: str | None = None) -> AnyEvent:
-        """Do what the user wants of an agent that was found in a loop; see `LoopRecovery`, which is returned as stored.
+        """Do what the user wants of an agent that was found in a loop; returns the `LoopRecovery` as stored.
 
-        Raises:
-            NotStuckError: it was not.
-            StreamClosedError, EventStoreError: the session is closed, or it could not be stored.
+        Raises `NotStuckError`, and `StreamClosedError` or `EventStoreError` when it could not be stored.
         """
         loop = (await self._state(None)).loop
         if loop is None:
@@ -145,7 +136,7 @@ class Rewinder:
 
 
 def checked_place(to: int | None, last_id: int) -> int:
-    """The id of the last event that is to count, -1 for none; `NoSuchEventError` where there is no such event."""
+    """The id of the last event that is to count, -1 for none; raises `NoSuchEventError`."""
     if to is None:
         return -1
     if isinstance(to, bool) or not isinstance(to, int) or not -1 <= to <= last_id:

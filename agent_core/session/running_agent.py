@@ -36,9 +36,7 @@ RESTART_SECONDS = (0.1, 1.0, 5.0)
 class Observer(Protocol):
     """Folds the log."""
 
-    def observe(self, event: AnyEvent) -> None:
-        """Take the next stored event into account."""
-        ...
+    def observe(self, event: AnyEvent) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,6 @@ class RunningAgent:
     snapshots: ConversationSnapshots | None
 
     async def catch_up(self, *others: Observer) -> None:
-        """Tell all parts, and the others, what is in the log by now."""
         own: tuple[Observer, ...] = (self.controller, self.runtime, self.memory, self.delegation)
         readers = (*own, *others) if self.snapshots is None else (*own, self.snapshots, *others)
         async for event in self.stream.history():
@@ -94,7 +91,7 @@ class RunningAgent:
         await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
 
     async def stop(self) -> None:
-        """Enter the state `stopped`, with no step under way any more and every action answered."""
+        """Enter the state `stopped`, with every step ended and every action answered."""
         async with self.controller.held():
             if self.controller.state.agent_state is not AgentState.STOPPED:
                 await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
@@ -112,8 +109,7 @@ async def make_running_agent(
 ) -> RunningAgent:
     """The agent of a session whose sandbox is there; its parts have seen nothing of the log yet.
 
-    While `rewinding` is held those wait that must not act then. After `max_steps` (None: without a limit) an agent
-    that would go on is paused.
+    While `rewinding` is held those wait that must not act then. For `max_steps` see `AgentSession.start`.
     """
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     budget = shared.parent.budget if shared.parent is not None else None

@@ -32,7 +32,7 @@ from agent_core.tools.registry import canonical_name, resolve_tool
 from agent_core.tools.spec import NamesRegex, Tool
 
 ConfirmSubagents = Callable[[Sequence[ActionEvent]], bool | Awaitable[bool]]
-"""A program's word on what sub-agents want to do: a function, which is called in a thread, or a coroutine function."""
+"""Decides what sub-agents may do: a function, which is called in a thread, or a coroutine function."""
 
 MAX_TOOLS: Final = 100
 MAX_NAME_CHARS: Final = 1_000
@@ -42,7 +42,6 @@ ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 def _specs(value: Any) -> Any:
-    """A tool may be given by its name alone."""
     return [{"name": one} if isinstance(one, str) else one for one in value] if isinstance(value, list) else value
 
 
@@ -116,7 +115,7 @@ class AgentOptions(Frozen):
         return self
 
     def over(self, other: AgentOptions) -> AgentOptions:
-        """These choices, and those of `other` where nothing is chosen here."""
+        """These choices, and `other`'s where nothing is chosen here."""
         own = self.model_dump(exclude_none=True)
         rest = other.model_dump(exclude_none=True)
         if own.keys() & {"preset", "tools"}:
@@ -124,7 +123,7 @@ class AgentOptions(Frozen):
         return AgentOptions.model_validate({**rest, **own})
 
     def fields_for(self, agent: type[AgentBase], *, model: str = "", browsing: bool = True) -> dict[str, Any]:
-        """What these choices are as fields of an agent of this class; without `browsing` none has a browser by default.
+        """These choices as fields of an agent of this class; without `browsing` none has a browser by default.
 
         `model` is the name of its model, by which the preset ``auto`` chooses. Tools that are listed by name are those
         tools, whatever `browsing` says; finish and think are chosen by their flags alone.
@@ -152,11 +151,9 @@ class SessionSettings:
         limits_per_run: whether each run may take `max_iterations` answers; else only a limit that was hit is extended.
         policy: which actions wait for the user's word, as long as nobody has chosen another one.
         analyzer: judges the risk of actions; None leaves all risks unknown, whatever the model says of them.
-        conversation_instructions: told to the agent with the facts of the workspace.
-        sandbox_remarks: what the agent is told of its sandbox besides the facts of the workspace.
+        conversation_instructions, sandbox_remarks: told to the agent with the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
-        stuck_detection: whether an agent that only repeats itself is stopped.
-        stuck_thresholds: after how many repetitions that is.
+        stuck_detection: whether an agent that only repeats itself is stopped, after `stuck_thresholds` repetitions.
         seed: a tar file with what the workspace begins with; it is removed when its files are there.
         snapshots: whether the files of the workspace are kept as they were, so that they can go back.
         agent: the agent itself, which then counts instead of `llm`, `agent_class`, `condenser` and `tools`; and, where
@@ -171,8 +168,8 @@ class SessionSettings:
         own_tools: tools of the program around the session, for an agent that uses MCP servers; sub-agents have none.
         agent_options: what is chosen about the tools of an agent that is made here.
         client_tools: tools that clients carry out, beside all others; a session can be given others later.
-        enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
-        enable_sub_agents: whether an agent that is made here can put sub-agents to work, where its class knows how.
+        enable_browsing, enable_sub_agents: whether an agent that is made here may have a browser or sub-agents, where
+            its class knows how.
         git: the repository that its workspace begins with, and whose name stands on commits.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.

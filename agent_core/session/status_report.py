@@ -22,9 +22,8 @@ FAILED: Final = "STATUS$ERROR"
 class StatusReport:
     """Knows the state of one session's sandbox by its public name (`status`), and tells of it.
 
-    Attributes:
-        warning: what is wrong with the network of a sandbox that runs, for people; empty if nothing is.
-        is_broken: whether a part of the session has failed for good.
+    `warning` says what is wrong with the network of a sandbox that runs, `is_broken` that a part of the session has
+    failed for good.
     """
 
     def __init__(self, stream: EventStream, on_status: Callable[[str], None] | None) -> None:
@@ -44,7 +43,6 @@ class StatusReport:
         self._set(READY)
 
     def changed(self, status_id: str, text: str) -> None:
-        """Tell of a sandbox that is lost, and of its next start."""
         if not self._stream.closed:
             if status_id != DISK_LIMIT:  # it is as it was, or its stop is told as well
                 self._note(status_id, text)
@@ -58,7 +56,6 @@ class StatusReport:
         await self._store_failure("RuntimeError", problem)
 
     async def start_failed(self, kind: str, problem: str) -> None:
-        """Say for good that there is no session."""
         self._set(FAILED)
         self._stream.publish(StatusNotice(FAILED, problem, "error", start_failed=True))
         await self._store_failure(kind, problem)

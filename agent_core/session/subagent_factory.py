@@ -1,4 +1,4 @@
-"""`SubagentFactory`: the kinds of a session's sub-agents, their agents, and sessions that share what is shared."""
+"""`SubagentFactory`: the kinds of a session's sub-agents, their agents and sessions."""
 
 from __future__ import annotations
 
@@ -61,12 +61,8 @@ _leaves = ThreadPoolExecutor(max_workers=2, thread_name_prefix="subagents")
 class Parent:
     """What the session of a sub-agent has from the one that asks it.
 
-    Attributes:
-        agent: the one that asks it.
-        secrets: the registry, `masker` what hides their values in the log.
-        budget: what pays for it.
-        cache_key: under which providers cache its prompts.
-        depth: how deep it is nested; 1 for a sub-agent of a user's conversation.
+    `budget` pays for it, providers cache its prompts under `cache_key`, and `depth` is how deep it is nested (1 for a
+    sub-agent of a user's conversation).
     """
 
     agent: AgentBase
@@ -79,7 +75,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What a session works with, and gives to those of its sub-agents; `open` opens one."""
+    """What a session works with, and gives to those of its sub-agents."""
 
     stream: EventStream
     store: EventStore
@@ -96,12 +92,11 @@ class Shared:
         return self.parent.depth if self.parent is not None else 0
 
     def for_child(self, budget: SubAgentBudget) -> Parent:
-        """What one of its sub-agents has from it."""
         key = self.parent.cache_key if self.parent is not None else self.stream.conversation_id
         return Parent(self.agent, self.secrets, self.stream.secrets, budget, key, self.depth + 1)
 
     def delegation(self, state: Callable[[], ConversationState]) -> Delegation:
-        """What puts its sub-agents to work; `state` is that of the conversation at the moment."""
+        """What puts its sub-agents to work; `state` gives that of the conversation."""
         return Delegation(
             self.stream,
             SubagentFactory(self, state),
@@ -188,7 +183,6 @@ class SubagentFactory:
         return SharedSandbox(self._shared.sandbox, name)
 
     async def _confirmed(self, actions: Sequence[ActionEvent]) -> bool:
-        """The program's word; without one, agreement where the asking agent asks nobody either, and else none."""
         handler = self._shared.settings.confirm_subagents
         if handler is None:
             return isinstance(self._policy, NeverConfirm)
@@ -229,7 +223,7 @@ async def kinds_in_leaves(facts: Mapping[str, Any]) -> list[AgentDefinition]:
 
 
 async def told_of_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
-    """What an agent that can have sub-agents is told of the kinds in files; its tools tell of the others."""
+    """The description of the kinds in files for an agent that can have sub-agents; its tools tell of the others."""
     if not any(canonical_name(tool.name) in DELEGATING for tool in agent.tools):
         return ""
     kinds = AgentCatalog(await kinds_in_leaves(facts)).kinds().values()
@@ -249,7 +243,7 @@ def project_agents(facts: Mapping[str, Any]) -> list[AgentDefinition]:
 
 
 def _policy(own: AgentDefinition | None, asking: ConfirmationPolicy) -> ConfirmationPolicy:
-    """The kind's policy, if it sets one. A project's files may make it stricter, not laxer."""
+    """The kind's policy, if it sets one; a project's files may make it stricter, not laxer."""
     if own is None or own.permission_mode is None:
         return asking
     wanted = _POLICIES[own.permission_mode]

@@ -24,7 +24,6 @@ from agent_core.tools.registry import LiveTools, resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState
 
 EXIT_SECONDS = 1.0
-"""What a program gets to end by itself when its input ends."""
 NOT_FOUND = (
     "its command {command!r} was not found in the sandbox; use an image that has it (setting sandbox_image;"
     " runtime_images/README.md shows how to make one with npx and uvx), give the full path of a program there, or give"
@@ -108,7 +107,7 @@ WAITING = "STATUS$SETTING_UP_WORKSPACE"
 
 
 def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
-    """The servers of a conversation with this agent: its own and those of its always-on skills; none is connected yet.
+    """The servers of a conversation with this agent: its own and those of its always-on skills, not connected yet.
 
     An agent that uses no MCP gets none. Programs run in the sandbox if the rules say so.
     """
@@ -132,8 +131,7 @@ class ToolServers:
     """Connects a session's agent with its MCP servers, and with the tools of its clients.
 
     The agent makes its own tools at once, which raises `KeyError` or `ValueError` where it names one that does not
-    exist, or one twice; `own_tools` are those of the program around it. `tools` are all of them, as soon as they are
-    there.
+    exist, or one twice; `own_tools` are those of the program around it. `tools` has all that are there.
     """
 
     def __init__(
@@ -161,7 +159,6 @@ class ToolServers:
         self._following = asyncio.create_task(self._follow(), name=f"mcp:{stream.conversation_id}")
 
     def set_client_tools(self, specs: Sequence[Tool]) -> None:
-        """See `AgentSession.set_client_tools`."""
         made = [tool for spec in specs for tool in resolve_tool(spec, self._place)]
         self._agent.add_runtime_tools(made, client=CLIENTS)
         self.tools.replace(self._agent.tools_map)

@@ -27,7 +27,7 @@ MAX_PATH: Final = 16 * 1024
 """Characters of a path, in which every byte may have become an escape."""
 MAX_NAME: Final = 1024
 LAST_SECOND: Final = 253_402_300_799
-"""The end of the year 9999: what is later can be shown by nobody."""
+"""The end of the year 9999, the latest that can be shown."""
 _IDENT: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 _DATA_URL: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,")
 _HASH: Final = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?", re.ASCII)
@@ -35,7 +35,7 @@ _BROKEN: Final = re.compile("[\0\ud800-\udfff]")
 
 
 class UnexpectedError(ValueError):
-    """No runner of ours sends this; the message says what of it, and where."""
+    """Something that no runner of ours sends; the message says what and where."""
 
     def __init__(self, problem: str, place: str = "") -> None:
         super().__init__(f"{place or 'it'} {problem}")
@@ -52,7 +52,7 @@ def limit_of(limit: Limit, asked: Asked) -> int:
 
 
 def accepted(holds: Callable[[Any], bool], problem: str) -> Check:
-    """A value for which this holds."""
+    """A value that passes this test."""
 
     def check(value: Any, _: Asked) -> Any:
         if not holds(value):
@@ -63,7 +63,7 @@ def accepted(holds: Callable[[Any], bool], problem: str) -> Check:
 
 
 def is_number(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number, and no truth value."""
+    """Whether it is a whole number and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -96,7 +96,7 @@ def one_of(choices: Collection[str]) -> Check:
 
 
 def asked_for(name: str) -> Check:
-    """One of the texts that the request has given in this argument."""
+    """One of the texts in this argument of the request."""
 
     def check(value: Any, asked: Asked) -> str:
         if not isinstance(value, str) or value not in asked.get(name, ()):
@@ -107,7 +107,7 @@ def asked_for(name: str) -> Check:
 
 
 def text(limit: Limit) -> Check:
-    """A text, cut in its middle where it is over the limit; what no store and no client can carry is replaced."""
+    """A text, cut in its middle where it is over the limit, without what no store and no client can carry."""
 
     def check(value: Any, asked: Asked) -> str:
         return maybe_truncate(_whole(value), limit_of(limit, asked))
@@ -143,7 +143,7 @@ def inner_path(value: Any, _: Asked) -> str:
 
 
 def picture(limit: int) -> Check:
-    """A picture as a data URL, or an empty text: never the address of anything."""
+    """A picture as a data URL, or an empty text: never an address."""
 
     def check(value: Any, _: Asked) -> str:
         if not isinstance(value, str) or len(value) > limit:
@@ -161,7 +161,7 @@ def or_none(check: Check) -> Check:
 
 
 def dropped_over(limit: int) -> Check:
-    """A text that is left out (None) where it is over the limit."""
+    """A text, None where it is over the limit."""
     return lambda value, _: None if value is None or len(found := _whole(value)) > limit else found
 
 
@@ -178,7 +178,7 @@ def list_of(check: Check, most: Limit) -> Check:
 
 
 def first_of(check: Check, most: int) -> Check:
-    """The first values of a list that may have any number of them."""
+    """The first values of a list of any length."""
 
     def check_some(value: Any, asked: Asked) -> list[Any]:
         if not isinstance(value, list):
@@ -189,7 +189,7 @@ def first_of(check: Check, most: int) -> Check:
 
 
 def valid_of(check: Check, most: int) -> Check:
-    """Those values of a list that pass, at most so many: for lists that are shown as far as they can be."""
+    """Those values of a list that pass, at most so many."""
 
     def check_some(value: Any, asked: Asked) -> list[Any]:
         found: list[Any] = []
@@ -243,7 +243,7 @@ def _whole(value: Any) -> str:
 
 
 def without_halves(found: str) -> str:
-    """The text without NUL and half characters, which no store and no client can carry."""
+    """The text without NUL and surrogates, which no store and no client can carry."""
     if found.isascii():
         return found.replace("\0", "\ufffd") if "\0" in found else found
     return _BROKEN.sub("\ufffd", found)
@@ -278,7 +278,7 @@ _NAMED: Final = {"error": (text(4000), ""), "code": (text(40), "")}
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What may be answered to one operation: a result, so many bytes of JSON and attachment, live output."""
+    """What may be answered to one operation: a result, bytes of JSON and attachment, live output."""
 
     result: Check
     json_bytes: Limit = SMALL
@@ -399,7 +399,6 @@ _OPENED: Final = record(
 
 
 def _opened(value: Any, asked: Asked) -> dict[str, Any]:
-    """A file has a size, and a folder none."""
     found: dict[str, Any] = _OPENED(value, asked)
     if (found["size"] is None) != (found["kind"] == "folder"):
         raise UnexpectedError(f"is not that of a {found['kind']}", "size")
@@ -591,7 +590,7 @@ def _any_object(value: Any, _: Asked) -> dict[str, Any]:
 
 
 UNLISTED: Final = AnswerForm(_any_object, SMALL, SMALL, is_live=True)
-"""For an operation of a runner that is not ours: a small answer, as it came."""
+"""A small answer, as it came, for an operation of another runner."""
 
 
 def form_of(op: str) -> AnswerForm:

@@ -36,7 +36,7 @@ class RunnerHello:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunnerHello:
-        """Read the first frame of a stream; raises ``protocol`` or ``protocol_version``."""
+        """Read the first frame of a stream; raises `SandboxError` (``protocol``, ``protocol_version``)."""
         hello = message.get("hello")
         if not isinstance(hello, dict) or not isinstance(hello.get("boot"), str) or len(hello["boot"]) > MAX_BOOT:
             raise SandboxError("The sandbox did not begin with a greeting.", code="protocol")
@@ -62,7 +62,7 @@ def _word(value: object, limit: int) -> str:
 
 
 class Watchdog:
-    """Asks a silent peer that owes something for a sign of life after `limit` seconds, then gives it up.
+    """Pings a silent peer that owes something after `limit` seconds, then gives it up.
 
     It looks from time to time whether anything was heard; a time limit for each reading would cost more.
     """
@@ -86,7 +86,6 @@ class Watchdog:
         self._heard_at, self._was_asked = asyncio.get_running_loop().time(), False
 
     def end(self) -> None:
-        """Look no more; harmless where it has not begun."""
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -115,7 +114,7 @@ RESTART = "Stop the conversation and start it again."
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """Bounds of a channel, in seconds; see `Watchdog` for silence. Results are forgotten within `forget_seconds`."""
+    """Bounds of a channel, in seconds. Results are forgotten within `forget_seconds`."""
 
     hello_seconds: float = 20.0
     silence_seconds: float = 20.0
@@ -124,7 +123,10 @@ class ChannelLimits:
 
 
 class RunnerChannel:
-    """Requests to one runner over one stream; make it with `open`, end it with `close`."""
+    """Requests to one runner over one stream; make it with `open`, end it with `close`.
+
+    For ports and programs see `Tunnels`; an older runner has neither (`PortError`, ``unsupported``).
+    """
 
     def __init__(self, attachment: Attachment, limits: ChannelLimits) -> None:
         reader, self._writer = attachment
@@ -150,9 +152,7 @@ class RunnerChannel:
     async def open(cls, attachment: Attachment, limits: ChannelLimits | None = None) -> RunnerChannel:
         """Read the greeting and begin to listen; the stream is closed when that fails.
 
-        Raises:
-            ChannelClosedError: the stream ended.
-            SandboxError: ``protocol``, ``protocol_version``, or ``start_timeout`` when no greeting came in time.
+        Raises `ChannelClosedError`, or `SandboxError` (``protocol``, ``protocol_version``, ``start_timeout``).
         """
         channel = cls(attachment, limits or ChannelLimits())
         try:
@@ -189,7 +189,7 @@ class RunnerChannel:
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> RunnerReply:
-        """Ask and wait for the answer. A cancelled caller cancels the operation in the sandbox.
+        """Send a request and wait for the answer. A cancelled caller cancels the operation in the sandbox.
 
         Raises:
             ToolError: the runner refused the arguments.
@@ -215,7 +215,6 @@ class RunnerChannel:
             raise
 
     async def connect_port(self, port: int) -> PortConnection:
-        """See `Tunnels.open`; raises `PortError` (``unsupported``) for an older runner."""
         if self._ended is not None:
             raise self._ended
         if not self.hello.tunnels:
@@ -223,7 +222,6 @@ class RunnerChannel:
         return await self._tunnels.open(port)
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """See `Tunnels.start_program`; raises `PortError` (``unsupported``) for an older runner."""
         if self._ended is not None:
             raise self._ended
         if not self.hello.programs:
@@ -232,7 +230,7 @@ class RunnerChannel:
         return await self._tunnels.start_program(order)
 
     def post(self, op: str, args: Mapping[str, Any]) -> None:
-        """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
+        """Send a request whose answer nobody looks at; does nothing when the stream has ended."""
         if self._ended is None:
             ident = next(self._ids)
             self._pending.ignore(ident, op, args)
@@ -245,7 +243,7 @@ class RunnerChannel:
     def forget(self, keys: Iterable[str]) -> None:
         """Let the runner forget these results: said in the next request, or after a while without one.
 
-        Each message and each answer wakes a row of processes between here and the runner; this one is in no hurry.
+        Each message wakes a row of processes between here and the runner; this one is in no hurry.
         """
         if self._ended is not None:
             return
@@ -282,7 +280,7 @@ class RunnerChannel:
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
-        """Dispatch what arrives until the stream ends; the owner of every pending answer."""
+        """Dispatch what arrives until the stream ends."""
         end = ChannelClosedError("it was closed")
         try:
             while True:

@@ -1,4 +1,4 @@
-"""A conversation's way to its sandbox: started when needed, attached again when the stream drops, never run twice.
+"""A conversation's connection to its sandbox: started when needed, attached again when the stream drops.
 
 Implements `agent_core.tools.spec.SandboxAccess`. Requests carry idempotency keys, so one whose stream dropped is asked
 again over a new stream: the runner then hands over the journaled result, or attaches the asker to what still runs.
@@ -27,8 +27,8 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 class ConnectionLimits:
     """Bounds of a connection, in seconds: of a request that names none, of trying a living sandbox before it is lost.
 
-    A runner that did not end a request in time must give a sign of life within `ping_seconds`; `attempts` is the most
-    streams that are used for one request.
+    A runner that did not end a request in time must answer a ping within `ping_seconds`; one request uses at most
+    `attempts` streams.
     """
 
     request_seconds: float = 3600.0
@@ -54,7 +54,6 @@ class SandboxLink:
 
     @property
     def channel(self) -> RunnerChannel | None:
-        """The open channel, also that of a frozen sandbox."""
         return self._channel if self._channel is not None and self._channel.is_open else None
 
     def usable(self) -> RunnerChannel | None:
@@ -136,7 +135,7 @@ class SandboxLink:
         return channel
 
     async def _reattach(self) -> RunnerChannel:
-        """A new stream to the sandbox that lives; raises `SandboxLostError` when there is none, or none in time."""
+        """A new stream to the living sandbox; raises `SandboxLostError` when there is none in time."""
         delay = _FIRST_DELAY
         reason = "it does not answer"
         is_silent = False
@@ -235,11 +234,7 @@ class SandboxConnection:
         return None if channel is None else channel.hello
 
     async def start(self, progress: Progress | None = None) -> RunnerHello:
-        """Bring the sandbox to READY, from whatever it is; `progress` is told the steps. Returns the runner's greeting.
-
-        Raises:
-            SandboxError: it cannot be had; the message says why and what to do.
-        """
+        """Bring the sandbox to READY, from whatever it is; returns the runner's greeting. Raises `SandboxError`."""
         if progress is not None:
             self._link.listeners.append(progress)
         try:
@@ -261,7 +256,7 @@ class SandboxConnection:
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> RunnerReply:
-        """See `SandboxAccess.request`. A request without a key that is not harmless to repeat gets one of its own."""
+        """See `SandboxAccess.request`. A request without a key gets one, unless it may be repeated."""
         own_key = key is None and op not in _REPEATABLE
         if own_key:
             key = f"once:{secrets.token_hex(16)}"
@@ -273,20 +268,20 @@ class SandboxConnection:
                 self._link.channel.forget([key])
 
     async def connect_port(self, port: int) -> PortConnection:
-        """See `channel.tunnels.PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
+        """See `PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
         return await (await self._link.ready(revive=False)).connect_port(port)
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
         return await (await self._link.ready(revive=True)).start_program(order)
 
     async def cancel(self, key: str) -> None:
-        """Interrupt what runs under a key; its request answers with what there is so far. Never starts a sandbox."""
+        """Interrupt what runs under a key; its request answers with its output so far. Never starts a sandbox."""
         channel = self._link.usable()
         if channel is not None:
             channel.post("cancel", {"key": key})
 
     async def lookup(self, key: str) -> KeyState:
-        """What is known of a key, asked about an action of an earlier process; makes no new sandbox.
+        """What is known of a key of an earlier process's action; makes no new sandbox.
 
         ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
         ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
@@ -302,7 +297,7 @@ class SandboxConnection:
         return "running" if state == "running" else "done"
 
     async def ack(self, keys: Iterable[str]) -> None:
-        """Let the runner forget results that are stored by now, soon. Costs no round trip; lost with the sandbox."""
+        """Let the runner forget results that are stored by now, soon. Costs no round trip."""
         keys = list(keys)
         for key in keys:
             self._begun.pop(key, None)
@@ -333,7 +328,7 @@ class SandboxConnection:
         await self.sandbox.destroy()
 
     async def close(self) -> None:
-        """Let go of the sandbox, which stays as it is: what runs in it goes on, for whoever attaches next."""
+        """Detach from the sandbox; what runs in it goes on, for whoever attaches next."""
         self._link.closed = True
         await self._link.let_go("this server let go of the sandbox")
 
@@ -376,7 +371,7 @@ class SandboxConnection:
         raise SandboxLostError(f"The stream to the sandbox dropped {self._limits.attempts} times ({reason}).")
 
     async def _insist_on_result(self, channel: RunnerChannel, key: str, reason: str) -> None:
-        """The runner is another one: only a result in its journal may still be asked for."""
+        """Ask another runner only for a result in its journal."""
         try:
             async with asyncio.timeout(self._limits.ping_seconds):
                 reply = await channel.request("journal.lookup", {"key": key})
@@ -386,7 +381,6 @@ class SandboxConnection:
             raise SandboxLostError(f"The sandbox ended while this ran in it, and was started anew ({reason}).")
 
     async def _overdue(self, channel: RunnerChannel, op: str, limit: float) -> SandboxError:
-        """The error for a request over its outer limit; a runner without a sign of life is stopped."""
         if await channel.ping(self._limits.ping_seconds):
             return SandboxError(
                 f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"

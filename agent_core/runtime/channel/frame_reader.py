@@ -24,14 +24,14 @@ class ChannelClosedError(SandboxError):
 
 
 def protocol_error(problem: str) -> SandboxError:
-    """The one error for what no runner of ours sends; with it the stream is over."""
+    """The error for what no runner of ours sends; the stream is over with it."""
     return SandboxError(f"The sandbox sent something that is no answer ({problem}).", code="protocol")
 
 
 T = TypeVar("T")
 
 library: Any = json.decoder
-"""The standard library's parser that is written in Python: typed by nobody, there in every release."""
+"""The standard library's JSON decoder in Python, for which there are no types."""
 scanner: Any = importlib.import_module("json.scanner")
 
 READ_SIZE: Final = 256 * 1024
@@ -41,7 +41,7 @@ MAX_VALUES: Final = 500_000
 TURN_SECONDS: Final = 0.005
 _LENGTH: Final = 4
 _FEW: Final = 200_000
-"""Values and escapes that the C parser is done with before anybody notices."""
+"""Values and escapes that the C parser is done with at once."""
 
 _parsers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="large-frames")
 
@@ -81,7 +81,7 @@ class FrameReader:
         return value, length
 
     async def blob(self, message: wire.Message, most: int) -> bytes | None:
-        """What comes with this message, at most so many bytes; None where it announces nothing."""
+        """The attachment of this message, at most so many bytes; None where it announces none."""
         if "blob" not in message:
             return None
         length = message["blob"]
@@ -119,7 +119,7 @@ class FrameReader:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do something that takes long with what has come; a few are done at a time."""
+    """Do something slow in one of a few threads."""
     return await asyncio.get_running_loop().run_in_executor(_parsers, work)
 
 

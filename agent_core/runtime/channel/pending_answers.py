@@ -1,4 +1,4 @@
-"""The answers of a runner that are awaited, and what becomes of what it sends."""
+"""The answers of a runner that are awaited."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Request:
         self.pieces = 0
 
     def abandon(self) -> None:
-        """Nobody waits for it any more; its answer may still be under way."""
+        """Nobody waits for it any more, though its answer may still come."""
         self.answer = self.on_output = None
         self.asked = {}
 
@@ -113,7 +113,7 @@ class PendingAnswers:
         return request.most_blob if request is not None and is_answer else 0
 
     async def take(self, message: wire.Message, blob: bytes | None, length: int) -> None:
-        """Hand what the runner sent to whoever waits for it; raises `ChannelClosedError` if it was its last word."""
+        """Hand a message to whoever waits for it; raises `ChannelClosedError` if it was the runner's last."""
         if "id" not in message and isinstance(message.get("error"), dict):
             error = message["error"]
             raise ChannelClosedError(_message(error)[:500], replaced=error.get("code") == "replaced")
@@ -156,7 +156,6 @@ class PendingAnswers:
         self._over(message["id"], request, RunnerReply(checked, blob))
 
     def _over(self, ident: int, request: _Request, outcome: RunnerReply | Exception | None) -> None:
-        """It has its one answer: a second one would be asked for by nobody."""
         self._awaited.pop(ident, None)
         self._abandoned.pop(ident, None)
         if request.answer is None or request.answer.done():
@@ -174,7 +173,7 @@ class PendingAnswers:
         raise protocol_error("an answer that nobody has asked for")
 
     def fail(self, end: ChannelClosedError) -> None:
-        """Nothing more will come: everybody who waits is told so."""
+        """Fail all who wait: nothing more will come."""
         for request in self._awaited.values():
             if request.answer is not None and not request.answer.done():
                 request.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))

@@ -26,7 +26,7 @@ class RunnerStream(asyncio.StreamReaderProtocol):
     """One stream from a runner into a reader, which tells when the first frame begins.
 
     What does not begin like a frame is no word of a runner (an engine writes its own errors there): its beginning is
-    kept in `stray`, and in `errors` what came beside the stream, where there is a way for that.
+    kept in `stray`, and in `errors` what came beside the stream.
     """
 
     transport: asyncio.Transport
@@ -67,7 +67,7 @@ class RunnerStream(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
     async def first_word(self) -> bool:
-        """Whether the runner writes something before the stream ends; consumes nothing. Without it this is aborted."""
+        """Whether the runner writes something before the stream ends; consumes nothing. Else the stream is aborted."""
         spoke = False
         try:
             spoke = await asyncio.shield(self._first)
@@ -94,7 +94,7 @@ class RunnerStream(asyncio.StreamReaderProtocol):
 async def connect(path: Path) -> RunnerStream | None:
     """A stream to whoever listens at `path`, of any length; None while nobody does.
 
-    The way goes through a descriptor: a link that was put there from inside the sandbox is not followed elsewhere.
+    Through a descriptor: a link that was put there from inside the sandbox is not followed elsewhere.
     """
     try:
         descriptor = os.open(path, _LAST)
@@ -131,7 +131,6 @@ def _folder(root: int, parts: list[str]) -> Iterator[int]:
 
 
 async def _connect(descriptor: int, listener: int | None = None) -> RunnerStream | None:
-    """Connect to the socket behind `descriptor`, which is closed."""
     loop = asyncio.get_running_loop()
     try:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

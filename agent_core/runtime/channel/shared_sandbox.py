@@ -1,4 +1,4 @@
-"""A conversation's sandbox as one of its sub-agents has it: the same files, shells of its own."""
+"""A conversation's sandbox for one of its sub-agents: the same files, shells of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SESSION: Final = "session"
 
 
 class KeyedSandbox(PortAccess, ProgramAccess, Protocol):
-    """What sub-agents share: `agent_core.runtime.channel.connection.SandboxConnection` says what each member does."""
+    """What sub-agents share of a `SandboxConnection`."""
 
     async def start(self, progress: Progress | None = None) -> object: ...
 
@@ -27,7 +27,10 @@ class KeyedSandbox(PortAccess, ProgramAccess, Protocol):
 
 
 class SharedSandbox:
-    """Another one's sandbox, whose life is not this one's to decide; `prefix` begins the names of the shells in it."""
+    """Another one's sandbox, whose life is not this one's to decide and of which its owner tells the user.
+
+    `prefix` begins the names of the shells in it. When this is closed, for ever, what was asked for goes on there.
+    """
 
     def __init__(self, sandbox: KeyedSandbox, prefix: str) -> None:
         self._sandbox = sandbox
@@ -55,7 +58,7 @@ class SharedSandbox:
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> SandboxReply:
-        """See `SandboxAccess.request`; when this is closed, what was asked for goes on without the caller."""
+        """See `SandboxAccess.request`."""
         if self._closed.is_set():
             raise SandboxLostError("The sub-agent has let go of the sandbox.")
         if SESSION in args:
@@ -107,7 +110,6 @@ class SharedSandbox:
         """Nothing: it is not this one's."""
 
     async def close(self) -> None:
-        """Let go of it, for ever; what was asked for goes on there."""
         self._closed.set()
 
     def _answered(self, asking: asyncio.Task[SandboxReply]) -> None:

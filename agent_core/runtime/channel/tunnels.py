@@ -33,10 +33,10 @@ class PortError(SandboxError):
 
 
 class PortConnection:
-    """One connection to a port, or to a program; made by `Tunnels`. One task may read while another one writes.
+    """One connection to a port or a program. One task may read while another one writes.
 
-    `read` and `write` raise `SandboxError` when the connection or the sandbox is gone. `last_words`, known when reading
-    has come to the end, is the end of what a program wrote to its standard error.
+    `read` (empty at the end) and `write` raise `SandboxError` when the connection or the sandbox is gone. `last_words`,
+    known at the end of reading, is the end of a program's standard error.
     """
 
     def __init__(self, tunnels: Tunnels, number: int) -> None:
@@ -54,7 +54,6 @@ class PortConnection:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """The next bytes, as they came; empty at the end."""
         while not self._received:
             if self._error is not None:
                 raise self._error
@@ -83,14 +82,13 @@ class PortConnection:
             await self._tunnels.send(self._number, bytes(piece))
 
     def end(self) -> None:
-        """Say that nothing more will be written; reading goes on."""
         if not self._said_end and self._error is None:
             self._said_end = True
             self._tunnels.post(self._number, {"end": True})
             self._forget_if_over()
 
     def close(self) -> None:
-        """Let go of it at once. May be called at any time, more than once."""
+        """Let go of it at once; may be called at any time, more than once."""
         if self._error is None:
             self._error = PortError("The connection to the port was closed.", code="reset")
             if not (self._at_end and self._said_end):
@@ -100,14 +98,13 @@ class PortConnection:
         self._changed.set()
 
     async def opened(self) -> None:
-        """Wait until the port has taken the connection; see `Tunnels.open`."""
         while not self._is_open:
             if self._error is not None:
                 raise self._error
             await self._change()
 
     def take(self, message: Mapping[str, Any], blob: bytes | None) -> None:
-        """Take in what the runner sent; raises `SandboxError` (``protocol``) for what no runner of ours sends."""
+        """Take in a frame of the runner's; raises `SandboxError` (``protocol``)."""
         error, credit = message.get("error"), message.get("credit")
         if blob is not None:
             self._take_data(blob)
@@ -187,7 +184,7 @@ class Tunnels:
         return await self._opened({"port": port}, f"Port {port}")
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """Start a program that ends with the connection: what is written is its input, what is read its output.
+        """Start a program that ends with the connection, which is its input and output.
 
         `order` has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``. Raises
         `PortError` (``not_found``, ``failed``, ``busy``), or `SandboxError` when the stream has ended.
@@ -217,7 +214,7 @@ class Tunnels:
         return wire.TUNNEL_WINDOW
 
     def dispatch(self, frame: wire.Frame) -> None:
-        """Hand a frame to its connection. For one that was let go of a few may be under way."""
+        """Hand a frame to its connection. For one that was closed here a few may still come."""
         number = frame.message["stream"]
         if is_number(number) and number in self._open:
             self._open[number].take(frame.message, frame.blob)
@@ -233,21 +230,21 @@ class Tunnels:
             connection.fail(error)
 
     def forget(self, number: int, granted: int) -> None:
-        """This connection is over here; what is under way for it, at most so many bytes, is to be left alone."""
+        """Close a connection here; of what still comes for it at most so many bytes are ignored."""
         if self._open.pop(number, None) is not None:
             while len(self._gone) >= MAX_GONE:
                 del self._gone[next(iter(self._gone))]
             self._gone[number] = _Late(granted)
 
     def ended(self, number: int) -> None:
-        """The sandbox has said its last word about this connection."""
+        """Nothing more comes for this connection."""
         self._gone.pop(number, None)
 
     def post(self, number: int, message: Mapping[str, Any]) -> None:
         self._post(wire.encode({"stream": number, **message}))
 
     async def send(self, number: int, data: bytes) -> None:
-        """Send data, when those before them are on their way: only so much waits before the next request."""
+        """Send data after those before them: only so much waits before the next request."""
         async with self._turn:
             if number in self._open:
                 self._post(wire.encode({"stream": number}, data))
@@ -255,7 +252,7 @@ class Tunnels:
 
 
 class ProgramAccess(SandboxAccess, Protocol):
-    """A sandbox in which programs can be started and spoken to."""
+    """A sandbox in which programs can be started."""
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
         """Start a program, and the sandbox if need be; see `Tunnels.start_program`."""
@@ -263,11 +260,9 @@ class ProgramAccess(SandboxAccess, Protocol):
 
 
 class PortAccess(SandboxAccess, Protocol):
-    """A sandbox whose ports can be connected to."""
+    """A sandbox whose ports can be connected to; it is not started for that. See `Tunnels.open`."""
 
-    async def connect_port(self, port: int) -> PortConnection:
-        """Connect to a port of the sandbox, which is not started for it; see `Tunnels.open`."""
-        ...
+    async def connect_port(self, port: int) -> PortConnection: ...
 
 
 LIST_SECONDS = 10.0
@@ -284,7 +279,7 @@ class OpenPort(NamedTuple):
 
 
 async def listening(sandbox: SandboxAccess) -> list[OpenPort]:
-    """The ports of a sandbox, lowest first; none where it is older than this list."""
+    """The ports of a sandbox, lowest first; none for an older runner."""
     try:
         reply = await sandbox.request("ports.list", {}, limit_seconds=LIST_SECONDS)
     except ToolError:

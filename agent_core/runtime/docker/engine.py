@@ -39,7 +39,7 @@ class EngineAddress(NamedTuple):
 
 
 class Demultiplexer:
-    """Takes the headers out of an exec's stream: no I/O; keeps at most one partial header."""
+    """Takes the headers out of an exec's stream, without I/O; keeps at most one partial header."""
 
     def __init__(self) -> None:
         self._header = bytearray()
@@ -47,7 +47,7 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The next bytes of the connection; returns ``(stream, bytes)`` pieces in order, as they are complete."""
+        """The complete ``(stream, bytes)`` pieces, in order, with the next bytes of the connection."""
         pieces: list[tuple[int, bytes]] = []
         position = 0
         while position < len(data):
@@ -117,8 +117,7 @@ class ExecStream(RunnerStream):
 async def open_exec(address: EngineAddress, path: str, limit: float) -> ExecStream:
     """Start an exec that was created with all streams attached; `path` is that of its start, with the API version.
 
-    Raises:
-        SandboxError: ``engine_unavailable``, or ``exec_refused`` with the engine's words.
+    Raises `SandboxError`: ``engine_unavailable``, or ``exec_refused`` with the engine's words.
     """
     loop = asyncio.get_running_loop()
     stream = ExecStream(loop)
@@ -164,7 +163,7 @@ class EngineUnavailableError(SandboxError):
 
 
 class EngineRefusedError(SandboxError):
-    """The engine answered a call with an error: its HTTP `status`, and its own words as `explanation`."""
+    """The engine's answer is an error: its HTTP `status`, and its own words as `explanation`."""
 
     def __init__(self, what: str, status: int, explanation: str) -> None:
         super().__init__(
@@ -203,11 +202,8 @@ class DockerEngine:
         """Run `work` with the SDK's low-level client in a thread; `what` completes "could not …" in an error.
 
         The caller is let go after `limit` seconds. A cancelled one waits a while for a call under way, so that what it
-        does is done before anything else is; `on_abandon` is called then, to let `work` end soon.
-
-        Raises:
-            EngineUnavailableError: no answer.
-            EngineRefusedError: an answer that is an error.
+        does is done before anything else is; `on_abandon` is called then, to let `work` end soon. Raises
+        `EngineUnavailableError` or `EngineRefusedError`.
         """
         client = await self._connected()
         bound = functools.partial(_translated, what, work, client)
@@ -223,7 +219,6 @@ class DockerEngine:
             return None
 
     async def open_exec(self, container: str, command: list[str], *, user: str, folder: str) -> ExecStream:
-        """Start a process in a running container with its standard streams on a connection of its own."""
         created = await self.call(
             "create a stream to the sandbox",
             lambda client: client.exec_create(
@@ -311,7 +306,6 @@ def _address(url: str, tls: Any) -> EngineAddress:
 
 
 def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
-    """Run `work` and turn the SDK's exceptions into ours."""
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
 
@@ -335,12 +329,12 @@ def _root_cause(error: BaseException) -> str:
 
 
 def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
-    """The labels of a listed container, volume or network (an engine leaves the key empty when there are none)."""
+    """The labels of a listed object (an engine leaves the key empty when there are none)."""
     return item.get("Labels") or {}
 
 
 def unless_gone(call: Callable[..., object], *args: object, also: Collection[int] = (), **options: object) -> None:
-    """Make a call of the SDK (in a thread) whose object may be gone, going, in use, or as answered by one of `also`."""
+    """Make a call of the SDK whose object may be gone, going, in use, or as answered by one of `also`."""
     from docker.errors import APIError
 
     try:
@@ -352,7 +346,7 @@ def unless_gone(call: Callable[..., object], *args: object, also: Collection[int
 
 @contextlib.contextmanager
 def ignoring(*statuses: int) -> Iterator[None]:
-    """Take these answers of the engine as success: what was asked for is already so."""
+    """Take these answers of the engine as success."""
     try:
         yield
     except EngineRefusedError as error:

@@ -1,4 +1,4 @@
-"""Images of sandboxes: whether they are there, how they are had, and what to type when they cannot be."""
+"""Images of sandboxes: whether they are there, how they are had, and the command that helps when they cannot be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_core.runtime.sandbox import Availability, Progress
 
 DEFAULT_IMAGE = "drydock/sandbox:base"
 OWN_IMAGES = "drydock/sandbox"
-"""Our own images are built, never pulled: a name that nobody has registered could be registered by anybody."""
+"""Our own images are built, never pulled: anybody could register such a name."""
 
 _BUILD_FIX = "Build it with: make sandbox-image"
 _CHECK_SECONDS = 10.0
@@ -24,7 +24,7 @@ _INSTALL_PYTHON = (
 
 
 def is_own(image: str) -> bool:
-    """Whether an image is one of those that we build."""
+    """Whether an image is one that we build."""
     return image == OWN_IMAGES or image.startswith((f"{OWN_IMAGES}:", f"{OWN_IMAGES}@"))
 
 
@@ -46,7 +46,7 @@ def no_python_error(image: str, found: str) -> SandboxError:
 
 
 def missing_error(image: str, reason: str) -> SandboxError:
-    """The error for an image that is neither here nor can be had."""
+    """The error for an image that cannot be had."""
     return SandboxError(f"The sandbox image {image} is not there: {reason}.", code="image_missing", fix=_fix(image))
 
 
@@ -71,10 +71,9 @@ async def check_image(engine: DockerEngine, image: str) -> Availability:
 
 
 async def ensure_image(engine: DockerEngine, image: str, progress: Progress, limit: float) -> None:
-    """See to it that an image is here; pulls it if need be, for at most `limit` seconds, telling how far it is.
+    """Pull an image unless it is here, for at most `limit` seconds, with progress.
 
-    Raises:
-        SandboxError: ``image_missing`` with the reason and the command that helps, or ``engine_unavailable``.
+    Raises `SandboxError`: ``image_missing`` with the command that helps, or ``engine_unavailable``.
     """
     if await engine.find("look for the image", lambda client: client.inspect_image(image)) is not None:
         return

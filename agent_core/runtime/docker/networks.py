@@ -40,7 +40,7 @@ class DockerBorder:
         self._again: asyncio.Task[None] | None = None
 
     async def ensure(self, spec: SandboxSpec, network: str = "") -> None:
-        """See to it that the rules are there; what goes wrong is in `problem`, and is tried again later.
+        """Set the rules if they are not there; what goes wrong is in `problem`, and is tried again later.
 
         `network` is one of which the spec's sandboxes will be; without it nothing can be tried out yet.
         """
@@ -58,7 +58,6 @@ class DockerBorder:
 
     @property
     def is_known(self) -> bool:
-        """Whether it has been found out if the rules are there."""
         return self._due > 0.0
 
     async def _set(self, spec: SandboxSpec, network: str) -> None:
@@ -115,7 +114,6 @@ def border_config(image: str) -> dict[str, Any]:
 
 
 def _run(client: Any, image: str) -> str:
-    """Have the rules set (in a thread); returns why that failed, or nothing."""
     for left in client.containers(all=True, filters={"label": [f"{LABEL_ROLE}={_BORDER_ROLE}"], "status": ["exited"]}):
         if time.time() - left["Created"] > _OLD_SECONDS:
             unless_gone(client.remove_container, left["Id"], force=True)
@@ -150,7 +148,7 @@ for gateway in {socket.inet_ntoa(struct.pack("=I", int(row[2], 16))) for row in 
 
 
 def probe(client: Any, spec: SandboxSpec, network: str) -> Availability:
-    """Have a container in this network try to reach its host (in a thread)."""
+    """Try to reach the host from a container in this network (in a thread)."""
     config = sandbox_config(spec, "", network, "", Quota())
     config["Entrypoint"], config["Cmd"] = ["python3", "-E", "-s", "-S", "-c", _PROBE], []
     config["WorkingDir"], config["HostConfig"]["Mounts"] = "/", []
@@ -223,11 +221,11 @@ class DockerNetworks:
         return f"This sandbox can reach the host of its engine: {problem.rstrip('.')}. To find out more: drydock doctor"
 
     def forget(self) -> None:
-        """Look anew next time, because somebody has removed a network."""
+        """Look anew next time: somebody has removed a network."""
         self._made.clear()
 
     async def remove_unused(self, instance_id: str, *, all_of_instance: bool) -> None:
-        """Remove networks of ours in which nothing runs: this instance's if wished, and old ones of any other.
+        """Remove our networks in which nothing runs: this instance's if wished, and old ones of any other.
 
         An engine has room for some thirty networks, which instances that nobody starts again would use up. A sandbox
         that is started again gets another network (`DockerObjects.connect`).
@@ -263,5 +261,4 @@ class DockerNetworks:
 
 
 def _age(created: str) -> float:
-    """Seconds since a time as the engine writes it; fractions of a second are left out."""
     return (datetime.now(UTC) - datetime.fromisoformat(created[:19]).replace(tzinfo=UTC)).total_seconds()

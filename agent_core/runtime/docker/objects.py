@@ -117,8 +117,8 @@ def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> di
 def _mounts(spec: SandboxSpec, workspace: str, making: str, quota: Quota) -> list[dict[str, Any]]:
     """The workspace; the runner's own places; and the workspace once more, where it is given to its user.
 
-    Nothing can be put into a root file system that is read-only, and no volume can be changed itself, only what is in
-    it: within the runner's volume the other one is such a thing.
+    Nothing can be put into a read-only root file system, and no volume can be changed itself, only what is in it:
+    within the runner's volume the workspace's is such a thing.
     """
     return [
         _mount(spec, "workspace", workspace, WORKSPACE, making, quota),
@@ -143,7 +143,7 @@ _TRIED_BYTES = 16 * 1024**2
 
 
 class Quota(NamedTuple):
-    """What an engine takes a size for: new volumes; the layer of a container that can be written."""
+    """What an engine takes a size for: new volumes; the writable layer of a container."""
 
     volumes: bool = False
     root: bool = False
@@ -158,7 +158,7 @@ class DockerQuota:
         self._looking = asyncio.Lock()
 
     async def find(self, instance_id: str) -> Quota:
-        """What the engine takes a size for, found out by making a volume for this instance and removing it."""
+        """Try it with a volume for this instance, which is removed again."""
         async with self._looking:
             if self._known is None:
                 try:
@@ -195,7 +195,6 @@ class DockerQuota:
 
 
 def _holds_roots(info: dict[str, Any]) -> bool:
-    """Whether a container may have a size: a driver that counts what it has written, and not, like Btrfs, its image."""
     backing = {str(fact[0]): fact[1] for fact in info.get("DriverStatus") or () if len(fact) == 2}
     return info.get("Driver") == "overlay2" and backing.get("Backing Filesystem") == "xfs"
 
@@ -225,7 +224,6 @@ class DockerObjects:
         return await self._engine.find("look at the sandbox", lambda client: dict(client.inspect_container(self.name)))
 
     async def create(self, network: str, making: str) -> None:
-        """Make the container, and the workspace's volume unless it is there (see `sandbox_config`)."""
 
         async def make(quota: Quota) -> None:
             config = sandbox_config(self._spec, self._volume, network, making, quota)
@@ -278,7 +276,7 @@ class DockerObjects:
             await self._engine.call("resume the sandbox", lambda client: client.unpause(self.name))
 
     async def stop(self, grace: int) -> None:
-        """Ask the container to end, and end it after `grace` seconds; one that has ended is left alone."""
+        """Ask the container to end, and kill it after `grace` seconds."""
         with ignoring(304, 404):
             await self._engine.call("stop the sandbox", lambda client: client.stop(self.name, timeout=grace))
 
@@ -331,7 +329,7 @@ class DockerObjects:
         return name
 
     async def measure_within(self, most_entries: int) -> DiskUsage | None:
-        """What its volumes take, measured by a program that is put into it for that; None when it says nothing."""
+        """What its volumes take, measured by a program in it; None when that says nothing."""
         source = dict(injection.runner_files())["core/disk_usage.py"].decode()
         order = order_for([WORKSPACE, f"{RUNNER_ROOT}/state", f"{RUNNER_ROOT}/home"], None, most_entries)
         command = ["python3", "-I", "-S", "-c", source, order]

@@ -71,7 +71,6 @@ class DockerProvider:
         return await check_image(self._engine, image)
 
     async def quota(self, instance_id: str) -> Quota:
-        """What the engine holds to a size by itself; tried with a volume that is labelled as this instance's."""
         return await self._quota.find(instance_id)
 
     def create(self, spec: SandboxSpec) -> Sandbox:
@@ -115,7 +114,7 @@ class DockerProvider:
                 await self._networks.ensure(spec)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
-        """Whether sandboxes get the network that the spec wishes for, found out with a container in it."""
+        """Whether sandboxes get the network of the spec, tried with a container in it."""
         if spec.network == "none":
             return Availability(True, "none, as was asked for")
         try:

@@ -190,7 +190,7 @@ class DockerSandbox:
     # --- start-up, step by step ---
 
     async def _create(self, progress: Progress, clock: asyncio.Timeout) -> SandboxStatus:
-        """Make the container; one of the same name that is there already is taken as it is."""
+        """Make the container; one of the same name is taken as it is."""
         pulled = False
         for _ in range(_CREATE_ATTEMPTS):
             network = await self._networks.ensure(self.spec)
@@ -226,7 +226,7 @@ class DockerSandbox:
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
 
     async def _settle_in_network(self) -> None:
-        """Have a sandbox that was there before in the network that is wished now, and in no other."""
+        """Put an older sandbox into the network that is wished now, and into no other."""
         found = await self._objects.inspect()
         if found is None:
             return
@@ -328,7 +328,7 @@ class HostFolders(NamedTuple):
 
 
 def places_of(found: Mapping[str, Any]) -> HostFolders:
-    """The places of a container as the engine describes it."""
+    """The folders of a container."""
     folders = {str(mount.get("Source")): None for mount in found.get("Mounts") or () if mount.get("Type") == "volume"}
     if not found["HostConfig"].get("ReadonlyRootfs"):
         upper = (found.get("GraphDriver") or {}).get("Data") or {}

@@ -25,20 +25,20 @@ _PROJECT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Shown(NamedTuple):
-    """Packages of one purpose: folders and files of a folder of this host."""
+    """Packages of one purpose in a folder of this host.
+
+    The runner finds them by the `variable`; a sandbox sees them at `place`.
+    """
 
     variable: str
-    """The variable that tells the runner where they are."""
     place: str
-    """Where a sandbox sees them."""
     folder: str
-    """The folder of this host that holds all of them."""
     names: tuple[str, ...]
 
 
 @cache
 def shown_libraries() -> tuple[Shown, ...]:
-    """What this host has of the browser's library and the kernel's."""
+    """The installed packages for the browser and the kernel."""
     found = []
     if browser := _folder_of(BROWSER_PACKAGES):
         place = f"{RUNNER_ROOT}/browser-library"
@@ -50,7 +50,7 @@ def shown_libraries() -> tuple[Shown, ...]:
 
 
 def host_has_browser() -> bool:
-    """Whether this host has what a browser in a local sandbox needs: the library, and a Chromium on its path."""
+    """Whether this host has the browser's library, and a Chromium on its path."""
     return bool(_folder_of(BROWSER_PACKAGES)) and any(shutil.which(name) for name in CHROMIUM)
 
 
@@ -68,7 +68,7 @@ def _folder_of(packages: tuple[str, ...]) -> str:
 
 
 def _names_of(folder: str, projects: set[str]) -> set[str]:
-    """The names in that folder of what these projects have installed, and those that they need."""
+    """The names in that folder of what these projects and their requirements have installed."""
     names: set[str] = set()
     done = set(_NEVER_USED)
     while projects:
@@ -225,7 +225,7 @@ def environment(home: str, extra: Mapping[str, str], *, confined: bool) -> dict[
 
 @cache
 def lacks_python() -> bool:
-    """True when the sandbox's Python goes by the name ``python3`` only: most people, and models, type ``python``."""
+    """Whether the sandbox's Python has only the name ``python3``: people and models type ``python``."""
     return interpreter().prefix is None and shutil.which("python", path=SYSTEM_PATH) is None
 
 

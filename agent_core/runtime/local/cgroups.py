@@ -35,7 +35,7 @@ def find_hierarchies(mounts: Iterable[str]) -> dict[str, Path]:
 
 
 class ControlGroup:
-    """The control groups of one sandbox, one folder in each hierarchy. Methods block for at most a few milliseconds."""
+    """The control groups of one sandbox, a folder in each hierarchy. Methods block for at most a few milliseconds."""
 
     def __init__(self, name: str, hierarchies: dict[str, Path] | None = None) -> None:
         self._name = name
@@ -66,7 +66,7 @@ class ControlGroup:
         return joins, frozenset(limited - {"freezer"})
 
     def freeze(self, frozen: bool) -> bool:
-        """Stop or continue all processes of the group; False when this cannot be done here."""
+        """Stop or continue all processes; False when this cannot be done here."""
         done = False
         for folder, names in self._folders().items():
             with contextlib.suppress(OSError):
@@ -149,7 +149,7 @@ def remove_stale(age_seconds: float, hierarchies: dict[str, Path] | None = None)
 
 
 def _delegate(root: Path, controllers: list[str]) -> None:
-    """Let groups below `root` use these controllers; refused where this process may not, or where they are not."""
+    """Let groups below `root` use these controllers, where this process may."""
     for folder in (root, root / _PARENT):
         with contextlib.suppress(OSError):
             folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The folder of one local sandbox on this host: what is in it, whose it is, and what runs."""
+"""The folder of one local sandbox on this host."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class SandboxFolder:
 
     @property
     def runner(self) -> ProcessId | None:
-        """The runner; the sandbox counts as stopped when it has ended, whatever else is left."""
+        """The runner; the sandbox counts as stopped when it has ended."""
         return self.process("runner") or self.process("init")
 
     def forget_processes(self) -> None:
@@ -122,7 +122,6 @@ class SandboxFolder:
     # --- records ---
 
     def read(self, name: str) -> dict[str, Any]:
-        """A record; empty when there is none that can be read."""
         try:
             record = json.loads((self.path / name).read_text())
         except (OSError, ValueError):
@@ -130,7 +129,6 @@ class SandboxFolder:
         return record if isinstance(record, dict) else {}
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
-        """Replace a record in one step."""
         path = self.path / name
         fresh = path.with_suffix(".new")
         fresh.unlink(missing_ok=True)
@@ -188,13 +186,12 @@ def remove_tree(folder: Path) -> None:
 
 
 def _make(folder: Path, mode: int) -> None:
-    """Make a folder with this mode, whatever this process takes from the modes of what it makes."""
     folder.mkdir(exist_ok=True)
     folder.chmod(mode)
 
 
 def _end_of(path: Path) -> str:
-    """The end of a file's text; of a plain file only: programs in the sandbox may have put another thing there."""
+    """The end of a plain file's text: programs in the sandbox may have put another thing there."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:

@@ -83,7 +83,6 @@ def _wait_for_first(processes: list[list[int]]) -> int:
 
 
 def _lives(process: list[int]) -> bool:
-    """Whether this process, and not a later one with its id, still runs."""
     try:
         with open(f"/proc/{process[0]}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -85,7 +85,6 @@ def main(order: dict[str, Any]) -> None:
 
 
 def _start_guard(guard: dict[str, Any]) -> None:
-    """Start the program that ends the sandbox when its owner is gone; it knows nothing of the rest of the order."""
     if os.fork() != 0:
         return
     try:
@@ -122,7 +121,7 @@ def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:
 
 
 def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
-    """Give the sandbox a network that leads out through a process of ours; where that fails ``no-network`` says why."""
+    """Connect the sandbox through a process of ours; where that fails ``no-network`` says why."""
     namespace = os.open(f"/proc/{record['init']}/ns/net", os.O_RDONLY)
     owner = fcntl.ioctl(namespace, _NS_GET_USERNS)  # not the namespace of the first process: that one is nested in it
     reading, writing = os.pipe()
@@ -226,7 +225,7 @@ def _prepare_network(order: dict[str, Any], namespace: int, border: Any, link: A
 
 
 def _load(path: str) -> Any:
-    """A program of ours that stands beside this one, which has no packages."""
+    """A program beside this one, which has no packages."""
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it is a file of Python
     module = importlib.util.module_from_spec(spec)
@@ -235,7 +234,6 @@ def _load(path: str) -> Any:
 
 
 def _enter_link_folder(order: dict[str, Any]) -> None:
-    """Go where slirp4netns may put its socket, out of the sandbox's sight."""
     folder = os.path.join(order["folder"], "network")
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
@@ -274,7 +272,6 @@ def _note_missing(order: dict[str, Any], reason: bytes) -> None:
 
 
 def _detach(order: dict[str, Any]) -> None:
-    """Leave the server's session and streams, and join the sandbox's control groups."""
     os.setsid()
     os.umask(0o022)
     log = os.open(os.path.join(order["folder"], "log"), _LOG_FLAGS, 0o600)
@@ -295,7 +292,6 @@ def _change_user(uid: int) -> None:
 
 
 def _become(order: dict[str, Any], info: int) -> None:
-    """In the child: take on limits and user, and turn into the program; never returns."""
     try:
         _detach(order)
         for name, value in order["limits"].items():
@@ -327,7 +323,7 @@ def _become(order: dict[str, Any], info: int) -> None:
 
 
 def _listen(folder: str) -> int:
-    """The socket at which the runner is to be reached; its path is in no place that the sandbox sees."""
+    """The runner's socket; its path is in no place that the sandbox sees."""
     os.chdir(folder)  # the path of a socket may be only so long
     listener = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o177)
@@ -376,7 +372,7 @@ def _read_info(reading: int) -> dict[str, Any]:
 
 
 def _start_time(pid: int) -> int:
-    """When a process began, in clock ticks since boot; 0 when it is gone. With it a reused id is told apart."""
+    """When a process began, in clock ticks since boot (0: it is gone); tells a reused id apart."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])

@@ -27,9 +27,9 @@ _OWN = "/32 host LOCAL"
 
 
 def host_networks() -> list[str]:
-    """All addresses of this host's interfaces, and networks on bridges without a network card (engines' and VMs').
+    """All IPv4 addresses of this host's interfaces, and networks on bridges without a network card (engines' and VMs').
 
-    Of version 4 only: local sandboxes send nothing over the other.
+    Local sandboxes send nothing over IPv6.
     """
     found: list[str] = []
     address = ""
@@ -50,7 +50,7 @@ def host_networks() -> list[str]:
 
 
 MARK = "DRYDOCK_SANDBOX"
-"""Variable by which the processes of an unconfined sandbox are told from others; its value is the sandbox's name."""
+"""Variable that marks the processes of an unconfined sandbox; its value is the sandbox's name."""
 
 SLIRP_NETWORK = "10.0.2.0/24"
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt")
@@ -65,7 +65,7 @@ def network_program(spec: SandboxSpec) -> str | None:
 def launch_order(
     spec: SandboxSpec, folder: SandboxFolder, group: ControlGroup, uid: int | None, bwrap: str | None
 ) -> dict[str, Any]:
-    """The order for `local_launch.main`; makes the control groups. `uid`: the user to become, or None to stay."""
+    """The order for `local.launch.main`; makes the control groups. `uid`: the user to become, or None to stay."""
     joins, limited = group.make(spec.limits)
     bounds = {"CORE": 0}
     if "memory" not in limited:
@@ -136,7 +136,6 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
 
 
 def _network(spec: SandboxSpec) -> dict[str, Any]:
-    """How to connect it to the world; empty where it is to have no network, or cannot have one."""
     program = network_program(spec)
     if program is None:
         return {}

@@ -34,8 +34,7 @@ class LocalProvider:
     """Makes a sandbox of processes on this host for each conversation (`SandboxProvider`).
 
     `confined` is False only by the user's explicit wish: then commands run as this server's user, with all it may do.
-    `start_seconds` bounds the start of the sandbox with which `check` tries what works here; that of others is in their
-    spec.
+    `start_seconds` bounds the start with which `check` tries what works here; that of others is in their spec.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class LocalProvider:
         return sorted(gone)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
-        """Whether sandboxes get the network that is wished for, found out with one that is removed again."""
+        """Whether sandboxes get this network, tried with one that is removed again."""
         if not self._confined:
             return Availability(False, "unconfined: commands use this host's own network, whatever is wished for")
         if spec.network not in WITH_A_WAY_OUT:

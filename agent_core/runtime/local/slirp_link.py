@@ -54,7 +54,7 @@ def make_link() -> socket.socket:
 
 
 def connect(path: str, seconds: float) -> socket.socket:
-    """The connection to slirp4netns, which listens there within so many `seconds`."""
+    """The connection to slirp4netns, once it listens, within so many `seconds`."""
     deadline = time.monotonic() + seconds
     program = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     while True:
@@ -69,7 +69,7 @@ def connect(path: str, seconds: float) -> socket.socket:
 
 
 def relay(frames: socket.socket, program: socket.socket) -> None:
-    """Carry frames between the device and the program until that ends; what does not fit is dropped, as on a wire."""
+    """Carry frames between the device and slirp4netns until that ends; what does not fit is dropped, as on a wire."""
     for end in (frames, program):
         end.setblocking(False)
     waiting = select.poll()
