@@ -21,7 +21,7 @@ from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.titles import default_title
-from server.session.unfinished import making, seed_of
+from server.session.unfinished import seed_of, unfinished_conversation
 
 START_SECONDS = 90.0
 LOOK_SECONDS = 0.05
@@ -64,7 +64,7 @@ async def fork_conversation(
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     seed = seed_of(database.data_dir, new_id)
-    async with making(database, new_id):
+    async with unfinished_conversation(database, new_id):
         logs = (database.events, source.id), (database.events, new_id)
         moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics)
         if copy_files and source.sandbox is not None:

@@ -19,7 +19,7 @@ from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute
 from server.session.titles import title_from_message
-from server.session.unfinished import making
+from server.session.unfinished import unfinished_conversation
 from server.session.user_settings import choose_model, masker_of
 from server.wire.errors import WireError
 from server.wire.imported_events import recorded_events
@@ -116,7 +116,7 @@ async def import_conversation(
 
     Where it cannot be written, nothing is left of it.
     """
-    async with making(database, record.id):
+    async with unfinished_conversation(database, record.id):
         stream = await EventStream.open(record.id, database.events)
         stream.secrets.add(secrets)
         for start in range(0, len(events), BATCH):

@@ -29,7 +29,7 @@ _writing = ThreadPoolExecutor(1, thread_name_prefix="unfinished")
 
 
 @asynccontextmanager
-async def making(database: Database, conversation_id: str) -> AsyncIterator[None]:
+async def unfinished_conversation(database: Database, conversation_id: str) -> AsyncIterator[None]:
     """Context in which a conversation's log and files are written, and at last its record; if it fails, all is removed.
 
     Raises:
