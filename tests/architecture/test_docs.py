@@ -23,6 +23,11 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
 OURS = ("agent_core", "server", "runtime_images")
 
+MAP = ROOT / "docs" / "architecture.md"
+PACKAGES = ("agent_core", "server", "runtime_images/runner", "frontend_stub", "")
+STATION = re.compile(r"^ ?\d+ {2}(\S+)", re.MULTILINE)
+PATH = re.compile(r"(?:[\w.-]+/)+[\w.*-]*|[\w*-]+\.(?:py|md|ts|toml)")
+
 TEST = re.compile(r"`(?:tests/(?P<file>[\w/]+\.py))?(?:::)?(?P<test>test_\w+)?`")
 
 PROGRAMS = [(page, number, code) for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text()))]
@@ -74,3 +79,44 @@ def test_the_tests_that_the_page_of_attacks_names_are_there() -> None:
     for match in named:
         text = files[match["file"]] if match["file"] else everywhere
         assert f"def {match['test'] or ''}" in text, match[0]
+
+
+def test_every_path_on_the_map_is_there() -> None:
+    missing = []
+    for section in re.split(r"^## ", MAP.read_text("utf-8"), flags=re.MULTILINE):
+        if section.startswith("Processes and files"):  # of the data folder
+            continue
+        for line in section.splitlines():
+            bases = [ROOT / package for package in PACKAGES]
+            for path in (word for code in re.findall(r"`([^`]+)`", line) for word in code.split()):
+                if PATH.fullmatch(path) is None:
+                    continue
+                found = [place for base in bases for place in base.glob(path.rstrip("/"))]
+                missing += [] if found else [path]
+                for place in found:  # what follows in the line may be written as seen from there
+                    bases += [place, place.parent]
+    assert not missing
+
+
+def test_both_ways_lead_through_twelve_modules_at_most() -> None:
+    ways = re.findall(r"^## The way of .*?^```\n(.*?)^```", MAP.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(ways) == 2
+    for way in ways:
+        stations = STATION.findall(way)
+        assert len(stations) == len(way.splitlines()) <= 12
+        assert not [station for station in stations if not (ROOT / station).is_file()]
+
+
+@pytest.mark.parametrize("package", PACKAGES[:3])
+def test_every_folder_of_a_package_has_its_line_on_the_map(package: str) -> None:
+    _, _, rest = MAP.read_text("utf-8").partition(f"\nInside `{package}`")
+    table = rest[rest.index("|---|") :].partition("\n\n")[0]
+    rows = [row.split("|")[1] for row in table.splitlines()[1:]]
+    named = [name.rstrip("/") for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert not [
+        name for name in named if not ((ROOT / package / name).is_dir() or (ROOT / package / f"{name}.py").is_file())
+    ]
+    folders = {path.parent.relative_to(ROOT / package).parts for path in (ROOT / package).rglob("__init__.py")}
+    assert not {parts[0] for parts in folders if parts} - set(named)
+    inner = {parts[-1] for parts in folders if len(parts) > 1}
+    assert not [name for name in inner if f"`{name}/`" not in table]
