@@ -39,13 +39,9 @@ class DrydockClient:
             conversation = await client.create_conversation(message="Count the lines of code.")
             await client.wait(conversation.id, limit_seconds=600)
 
-    Every call is limited in time and may be cancelled; requests are repeated where that is safe (see `http.Http`).
-    Calls at the same time are fine. All errors are `ClientError`.
-
-    Args:
-        base_url: the server's address; with a path where a proxy has it below one.
-        api_key: its access token; none where it has none.
-        timeout: seconds for one call (its repetitions included); of files, for each piece of them.
+    `base_url` may have a path, `timeout` is in seconds for one call with its repetitions (of files, for each piece).
+    Calls may be cancelled, and made at the same time; requests are repeated where that is safe (see `http.Http`). All
+    errors are `ClientError`.
     """
 
     def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
@@ -82,19 +78,14 @@ class DrydockClient:
     ) -> Conversation:
         """Make a conversation; it is durable, and starting, when this returns.
 
-        Args:
-            message: with which the agent begins to work; without one it waits.
-            images: of the first message, as data URLs or web addresses.
-            repository: cloned into the workspace: ``owner/name`` or an http(s) address.
-            branch: of the repository; by default its own choice.
-            git_provider: such as ``github``; by default the first whose account has the repository.
-            instructions: for the agent, besides the server's own.
-            options: further fields of the request (``agent_options``, ``client_tools``, ``mcp_config``, …).
-            idempotency_key: with the same key there is one conversation, however often this is called.
+        The agent begins to work with `message` (`images`: data URLs or web addresses); without one it waits.
+        `repository`, ``owner/name`` or an http(s) address, is cloned, by default its own default `branch`, from the
+        first `git_provider` (such as ``github``) whose account has it. `options` are further fields of the request
+        (``agent_options``, ``client_tools``, ``mcp_config``, …). With the same `idempotency_key` there is one
+        conversation, however often this is called.
 
-        Raises:
-            InvalidError: a field is wrong; `field` says which.
-            KeyRefusedError: the server's key or the model's is missing, or the repository is out of reach.
+        Raises `InvalidError`, whose `field` says what is wrong, and `KeyRefusedError` where the server's key or the
+        model's is missing, or the repository is out of reach.
         """
         body = {
             "initial_user_msg": message,
@@ -112,13 +103,9 @@ class DrydockClient:
     ) -> Conversation:
         """Make a stopped conversation of a recorded one, such as `trajectory` returns: shown as it was, not done again.
 
-        Args:
-            trajectory: its events in the protocol's own form, also of a first-generation server.
-            title: by default the beginning of its first message.
-            idempotency_key: as of `create_conversation`.
-
-        Raises:
-            InvalidError: an event cannot be kept; the message names its place and the field.
+        The events are in the protocol's own form, also of a first-generation server; `title` is by default the
+        beginning of the first message. Raises `InvalidError`, which names the place and the field of an event that
+        cannot be kept.
         """
         body = without_none(trajectory=list(trajectory), title=title)
         return await self._make("/api/conversations/import", body, idempotency_key)
@@ -132,17 +119,10 @@ class DrydockClient:
         copy_files: bool = True,
         idempotency_key: str | None = None,
     ) -> Conversation:
-        """Make a stopped conversation that begins as this one did, up to an event (by default all of it).
+        """Make a stopped conversation that begins as this one did, up to `event_id` (by default all of it).
 
-        Args:
-            conversation_id: which; it is left as it is.
-            event_id: the last event that the new one has.
-            reset_metrics: whether its costs begin at nothing.
-            copy_files: whether it has the files, too, as they were then.
-            idempotency_key: as of `create_conversation`.
-
-        Raises:
-            InvalidError: there is no such event.
+        With `reset_metrics` its costs begin at nothing; with `copy_files` it has the files as they were then. Raises
+        `InvalidError` where there is no such event.
         """
         body = {"event_id": event_id, "reset_metrics": reset_metrics, "copy_files": copy_files}
         return await self._make(conversation_path(conversation_id, "fork"), body, idempotency_key)
@@ -150,8 +130,7 @@ class DrydockClient:
     async def rewind(self, conversation_id: str, event_id: int | None) -> Rewound:
         """Take it back to right behind an event, or (None) before its first one; its files go back where they can.
 
-        Raises:
-            InvalidError: there is no such event.
+        Raises `InvalidError` where there is no such event.
         """
         path = conversation_path(conversation_id, "rewind")
         return parsed(Rewound, await self._http.json("POST", path, body={"event_id": event_id}))
@@ -169,7 +148,7 @@ class DrydockClient:
         return await self.conversation(made)
 
     async def conversation(self, conversation_id: str) -> Conversation:
-        """The facts of a conversation; raises `NotFoundError`."""
+        """Raises `NotFoundError`."""
         answer = await self._http.json("GET", conversation_path(conversation_id))
         if answer is None:
             raise NotFoundError(f"Conversation {conversation_id} not found", status=404)
@@ -183,7 +162,7 @@ class DrydockClient:
         repository: str | None = None,
         trigger: str | None = None,
     ) -> ConversationPage:
-        """One page of the conversations, newest first; `page_id` is the `next_page_id` of the page before."""
+        """One page, newest first; `page_id` is the `next_page_id` of the page before."""
         query = {
             "limit": limit,
             "page_id": page_id,
@@ -216,7 +195,7 @@ class DrydockClient:
         return await self._http.json("DELETE", conversation_path(conversation_id)) is True
 
     async def start(self, conversation_id: str) -> Conversation:
-        """See to it that it runs; returns once its log is open, while its sandbox may still be starting."""
+        """Have it run; returns once its log is open, while its sandbox may still be starting."""
         await self._http.json("POST", conversation_path(conversation_id, "start"), body={}, repeatable=True)
         return await self.conversation(conversation_id)
 
@@ -236,12 +215,8 @@ class DrydockClient:
     ) -> Sent:
         """Say something to the agent; it is in the log when this returns. A conversation that does not run is started.
 
-        Args:
-            conversation_id: which.
-            text: what; may be empty where there are images or files.
-            images: data URLs or web addresses.
-            files: paths of files in its workspace, such as uploads return.
-            idempotency_key: with the same key it is said once, however often this is called.
+        `text` may be empty where there are `images` (data URLs or web addresses) or `files` (paths in the workspace,
+        such as uploads return). With the same `idempotency_key` it is said once.
         """
         args = {"content": text, "image_urls": list(images), "file_urls": list(files)}
         return await self.send_action(conversation_id, "message", args, idempotency_key=idempotency_key)
@@ -262,27 +237,17 @@ class DrydockClient:
         return Sent(id=int(event_id))
 
     async def pause(self, conversation_id: str) -> Sent:
-        """Have the agent stop after what it is doing, and whatever runs be interrupted.
-
-        An agent that waits for confirmation goes on waiting: `confirm` answers it.
-        """
+        """Have the agent stop and what runs be interrupted; one that waits for confirmation goes on waiting."""
         return await self._change_state(conversation_id, "paused")
 
     async def resume(self, conversation_id: str) -> Sent:
-        """Have the agent go on."""
         return await self._change_state(conversation_id, "running")
 
     async def confirm(self, conversation_id: str, *, accept: bool, remember: bool = False, feedback: str = "") -> Sent:
         """Answer an agent that waits for confirmation.
 
-        Args:
-            conversation_id: which.
-            accept: whether what waits may be done.
-            remember: with `accept`: everything that comes later in this conversation may be done, too.
-            feedback: without it: why not; the agent reads it.
-
-        Raises:
-            ValueError: `remember` goes with accepting, `feedback` with refusing.
+        With `accept`, `remember` allows everything that comes later, too; without it, the agent reads the `feedback`.
+        Any other combination raises `ValueError`.
         """
         if accept and feedback:
             raise ValueError("feedback says why an action is refused: give it with accept=False, or send a message")
@@ -300,11 +265,9 @@ class DrydockClient:
         return listed(answer, "client_tools", "A list of tools")
 
     async def declare_client_tools(self, conversation_id: str, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Declare these in place of all that were: each has a ``name``, a ``description`` and ``parameters``.
+        """Replace the declared tools: each has a ``name``, a ``description`` and ``parameters``.
 
-        Raises:
-            InvalidError: one of them cannot be used; `field` says which.
-            ConflictError: another tool of the agent has that name.
+        Raises `InvalidError`, whose `field` says which cannot be used, and `ConflictError` for another tool's name.
         """
         body = {"client_tools": [dict(tool) for tool in tools]}
         await self._http.json("PUT", conversation_path(conversation_id, "client-tools"), body=body)
@@ -317,16 +280,9 @@ class DrydockClient:
         *,
         is_error: bool = False,
     ) -> Sent:
-        """Say what came of a `ToolCall`; saying the same again is harmless.
+        """Answer a `ToolCall` with a text, or a list of MCP's blocks ``text`` and ``image``; repeating it is harmless.
 
-        Args:
-            conversation_id: which.
-            call_id: of the call.
-            content: a text, or a list of MCP's blocks ``text`` and ``image``.
-            is_error: whether it failed.
-
-        Raises:
-            ConflictError: it was answered otherwise, or nobody waits for it any more.
+        Raises `ConflictError` where it was answered otherwise, or nobody waits for it any more.
         """
         args = {"call_id": call_id, "content": content, "is_error": is_error}
         return await self.send_action(conversation_id, "client_tool_result", args)
@@ -344,9 +300,9 @@ class DrydockClient:
         limit: int = 20,
         reverse: bool = False,
     ) -> EventPage:
-        """A part of the log: of what came after the event `after` (and before `before`), the first `limit` events.
+        """The first `limit` events behind `after` (and before `before`), with `reverse` the last ones, newest first.
 
-        With `reverse` the last ones, newest first. Does not start the conversation.
+        Does not start the conversation.
         """
         query = {
             "start_id": after + 1,
@@ -361,7 +317,7 @@ class DrydockClient:
     async def events(
         self, conversation_id: str, *, after: int = -1, limit: int | None = None, reverse: bool = False
     ) -> AsyncIterator[Event | Unknown]:
-        """The log as it is stored, page by page as it is asked for; at most `limit` events. See `event_page`."""
+        """The log page by page as it is asked for; at most `limit` events. See `event_page`."""
         given, edge = 0, None
         while limit is None or given < limit:
             size = PAGE if limit is None else min(PAGE, limit - given)
@@ -395,12 +351,9 @@ class DrydockClient:
         the agent was in meanwhile only the last is told. It starts a conversation that does not run. A slow reader
         costs a bounded amount of memory, here and at the server.
 
-        Args:
-            conversation_id: which.
-            after: the last event that is known; -1 for none.
-            live: also what is in no log: `Status`, `Problem`, text and output on its way, calls for clients, `Unknown`
-                and `Connected`. Else only `Action`, `Observation` and `State`.
-            reconnect_seconds: for how long the server may be away. The first connection is not waited for.
+        With `live` also what is in no log comes: `Status`, `Problem`, text and output on its way, calls for clients,
+        `Unknown` and `Connected`; else only `Action`, `Observation` and `State`. The server may be away for
+        `reconnect_seconds`, except for the first connection.
         """
         return Following(
             conversation_id,
@@ -417,7 +370,6 @@ class DrydockClient:
         )
 
     async def end_followings(self) -> None:
-        """Close what is still followed."""
         for following in list(self._followings):
             await following.aclose()
 
@@ -429,16 +381,10 @@ class DrydockClient:
         after: int | None = None,
         limit_seconds: float = 600.0,
     ) -> State:
-        """Wait until the agent is in one of these states, by default those in which it waits for somebody.
+        """Wait until the agent is in one of the states `until`, by default those in which it waits for somebody.
 
-        Args:
-            conversation_id: which.
-            until: the states.
-            after: only states after this event count; by default the present one does.
-            limit_seconds: for how long.
-
-        Raises:
-            LimitError: it was in none of them in time.
+        With `after` only states after that event count, else the present one, too. Raises `LimitError` after
+        `limit_seconds`.
         """
         try:
             async with asyncio.timeout(limit_seconds):

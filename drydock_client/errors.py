@@ -35,7 +35,6 @@ class RefusedError(ClientError):
         status: the HTTP status; where a live connection was refused, the one that stands for the same.
         field: the field that is the problem, such as ``title`` or ``mcp_config.sse_servers.0.url``.
         code: the server's id for the problem, such as ``CONVERSATION$NOT_FOUND``.
-        body: the answer as it was.
     """
 
     def __init__(

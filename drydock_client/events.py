@@ -1,7 +1,7 @@
-"""Events of a conversation's log and of its live connection, as a program reads them.
+"""Events of a conversation's log and of its live connection.
 
-All is tolerant: unknown fields are kept (``model_extra``), unknown types of events are an `Action` or `Observation`
-like any other, and what has no known form at all is an `Unknown`.
+Unknown fields are kept (``model_extra``), unknown types of events are an `Action` or `Observation` like any other, and
+what has no known form at all is an `Unknown`.
 """
 
 from __future__ import annotations
@@ -111,10 +111,7 @@ class Observation(Envelope):
 
 
 class State(Tolerant):
-    """The agent's state has changed (or is told to someone who has just connected: then `id` is None).
-
-    `reason` is an id or a short text, where it is not obvious; `detail` says the same for people.
-    """
+    """The agent's state has changed; `id` is None where it is told on connecting. `detail` is `reason` for people."""
 
     id: int | None = None
     timestamp: datetime | None = None
@@ -174,7 +171,7 @@ class ToolCall(Tolerant):
 
 
 class Resync(Tolerant):
-    """What is known is not from the conversation's log (the server was reset): it is told anew, from its beginning.
+    """What is known is not from this log (the server was reset): it is told anew, from its beginning.
 
     `latest_event_id` was known; the log has the events from `start_id` to `end_id`.
     """
@@ -199,7 +196,6 @@ class Unknown(Tolerant):
 
     @property
     def id(self) -> int | None:
-        """Its id, if it is one of the log."""
         given = self.data.get("id") if isinstance(self.data, dict) else None
         return given if type(given) is int else None
 

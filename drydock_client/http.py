@@ -67,7 +67,7 @@ class Http:
             await pool.aclose()
 
     async def json(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Any:
-        """Make a request and return its JSON, None where it has none; see `request`."""
+        """`request` for its JSON, None where it has none."""
         return _body(await self.request(method, path, **options))
 
     async def request(
@@ -83,20 +83,11 @@ class Http:
     ) -> httpx.Response:
         """Make a request and return its answer, which has JSON or nothing.
 
-        Args:
-            method: of HTTP.
-            path: below the server's address, such as ``/api/conversations``.
-            query: parameters; those that are None are left out.
-            body: sent as JSON, unless it is None.
-            files: sent as a form instead: field, name and content of each.
-            key: an idempotency key.
-            repeatable: by default what GET, PUT and DELETE ask for, and what has a key.
+        Of the `query` parameters None are left out. `body` is sent as JSON, or `files` as a form (field, name and
+        content of each). `repeatable` is by default true for GET, PUT and DELETE, and with an idempotency `key`.
 
-        Raises:
-            UnreachableError: no answer came, after several attempts.
-            LimitError: all attempts together took longer than the client's timeout.
-            RefusedError: the server refused or failed; its class says which.
-            NotDrydockError: the answer is none of such a server.
+        Raises `UnreachableError` after several attempts, `LimitError` where all together took longer than the client's
+        timeout, `RefusedError` of the class that says why, `NotDrydockError` where the answer is none of such a server.
         """
         options: dict[str, Any] = {"params": _parameters(query)}
         if body is not None:

@@ -42,10 +42,8 @@ CONNECT_SECONDS: Final = 20.0
 class Connector(NamedTuple):
     """What a `Following` needs of its client.
 
-    Attributes:
-        open: connects behind an event, within so many seconds.
-        check: asks for the conversation, so that whatever is wrong has a clear answer.
-        opened: the followings that have, or may have, a connection.
+    `open` connects behind an event, within so many seconds; `check` asks for the conversation, so that whatever is
+    wrong has a clear answer; `opened` are the followings that have, or may have, a connection.
     """
 
     open: Callable[[int, float], Awaitable[LiveConnection]]
@@ -56,11 +54,8 @@ class Connector(NamedTuple):
 class Following:
     """An async iterator over a conversation (see `DrydockClient.follow`); also an async context manager.
 
-    Leaving it early is best done by leaving its ``async with``, or by `aclose`. One task at a time may iterate; a wait
-    that is cancelled loses nothing.
-
-    Attributes:
-        position: give it as `after` to go on here another time.
+    Leave it early by leaving its ``async with``, or by `aclose`. One task at a time may iterate; a wait that is
+    cancelled loses nothing. Its `position`, given as `after`, goes on here another time.
     """
 
     def __init__(
@@ -89,13 +84,10 @@ class Following:
         await self.aclose()
 
     async def __anext__(self) -> Live:
-        """The next item.
+        """The next item, until it was closed.
 
-        Raises:
-            StopAsyncIteration: it was closed.
-            UnreachableError: the server was away for longer than `reconnect_seconds`.
-            NotFoundError: there is no such conversation (any more).
-            KeyRefusedError: the server wants another key.
+        Raises `UnreachableError` where the server was away for longer than `reconnect_seconds`, `NotFoundError`,
+        `KeyRefusedError`.
         """
         while not self._is_closed:
             if self._connection is None:
@@ -122,7 +114,6 @@ class Following:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End it, and its connection."""
         self._is_closed = True
         self._connector.opened.discard(self)
         await self._let_go()
@@ -133,7 +124,6 @@ class Following:
             await connection.close()
 
     async def _connected(self) -> LiveConnection:
-        """A connection, however often it takes; the first one is not waited for."""
         if not self._was_connected:
             await self._connector.check()
             self._connector.opened.add(self)
@@ -167,9 +157,9 @@ class Following:
         return BusyError(f"The live connection was refused: {message}", status=503)
 
     def _taken(self, item: Live) -> Live | None:
-        """The item, if it is new and wanted; keeps account of the position.
+        """The item, if it is new and wanted.
 
-        States do not move it, because a server may tell a newer state before older actions.
+        States do not move the position, because a server may tell a newer state before older actions.
         """
         match item:
             case Action() | Observation():
@@ -208,10 +198,8 @@ class LiveConnection:
     ) -> Self:
         """Connect and join, to be told what came after the event `after`.
 
-        Raises:
-            LiveConnectionRefused: the server said no.
-            UnreachableError: there was no connection, or not in time.
-            NotDrydockError: there is no such server.
+        Raises `LiveConnectionRefused`, `UnreachableError` where there is none in time, `NotDrydockError` for another
+        server.
         """
         from websockets.asyncio.client import connect  # its home; imported late, like httpx
         from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException

@@ -42,11 +42,11 @@ PIECE = 256 * 1024
 class FilesApi(Calls):
     """Files, by paths relative to the workspace or absolute below it.
 
-    Errors: `NotFoundError` for what is not there, also while the conversation does not run.
+    Raises `NotFoundError` for what is not there, also while the conversation does not run.
     """
 
     async def upload(self, conversation_id: str, files: Mapping[str, bytes], *, folder: str = "") -> Uploaded:
-        """Store files byte for byte, by their names (which may have folders in them), in place of any that are there.
+        """Store files by their names (which may have folders in them), in place of any that are there.
 
         What cannot be stored is in `skipped_files`, with its reason.
         """
@@ -56,7 +56,7 @@ class FilesApi(Calls):
         return parsed(Uploaded, await self._http.json("POST", path, query=query, files=parts, repeatable=True))
 
     async def list(self, conversation_id: str, path: str = "") -> Folder:
-        """What is in a folder, by default in the workspace itself."""
+        """The content of a folder, by default of the workspace itself."""
         answer = await self._http.json("GET", conversation_path(conversation_id, "files"), query={"path": path or None})
         return parsed(Folder, answer)
 
@@ -79,19 +79,14 @@ class FilesApi(Calls):
 
 
 class GitApi(Calls):
-    """Repositories of the workspace."""
+    """Repositories of the workspace; raises `NotFoundError` where there is none, or the conversation does not run."""
 
     async def changes(self, conversation_id: str, *, since: str = "commit") -> list[Change]:
-        """The files that differ from the last commit, or (`since` ``base``) from where the branch began.
-
-        Raises:
-            NotFoundError: there is no repository, or the conversation does not run.
-        """
+        """The files that differ from the last commit, or (`since` ``base``) from where the branch began."""
         answer = await self._http.json("GET", conversation_path(conversation_id, "git/changes"), query={"since": since})
         return parsed_list(Change, answer)
 
     async def diff(self, conversation_id: str, path: str, *, since: str = "commit") -> Diff:
-        """A file as it was and as it is; see `changes`."""
         query = {"path": path, "since": since}
         return parsed(Diff, await self._http.json("GET", conversation_path(conversation_id, "git/diff"), query=query))
 
@@ -105,7 +100,7 @@ class SettingsApi(Calls):
     """The user's settings."""
 
     async def get(self) -> Settings | None:
-        """What is stored; None when nothing is yet."""
+        """None when nothing is stored yet."""
         try:
             return parsed(Settings, await self._http.json("GET", "/api/settings"))
         except NotFoundError:
@@ -114,69 +109,59 @@ class SettingsApi(Calls):
     async def change(self, /, **values: Any) -> None:
         """Change the named settings, such as ``llm_model="…", llm_api_key="…"``; others stay.
 
-        Conversations that run keep theirs until they are started again.
-
-        Raises:
-            InvalidError: a value is wrong; `field` says which.
+        Conversations that run keep theirs until they are started again. Raises `InvalidError`, whose `field` says what
+        is wrong.
         """
         await self._http.json("POST", "/api/settings", body=values, repeatable=True)
 
 
 class SecretsApi(Calls):
-    """The user's secrets: commands that name one have its value in their environment."""
+    """The user's secrets: commands that name one have its value in their environment. Values are never told."""
 
     async def list(self) -> list[Secret]:
-        """Names and descriptions of all; values are never told."""
         answer = await self._http.json("GET", "/api/secrets")
         return parsed_list(Secret, listed(answer, "custom_secrets", "A list of secrets"))
 
     async def create(self, name: str, value: str, *, description: str = "") -> None:
-        """Store a new one; raises `InvalidError` where there is one of this name, or the name cannot be one."""
+        """Raises `InvalidError` where there is one of this name, or the name cannot be one."""
         await self._http.json("POST", "/api/secrets", body={"name": name, "value": value, "description": description})
 
     async def change(
         self, name: str, *, new_name: str | None = None, value: str | None = None, description: str | None = None
     ) -> None:
-        """Give it another name, value or description; what is not given stays. Raises `NotFoundError`."""
+        """What is not given stays. Raises `NotFoundError`."""
         body = without_none(name=new_name or name, value=value, description=description)
         await self._http.json("PUT", f"/api/secrets/{segment(name)}", body=body)
 
     async def delete(self, name: str) -> None:
-        """Forget it; raises `NotFoundError`."""
+        """Raises `NotFoundError`."""
         await self._http.json("DELETE", f"/api/secrets/{segment(name)}")
 
 
 class WebhooksApi(Calls):
     """The user's webhooks. What they send is signed as Standard Webhooks says.
 
-    Errors: `NotFoundError` where there is no webhook of this id, `InvalidError` for an address or a type of events that
-    cannot be.
+    Raises `NotFoundError` for an unknown id, `InvalidError` for an address or a type of events that cannot be.
     """
 
     async def list(self) -> list[Webhook]:
-        """All of them, oldest first; their secrets are never told again."""
+        """Oldest first."""
         answer = await self._http.json("GET", "/api/webhooks")
         return parsed_list(Webhook, listed(answer, "results", "A list of webhooks"))
 
     async def create(
         self, url: str, *, events: Sequence[str] = (), conversation_id: str | None = None, secret: str | None = None
     ) -> NewWebhook:
-        """Have an address told of what is stored from now on; the result alone has the secret.
+        """Have an address told, by POST, of what is stored from now on; the result alone has the secret.
 
-        Args:
-            url: where events are sent, by POST.
-            events: the types of events to send, such as ``agent_state_changed``; all by default.
-            conversation_id: the only conversation to tell of; by default all of the user's.
-            secret: signs what is sent; by default the server makes one.
-
-        Raises:
-            ConflictError: there are too many already.
+        `events` are the types to send, such as ``agent_state_changed`` (default: all), of the user's conversations or
+        one. The `secret` signs what is sent; by default the server makes one. Raises `ConflictError` where there are
+        too many already.
         """
         body = without_none(url=url, events=[*events], conversation_id=conversation_id, secret=secret)
         return parsed(NewWebhook, await self._http.json("POST", "/api/webhooks", body=body))
 
     async def get(self, webhook_id: str) -> Webhook:
-        """One of them, and how it fares."""
         return parsed(Webhook, await self._http.json("GET", _webhook(webhook_id)))
 
     async def change(
@@ -188,17 +173,17 @@ class WebhooksApi(Calls):
         secret: str | None = None,
         active: bool | None = None,
     ) -> Webhook:
-        """Change it; what is not given stays. One that is made active goes on where its receiver was."""
+        """What is not given stays. One that is made active goes on where its receiver was."""
         body = without_none(url=url, events=None if events is None else [*events], secret=secret, active=active)
         return parsed(Webhook, await self._http.json("PATCH", _webhook(webhook_id), body=body, repeatable=True))
 
     async def replay(self, webhook_id: str, conversation_id: str, *, after: int = -1) -> None:
-        """Send what a conversation's log has behind the event `after` once more, for a receiver that has lost it."""
+        """Send the conversation's log behind the event `after` once more, for a receiver that has lost it."""
         body = {"conversation_id": conversation_id, "after_event_id": after}
         await self._http.json("POST", f"{_webhook(webhook_id)}/replay", body=body, repeatable=True)
 
     async def delete(self, webhook_id: str) -> bool:
-        """Send it nothing more; False when there was none of this id."""
+        """False when there was none of this id."""
         try:
             await self._http.json("DELETE", _webhook(webhook_id))
         except NotFoundError:

@@ -16,7 +16,7 @@ class Conversation(Tolerant):
     """The facts of a conversation. `id` is `conversation_id`.
 
     `status` is ``STARTING``, ``RUNNING`` or ``STOPPED`` (``ERROR``, ``ARCHIVED`` are the protocol's others): whether it
-    is loaded, not what its agent does, which events tell.
+    is loaded, not what its agent does.
     """
 
     id: str = Field(alias="conversation_id")
@@ -38,9 +38,7 @@ class Conversation(Tolerant):
 class Rewound(Tolerant):
     """Where a conversation goes on: behind the event `event_id`, or (None) at its beginning.
 
-    Attributes:
-        id: of the rewind in the log.
-        files_of: as of which event the files are; None: they were left as they are, and `note` says why.
+    `id` is that of the rewind; `files_of` the event as of which the files are (None: left as they were, see `note`).
     """
 
     id: int
@@ -157,10 +155,7 @@ class NewWebhook(Webhook):
 
 
 class Settings(Tolerant):
-    """A user's settings, without secrets: flags say which of those are set.
-
-    The fields that are not named here are in `model_extra`.
-    """
+    """A user's settings, without secrets: flags say which of those are set. Further fields are in `model_extra`."""
 
     language: str | None = None
     agent: str | None = None

@@ -32,7 +32,6 @@ class LoopThread:
         self._handing_over = threading.Lock()
 
     def start(self) -> None:
-        """Begin; returns when the loop takes work."""
         ready = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(ready,), name="drydock-client", daemon=True)
         self._thread.start()
@@ -54,7 +53,6 @@ class LoopThread:
             raise
 
     def end(self) -> None:
-        """Cancel what still runs, and end the thread."""
         with self._handing_over:
             loop, self._loop = self._loop, None
             if loop is not None:
@@ -101,7 +99,6 @@ class BlockingIterator(Iterator[T]):
         self.close()
 
     def close(self) -> None:
-        """End it, and the connection behind it."""
         self._thread.run(self._close())
 
     async def _next(self) -> T:
@@ -137,7 +134,7 @@ def iterating(
 
 
 class SyncFilesApi(Front[FilesApi]):
-    """See `workspace.FilesApi`."""
+    """See `resources.FilesApi`."""
 
     upload = blocking(FilesApi.upload)
     list = blocking(FilesApi.list)
@@ -147,21 +144,21 @@ class SyncFilesApi(Front[FilesApi]):
 
 
 class SyncGitApi(Front[GitApi]):
-    """See `workspace.GitApi`."""
+    """See `resources.GitApi`."""
 
     changes = blocking(GitApi.changes)
     diff = blocking(GitApi.diff)
 
 
 class SyncSettingsApi(Front[SettingsApi]):
-    """See `account.SettingsApi`."""
+    """See `resources.SettingsApi`."""
 
     get = blocking(SettingsApi.get)
     change = blocking(SettingsApi.change)
 
 
 class SyncSecretsApi(Front[SecretsApi]):
-    """See `account.SecretsApi`."""
+    """See `resources.SecretsApi`."""
 
     list = blocking(SecretsApi.list)
     create = blocking(SecretsApi.create)
@@ -170,7 +167,7 @@ class SyncSecretsApi(Front[SecretsApi]):
 
 
 class SyncWebhooksApi(Front[WebhooksApi]):
-    """See `webhooks.WebhooksApi`."""
+    """See `resources.WebhooksApi`."""
 
     list = blocking(WebhooksApi.list)
     create = blocking(WebhooksApi.create)
@@ -189,8 +186,8 @@ class SyncDrydockClient(Front[DrydockClient]):
             conversation = client.create_conversation(message="Count the lines of code.")
             client.wait(conversation.id, limit_seconds=600)
 
-    Its methods are those of `DrydockClient`, with the same arguments, results and errors; what is iterated there with
-    ``async for`` is iterated here with ``for``. It may be used from several threads. Ctrl-C ends what is waited for.
+    Its methods are those of `DrydockClient`; what is iterated there with ``async for`` is iterated here with ``for``.
+    It may be used from several threads. Ctrl-C ends what is waited for.
     """
 
     def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:

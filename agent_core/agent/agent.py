@@ -22,7 +22,6 @@ from agent_core.tools.builtin import FinishAction
 _MARKS = r"<\|?tool_calls?\|?>|<function_calls?>|\[TOOL_CALLS\]|<function=|<invoke\s+name=|<\|python_tag\|>"
 _NEAR = 200
 MAX_CALLS_IN_RESPONSE = 512
-"""Calls of one answer that are run; the error of the next one tells of all others."""
 NUDGE = (
     "Your last reply held neither text nor a tool call. Go on with the task: call a tool, or call finish with what you"
     " have to say."
@@ -61,7 +60,7 @@ class Agent(CriticMixin, AgentBase):
 
 
 def outcome_of(response: LLMResponse, step: StepInput) -> StepOutcome:
-    """What an answer of the model comes to."""
+    """What the agent makes of a model's answer; calls beyond `MAX_CALLS_IN_RESPONSE` get one error together."""
     message = response.message
     if message.tool_calls:
         return _calls(message.tool_calls, response, step)

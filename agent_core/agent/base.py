@@ -45,7 +45,7 @@ FIRST_EVENTS: Final = 3
 
 
 def llms_in(value: Any) -> Iterator[LLM]:
-    """Each object in `value` whose class is `LLM` itself, once; of a subclass, such as a router, what it is made of.
+    """Each `LLM` in `value` once; an instance of a subclass, such as a router, is replaced by the models it is made of.
 
     Fields of models, dictionaries, lists, tuples and sets are entered, cycles too; dataclasses are not.
     """
@@ -70,10 +70,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 class AgentMark(Frozen):
-    """What has to be the same of an agent that goes on: its class, and its tools by their usual names.
-
-    Tools that a server brings at run time are not among them.
-    """
+    """What has to stay the same when an agent goes on: its class, and the names of its tools except a server's."""
 
     kind: str
     tools: frozenset[str]
@@ -86,12 +83,9 @@ class AgentMark(Frozen):
     def check(
         self, before: AgentMark, used: Iterable[AnyEvent] | None = None, *, allow_added_tools: bool = False
     ) -> None:
-        """Whether an agent with this mark may go on after one with the mark `before`.
+        """Raise `ValueError`, naming what is missing or added, unless it may go on after the agent marked `before`.
 
         With `used` (the events of the log) only the tools that were called in them must be there, and others may be.
-
-        Raises:
-            ValueError: it may not; the message names what is missing and what was added.
         """
         if self.kind != before.kind:
             raise ValueError(f"the conversation belongs to a {before.kind} and cannot go on with a {self.kind}")
@@ -110,25 +104,22 @@ class AgentMark(Frozen):
 
 
 class AgentBase(Family):
-    """An agent: configuration that can be stored, sent and made again; all state is in the conversation's log.
+    """An agent: frozen configuration that can be stored, sent and made again; all state is in the conversation's log.
 
-    Frozen, and serialisable with its `kind`, the class name, from which `AgentBase.model_validate` makes the same agent
-    again. Its tools are made when they are first needed; a copy makes its own.
+    `AgentBase.model_validate` restores it from its `kind`, the class name. Tools are made when they are first needed; a
+    copy makes its own.
 
     Attributes:
         tools: by name, from the registry.
-        filter_tools_regex: of `tools` and those of servers, those whose names it matches from their beginning stay.
+        filter_tools_regex: matched from the beginning of the names of `tools` and of servers' tools; others are
+            dropped.
         include_default_tools: class names of built-in tools that are there in any case.
         tool_concurrency_limit: how many calls of one answer may run at the same time.
-        agent_context: skills and texts.
-        llm: the model that reasons.
         system_prompt: the whole prompt, word for word, instead of a template.
         system_prompt_filename: template in `prompt_dir`, or an absolute path.
         security_policy_filename: the rules of conduct in the prompt, likewise; empty for none.
         system_prompt_kwargs: variables of the template.
         mcp_config: MCP servers by name, whose tools the conversation adds.
-        condenser: shortens what the model is shown when it becomes too long.
-        critic: judges what the agent did.
     """
 
     tools: ToolSpecs = Field(default_factory=list)
@@ -163,14 +154,14 @@ class AgentBase(Family):
 
     @classmethod
     def register(cls, name: str, agent: type[AgentBase]) -> None:
-        """Make an agent class known under another name than its own; raises `ValueError` where that is taken."""
+        """Make an agent class known under an alias; raises `ValueError` where that is taken."""
         if name in AgentBase.agents:
             raise ValueError(f"an agent named {name!r} is registered already; choose another name")
         AgentBase.agents[name] = agent
 
     @classmethod
     def get_cls(cls, name: str) -> type[AgentBase]:
-        """The agent class of this name; raises `KeyError` with those there are."""
+        """The agent class of this name; raises `KeyError`, which lists those there are."""
         if name not in AgentBase.agents:
             raise KeyError(f"agent {name!r} is not known; known are {AgentBase.list_agents()}")
         return AgentBase.agents[name]
@@ -202,7 +193,6 @@ class AgentBase(Family):
         return "" if value is None else value
 
     def __eq__(self, other: object) -> bool:
-        """Whether the configuration is the same, whether or not the tools are made already."""
         if not isinstance(other, AgentBase):
             return NotImplemented
         return type(self) is type(other) and self.__dict__ == other.__dict__
@@ -213,17 +203,14 @@ class AgentBase(Family):
 
     @property
     def supports_openhands_tools(self) -> bool:
-        """Whether it uses tools of the registry."""
         return True
 
     @property
     def supports_condenser(self) -> bool:
-        """Whether its history is condensed by its `condenser`."""
         return True
 
     @property
     def supports_openhands_mcp(self) -> bool:
-        """Whether it uses the tools of MCP servers."""
         return True
 
     @property
@@ -238,7 +225,6 @@ class AgentBase(Family):
 
     @property
     def skills_left_out(self) -> frozenset[str]:
-        """Names of skills that it is never told of, wherever they come from."""
         return frozenset()
 
     # What it is told
@@ -278,7 +264,6 @@ class AgentBase(Family):
 
     @property
     def dynamic_context(self) -> str | None:
-        """What is told of this conversation after the static message."""
         return self._dynamic_context({})
 
     def _dynamic_context(self, secrets: Mapping[str, str]) -> str | None:
@@ -295,11 +280,8 @@ class AgentBase(Family):
     def init_state(self, state: Any, on_event: Callable[[Any], object]) -> None:
         """Get ready for a conversation: make the tools, and hand `on_event` the system prompt if its log has none.
 
-        `state` has the conversation's `events`, and perhaps its `secret_registry`. A `Conversation` does so itself,
-        before its agent works. Doing it again does nothing.
-
-        Raises:
-            AssertionError: the user has spoken before there was a system prompt.
+        `state` has the conversation's `events`, and perhaps its `secret_registry`. A `Conversation` calls it itself;
+        calling it again does nothing. Raises as `missing_prompt`.
         """
         schemas = [self.shown_tool(tool) for tool in self.initialize(state).values()]
         registry = getattr(state, "secret_registry", None)
@@ -315,12 +297,9 @@ class AgentBase(Family):
         version: str | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> SystemPromptEvent | None:
-        """The system prompt, if a log that begins with `first_events` lacks it.
+        """The system prompt, if a log that begins with `first_events` lacks it; `secrets` are descriptions by name.
 
-        `secrets` are the descriptions of the conversation's secrets by name.
-
-        Raises:
-            AssertionError: the user has spoken before there was a system prompt.
+        Raises `AssertionError` where the user has spoken before there was a system prompt.
         """
         for event in first_events[:FIRST_EVENTS]:
             if isinstance(event, SystemPromptEvent):
@@ -336,7 +315,6 @@ class AgentBase(Family):
         version: str | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> SystemPromptEvent:
-        """The first event of a conversation with this agent; `secrets` as for `missing_prompt`."""
         context = self._dynamic_context(secrets or {})
         return SystemPromptEvent(
             system_prompt=TextContent(text=self.static_system_message),
@@ -355,7 +333,7 @@ class AgentBase(Family):
 
     @property
     def tools_map(self) -> dict[str, ToolDefinition]:
-        """The tools by name, in a new dictionary; raises `RuntimeError` before `initialize` has made them."""
+        """A new dictionary of the tools by name; raises `RuntimeError` before `initialize` has made them."""
         if self._tools_map is None:
             raise RuntimeError("the agent has no tools yet; a conversation makes them, or initialize()")
         return dict(self._tools_map)
@@ -365,7 +343,7 @@ class AgentBase(Family):
         return self._tools_map is not None
 
     def initialize(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        """Make the tools, once; `tools_map` has them from then on. Raises as `resolve_tools`."""
+        """Make the tools, once. Raises as `resolve_tools`."""
         if self._tools_map is None:
             self._tools_map = self.resolve_tools(conv_state)
         return self.tools_map
@@ -375,17 +353,14 @@ class AgentBase(Family):
         return shown_to_model(tool)
 
     def close(self) -> None:
-        """End what the executors of its tools hold. May block."""
+        """Close the executors of its tools. May block."""
         end_tools((self._tools_map or {}).values())
 
     def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:
-        """Add tools that are known at run time only, all or none; `filter_tools_regex` counts for them too.
+        """Add tools that are known at run time only, all or none, as far as `filter_tools_regex` lets them.
 
-        Those that the same `client` (a name; empty: none) has brought before are replaced.
-
-        Raises:
-            RuntimeError: the agent has no tools yet.
-            ValueError: a name is taken.
+        They replace those that the same `client` (a name; empty: none) brought before. Raises `RuntimeError` before
+        `initialize`, `ValueError` where a name is taken.
         """
         before = self.tools_brought_by(client)
         others = {name: tool for name, tool in self.tools_map.items() if name not in before}
@@ -396,10 +371,7 @@ class AgentBase(Family):
     def attach_skills(self, found: Sequence[Skill]) -> None:
         """Have the tool for reading skills, added where it is needed, serve those of the workspace too.
 
-        One that was configured stays as it is.
-
-        Raises:
-            RuntimeError: the agent has no tools yet.
+        A configured one stays as it is. Raises `RuntimeError` before `initialize`.
         """
         if not any(canonical_name(tool.name) == InvokeSkillTool.tool_name for tool in self.tools):
             context = (self.agent_context or AgentContext()).merged(project=found)
@@ -411,9 +383,7 @@ class AgentBase(Family):
     def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
         """The tools of this agent by name: its own, as far as `filter_tools_regex` lets them, and the default ones.
 
-        Raises:
-            ToolNotFoundError: a spec names no registered tool.
-            ValueError: two tools have the same name.
+        Raises `ToolNotFoundError` for an unregistered tool, `ValueError` where two have the same name.
         """
         defaults, regex = self.include_default_tools, self.filter_tools_regex
         tools = toolset(self.tools, defaults, regex, conv_state, self.agent_context)
@@ -427,15 +397,13 @@ class AgentBase(Family):
 
     @property
     def agent_kind(self) -> str:
-        """The `kind`, for callers that have to know; ask for its abilities where they will do."""
+        """The `kind`; ask for abilities instead where they will do."""
         return self.kind
 
     def model_dump_succint(self, **options: Any) -> dict[str, Any]:
-        """Like `model_dump`, without what is None."""
         return self.model_dump(exclude_none=True, **options)
 
     def get_all_llms(self) -> list[LLM]:
-        """Each model in this configuration once."""
         return list(llms_in(self))
 
     def with_model(self, llm: LLM) -> Self:
@@ -445,10 +413,7 @@ class AgentBase(Family):
         return other
 
     def with_additions(self, skills: Sequence[Skill], servers: McpConfig) -> Self:
-        """The same agent with these skills and MCP servers besides, and with the tools that it has made, if it has.
-
-        Its own of the same names stay.
-        """
+        """The same agent, its made tools too, with more skills and MCP servers; its own of the same names stay."""
         context = (self.agent_context or AgentContext(current_datetime=None)).merged(project=skills)
         other = self.model_copy(update={"agent_context": context, "mcp_config": {**servers, **self.mcp_config}})
         other._tools_map, other._brought = self._tools_map, self._brought
@@ -464,14 +429,11 @@ class AgentBase(Family):
         allow_added_tools: bool = False,
         used_tools_only: bool = False,
     ) -> Self:
-        """This agent, if it may go on with a conversation that the `persisted` one has begun.
+        """This agent, if it may go on with a conversation that the `persisted` one has begun; else raises `ValueError`.
 
         It must be of the same class, and have exactly the same tools; with `allow_added_tools` it may have more, with
         `used_tools_only` and the `events` of the log it needs only those that were called. Tools that a server brings
         are not compared; ``TerminalTool`` is ``terminal``.
-
-        Raises:
-            ValueError: they do not fit; the message names what is missing and what was added.
         """
         used = events if used_tools_only else None
         AgentMark.of(self).check(AgentMark.of(persisted), used, allow_added_tools=allow_added_tools)
@@ -486,11 +448,8 @@ class AgentBase(Family):
         """Take one step in a conversation of this agent's (see `Conversation.step`), and wait for it.
 
         A class may define it in place of `astep`: it is called in a thread for each step, with a `SteppedConversation`,
-        and hands `on_event` what it did; ``super().step(…)`` is the step of the class it comes from.
-
-        Raises:
-            ValueError: the conversation is another agent's.
-            ConversationRunError: the step failed.
+        and hands `on_event` what it did; ``super().step(…)`` is the step of the class it comes from. Raises
+        `ValueError` for another agent's conversation, `ConversationRunError` where the step failed.
         """
         found = conversation.agent
         rest = {"agent_context": None}  # a conversation completes the context of its agent
@@ -500,11 +459,7 @@ class AgentBase(Family):
 
     @abstractmethod
     async def astep(self, step: StepInput) -> StepOutcome:
-        """Ask the model once and turn its answer into events; a class defines it, or else `step`.
-
-        Raises:
-            LLMError: the call failed for good.
-        """
+        """Ask the model once and turn its answer into events; raises `LLMError`. A class defines it, or else `step`."""
 
 
 AnyAgent = Annotated[SerializeAsAny[AgentBase], BeforeValidator(lambda value: AgentBase.revive(value))]

@@ -36,7 +36,7 @@ class ClientTool(ToolDefinition[ClientToolAction, ClientToolObservation]):
     """A tool that a client carries out: it reads the call in the log, or is told that it begins.
 
     An agent names it as ``Tool(name="client_tool", params={"name": …, "description": …, "schema": …})``. With a
-    `timeout` among them, in seconds, the agent gets what the client answers in time; without one it goes on at once.
+    `timeout`, in seconds, the agent gets what the client answers in time; without one it goes on at once.
     """
 
     tool_name: ClassVar[str] = "client_tool"
@@ -98,7 +98,6 @@ class ClientToolExecutor(ToolExecutor[ClientToolAction, ClientToolObservation]):
         self._limit = limit_seconds
 
     def __call__(self, action: ClientToolAction, conversation: Any = None) -> ClientToolObservation:
-        """Raises `ToolError`: without a conversation there is nobody who could be told."""
         raise ToolError(f"{self._name} is carried out by the clients of a conversation, and here is none")
 
     async def acall(self, action: ClientToolAction, conversation: ToolContext | None = None) -> ClientToolObservation:

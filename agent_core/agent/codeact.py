@@ -33,27 +33,21 @@ _BY_FLAG: Final = {
     "enable_llm_editor": _LLM_EDITOR,
     "enable_editor": "file_editor",
 }
-"""In the order in which the tools are listed; think and finish come after the terminal."""
 _ALWAYS_BY_FLAG: Final = {"enable_think": ThinkTool.__name__, "enable_finish": FinishTool.__name__}
 _STATING_RISK: Final = frozenset({_TERMINAL, "execute_ipython_cell", _BROWSER, _LLM_EDITOR, "file_editor"})
-"""Tools whose calls have to say how risky they are."""
 
 
 class CodeActAgent(Agent):
     """An `Agent` whose tools are those of a coding agent unless others are given.
 
-    Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
-    error. `tools` and `include_default_tools`, when given, count instead of the flags.
+    A flag for a tool that this process lacks is an error. `tools` and `include_default_tools`, when given, count
+    instead of the flags.
 
     Attributes:
-        enable_plan_mode: it keeps a list of tasks, and is told how.
-        enable_llm_editor: the editor that asks a model (`draft_editor_llm`, its own if None) takes the plain one's
-            place.
-        enable_sub_agents: it can put others to work.
+        enable_llm_editor: replaces the plain editor by one that asks a model (`draft_editor_llm`, its own if None).
         enable_som_visual_browsing: else the model is not shown pictures of pages.
         enable_prompt_extensions: else it is told nothing of the workspace and of skills.
         enable_history_truncation: else a history that is too long for the model is an error.
-        disabled_microagents: names of skills that are never told.
         cli_mode: it works where its user does.
     """
 
@@ -63,7 +57,7 @@ class CodeActAgent(Agent):
         AgentSkillsRequirement(),
         JupyterRequirement(),
     )
-    """What it wants of its sandbox, in the order in which it is set up: a kernel's cells find the skills there."""
+    """Plugins in the order in which the sandbox sets them up: a kernel's cells find the skills there."""
 
     tools: ToolSpecs = Field(default_factory=get_default_tools)
     enable_cmd: bool = True
@@ -102,21 +96,18 @@ class CodeActAgent(Agent):
 
     @property
     def resolved_system_prompt_filename(self) -> str:
-        """The template for long tasks in plan mode, where the agent keeps a list of them."""
         keeps_tasks = any(canonical_name(tool.name) == TaskTrackerTool.tool_name for tool in self.tools)
         if self.enable_plan_mode and keeps_tasks and self.system_prompt_filename == SYSTEM_PROMPT:
             return LONG_HORIZON_PROMPT if (self.prompt_dir / LONG_HORIZON_PROMPT).is_file() else SYSTEM_PROMPT
         return self.system_prompt_filename
 
     def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        """Its tools in the order of the flags, think and finish behind the terminal."""
         found = super().resolve_tools(conv_state)
         defaults = [tool.tool_name for tool in (ThinkTool, FinishTool) if tool.__name__ in self.include_default_tools]
         first = [name for name in (_TERMINAL, *defaults) if name in found]
         return {name: found[name] for name in dict.fromkeys((*first, *found))}
 
     def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
-        """Described shortly where the model needs that, and with the risk where it has to state it."""
         short = takes_short_descriptions(self.llm.model)
         return shown_to_model(tool, short=short, states_risk=tool.name in _STATING_RISK)
 

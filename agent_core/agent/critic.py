@@ -36,11 +36,8 @@ class IterativeRefinementConfig(Frozen):
 class CriticBase(Family):
     """Judges an agent's work. Frozen and serialisable; subclasses are found again by their `kind`.
 
-    A subclass defines `evaluate`, which may block; one that waits for somebody else better overrides `aevaluate` too.
-
-    Attributes:
-        mode: what is judged: the finish and messages to the user, or every action as well.
-        iterative_refinement: whether a finish that is judged badly is followed by another try.
+    A subclass defines `evaluate`, which may block, or `aevaluate`. `mode` says what is judged: the finish and messages
+    to the user, or every action as well; with `iterative_refinement` a bad finish is followed by another try.
     """
 
     mode: Literal["finish_and_message", "all_actions"] = "finish_and_message"
@@ -51,7 +48,6 @@ class CriticBase(Family):
         """The judgement of the last of `events`, which are those that the model knows."""
 
     async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
-        """`evaluate` in a thread, unless a critic does better."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(_threads, called, self.evaluate, events, git_patch)
 
@@ -97,13 +93,12 @@ AnyCritic = Annotated[SerializeAsAny[CriticBase], BeforeValidator(_revive)]
 
 
 class CriticMixin:
-    """What an agent with a `critic` can have judged."""
+    """Adds a `critic` to an agent."""
 
     if TYPE_CHECKING:
         critic: CriticBase | None  # a field of the agent's own
 
     async def criticised(self, known: Sequence[Event], events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """The new `events` with the critic's result in those that it judges; without a critic as they are."""
         return list(events) if self.critic is None else await criticised(self.critic, known, events)
 
 

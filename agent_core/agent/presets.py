@@ -46,7 +46,6 @@ class ReadOnlyAgent(Agent):
 
     @property
     def supports_openhands_mcp(self) -> bool:
-        """No: what the tools of others change cannot be known."""
         return False
 
 
@@ -77,10 +76,7 @@ PLANNING_PROMPT: Final = "system_prompt_planning.j2"
 
 
 class PlanningAgent(Agent):
-    """Looks at everything and changes nothing but the plan, ``PLAN.md`` in the workspace.
-
-    Its prompt tells it the parts of a plan (`system_prompt_kwargs`, ``plan_structure``).
-    """
+    """Changes nothing but the plan, ``PLAN.md``; `system_prompt_kwargs` may set its parts, ``plan_structure``."""
 
     tools: ToolSpecs = Field(default_factory=get_planning_tools)
     system_prompt_filename: str = PLANNING_PROMPT
@@ -119,10 +115,7 @@ _ROUND: Final[Sequence[tuple[str, str, Action]]] = (
 
 
 class DummyAgent(AgentBase):
-    """An agent without a model, to try an installation: for each message it runs a command and looks at a file.
-
-    It costs nothing and needs no key. Tools that it is not given it does without.
-    """
+    """An agent without a model, to try an installation: for each message it runs a command and looks at a file."""
 
     tools: ToolSpecs = Field(
         default_factory=lambda: [Tool(name=tool.tool_name) for tool in (TerminalTool, FileEditorTool)]
@@ -164,7 +157,6 @@ def get_default_agent(llm: LLM, cli_mode: bool = False, enable_sub_agents: bool 
     """An agent for work on code, which sums up what it did when its history becomes long.
 
     With `cli_mode` it works where its user does, not in a sandbox: it judges risks accordingly, and has no browser.
-    With `enable_sub_agents` it can have sub-agents do tasks.
     """
     return Agent(
         llm=llm,

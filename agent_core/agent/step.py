@@ -24,10 +24,10 @@ from agent_core.tools.execution import called
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on.
+    """What one step works from.
 
-    `predicts_risk`: whether what the model says of the risk of its calls counts. `view` is what the prompt was made
-    from, only to be read.
+    `predicts_risk`: whether what the model says of the risk of its calls counts. `view`, which the prompt was made
+    from, is only to be read.
     """
 
     prompt: Sequence[dict[str, Any]]
@@ -42,12 +42,10 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a step came to.
+    """What a step came to: `events`, appended together in this order, and the model's `response`, if one was asked.
 
-    Attributes:
-        events: appended together, in this order. Response ids and the model's form of calls are completed.
-        response: the model's answer, where a model was asked.
-        errors: by position in `events`, the error that answers a call that was no good.
+    Response ids and the model's form of calls are completed. `errors` has, by position in `events`, the answers to
+    invalid calls.
     """
 
     events: list[AnyEvent]
@@ -65,8 +63,7 @@ _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="agent-step")
 def bridged(agent: type[Any]) -> AsyncStep | None:
     """The `astep` of a class that defines `step` and inherits `astep`; None for any other class.
 
-    Raises:
-        TypeError: its `step` is asynchronous.
+    Raises `TypeError` where `step` is asynchronous.
     """
     if _place_of("step", agent) >= _place_of("astep", agent):
         return None
@@ -86,7 +83,7 @@ def _place_of(name: str, agent: type[Any]) -> int:
 
 
 class SteppedState:
-    """The state of a conversation as a blocking `step` sees it."""
+    """The state of a conversation as a blocking `step` sees it; `events` are those that a model is shown."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -94,7 +91,6 @@ class SteppedState:
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events that a model is shown, in order."""
         return tuple(self.view.events)
 
     @property
@@ -112,11 +108,7 @@ class SteppedState:
 class SteppedConversation:
     """What a blocking `step` is given as its conversation; good for that step only.
 
-    Attributes:
-        agent: whose step it is.
-        id: of the conversation.
-        state: see `SteppedState`.
-        call_context: with it (``llm.completion(…, call_context=…)``) a call of a model counts for the conversation.
+    With its `call_context` (``llm.completion(…, call_context=…)``) a call of a model counts for the conversation.
     """
 
     def __init__(self, agent: Any, step: StepInput, inherited: AsyncStep) -> None:
@@ -133,7 +125,6 @@ class SteppedConversation:
         self._loop = asyncio.get_running_loop()
 
     async def outcome(self) -> StepOutcome:
-        """What the agent's `step` comes to, which is called in a thread."""
         work = contextvars.copy_context().run
         try:
             await self._loop.run_in_executor(
@@ -151,10 +142,7 @@ class SteppedConversation:
     ) -> None:
         """Take the inherited step, and wait for it: ``super().step(…)``.
 
-        Raises:
-            NotImplementedError: there is no such step.
-            DrydockError: this step is over.
-            LLMError: the model could not be asked.
+        Raises `NotImplementedError` where there is none, `DrydockError` once this step is over, `LLMError`.
         """
         self._check()
         if getattr(self._inherited, "__isabstractmethod__", False):

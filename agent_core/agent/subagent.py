@@ -23,14 +23,13 @@ from agent_core.tools.subagents import has_usable_tools, usable_tools
 logger = logging.getLogger(__name__)
 
 DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent"})
-"""The tools that make sub-agents; only by name they are given to any but the main agent."""
+"""The tools that make sub-agents; any but the main agent gets them only by name."""
 
 
 def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
-    """A fresh agent of this kind for one sub-conversation of the `asking` agent's; its model is counted under `label`.
+    """A fresh agent of this kind for a sub-conversation of `asking`; its model is counted under `label`.
 
-    Raises:
-        SubAgentError: it cannot be made: its profile, its condenser or a tool is not there.
+    Raises `SubAgentError` where its profile, its condenser or a tool is not there.
     """
     definition = kind.definition
     llm = _llm(definition, asking.llm).model_copy(update={"usage_id": label})
@@ -107,7 +106,7 @@ def _condenser(definition: AgentDefinition, llm: LLM) -> Condenser | None:
 
 
 def _servers(definition: AgentDefinition) -> dict[str, Any]:
-    """Its MCP servers; not those that a project's file names: they would be started outside of the sandbox."""
+    """Without the servers that a project's file names: they would be started outside of the sandbox."""
     if not definition.mcp_config or "mcp_config" not in Agent.model_fields:
         return {}
     if definition.level == "project":

@@ -53,7 +53,6 @@ class SwitchLLMTool(ToolDefinition[SwitchLLMAction, SwitchLLMObservation]):
 
 
 def _switched(action: SwitchLLMAction, conversation: ToolContext | None = None) -> SwitchLLMObservation:
-    """Look whether there is such a model; the agent's steps read the result, and take it."""
     llm = _stored(action.profile_name)
     return SwitchLLMObservation.from_text(f"From the next step on {llm.model} works.", profile_name=action.profile_name)
 
@@ -66,15 +65,16 @@ def _stored(name: str) -> LLM:
 
 
 class SwitchedModel:
-    """Which agent goes on by a log: the given one, with the model that it has switched to."""
+    """Follows a log to the agent that goes on by it: the given one, with the model that it has switched to.
+
+    `hide` gets the keys of models that are switched to.
+    """
 
     def __init__(self, agent: AgentBase, hide: Callable[[Iterable[str]], None]) -> None:
-        """`hide` is told the keys of models that are switched to."""
         self._configured = self._present = agent
         self._hide = hide
 
     def forgotten(self) -> AgentBase:
-        """The given agent: what was switched is undone."""
         self._present = self._configured
         return self._present
 

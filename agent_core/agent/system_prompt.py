@@ -64,9 +64,7 @@ def static_message(
 ) -> str:
     """The rendered `template` (relative to `folder`, or absolute); `overrides` count before all others.
 
-    Raises:
-        jinja2.TemplateNotFound: there is no such file.
-        jinja2.UndefinedError: it names a variable that was not given.
+    Raises `jinja2.TemplateNotFound`, or `jinja2.UndefinedError` for a variable that was not given.
     """
     kind = family_of(model)
     variables = {
@@ -88,7 +86,7 @@ def static_message(
 
 
 def user_identity(home: Path | None = None) -> str:
-    """What the user's own file says that the agent is, if there is one."""
+    """The content of the user's own `IDENTITY_FILE`."""
     try:
         path = (home or Path.home()) / IDENTITY_FILE
         with path.open(encoding="utf-8") as file:
@@ -101,7 +99,6 @@ def user_identity(home: Path | None = None) -> str:
 
 
 def _notes(folder: Path, family: str, variant: str) -> str:
-    """Notes for the variant, or else for the family."""
     if not family:
         return ""
     names = [f"model_specific/{family}/{variant}.j2"] if variant else []
@@ -118,11 +115,7 @@ SECURITY_POLICY: Final = "security_policy.j2"
 
 
 class PromptManager:
-    """Renders what agents are told from the templates of a folder, ours by default.
-
-    Raises:
-        FileNotFoundError: the folder has no such template of the system message.
-    """
+    """Renders the prompts in a folder, ours by default; raises `FileNotFoundError` without a system message."""
 
     def __init__(self, prompt_dir: str | Path | None = None, system_prompt_filename: str = SYSTEM_PROMPT) -> None:
         self.prompt_dir = Path(prompt_dir) if prompt_dir is not None else PROMPT_DIR
@@ -131,7 +124,7 @@ class PromptManager:
             raise FileNotFoundError(f"there is no prompt template {system_prompt_filename!r} in {self.prompt_dir}")
 
     def get_system_message(self, **context: Any) -> str:
-        """The system message; variables in `context` count before those that are known."""
+        """Variables in `context` count before those that are known."""
         policy = SECURITY_POLICY if (self.prompt_dir / SECURITY_POLICY).is_file() else ""
         return static_message(
             self.prompt_dir,
@@ -144,17 +137,14 @@ class PromptManager:
         )
 
     def get_example_user_message(self) -> str:
-        """A first message of a user as an example, if the folder has one."""
         if not (self.prompt_dir / USER_PROMPT).is_file():
             return ""
         return rendered(self.prompt_dir, USER_PROMPT, {"agent_name": NAME})
 
     def build_workspace_context(self, recalled: RecallObservation) -> str:
-        """What the memory knows of the workspace, as the agent is told it."""
         message = facts_message(recalled)
         return message.text if message is not None else ""
 
     def build_microagent_info(self, triggered: Sequence[RecalledKnowledge]) -> str:
-        """Knowledge that a message brought up, as the agent is told it."""
         known = RecallObservation(cause=-1, recall_type="knowledge", microagent_knowledge=list(triggered))
         return self.build_workspace_context(known)

@@ -23,7 +23,7 @@ TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git
 EDITOR_ALIASES = frozenset({"str_replace", "str_replace_editor"})
 BARE_COMMANDS = frozenset({"find", "git", "ls", "pwd"})
 EXTRAS = ("security_risk", "summary")
-"""What a model may say of any call, besides the tool's own arguments."""
+"""Arguments that a model may add to any call."""
 MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
 RISKS: Mapping[str, SecurityRisk] = {risk.value: risk for risk in SecurityRisk}
 MAX_ERROR_CHARS = 2_000
@@ -36,10 +36,7 @@ _TOO_DEEP = "they are nested too deeply"
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """One call of the model, checked. Exactly one of `action` and `error` is set.
-
-    `call` goes into the log: its arguments are always valid JSON, so providers accept the history.
-    """
+    """One checked call of the model: exactly one of `action` and `error` is set; `call.arguments` is valid JSON."""
 
     call: MessageToolCall
     tool_name: str
@@ -52,7 +49,7 @@ class ParsedCall:
 def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, predicts_risk: bool = True) -> ParsedCall:
     """Check one call against the tools at hand; never raises for anything that a model may send.
 
-    With `predicts_risk` False what the model says of risks counts for nothing.
+    Without `predicts_risk` what the model says of risks is ignored.
     """
     try:
         arguments = _arguments_of(call.arguments)
@@ -133,7 +130,6 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 def _normalised(
     name: str, arguments: dict[str, Any], tools: Mapping[str, ToolDefinition]
 ) -> tuple[str, dict[str, Any]]:
-    """Names that models use for our tools, mapped to ours; registered names are left alone."""
     if name in tools:
         return name, arguments
     match = re.match(r"\s*([A-Za-z_][\w-]*)", name)
@@ -189,7 +185,7 @@ def _without_extras(
 
 
 def _action_of(arguments: dict[str, Any], definition: ToolDefinition) -> tuple[Action, dict[str, Any]]:
-    """The action for the arguments, and these as they were understood: what fits is left as it is."""
+    """The action for the arguments, and these as they were understood."""
     try:
         return definition.action_from_arguments(arguments), arguments
     except ValueError:
@@ -230,7 +226,6 @@ def _refused(call: MessageToolCall, name: str, cause: str, *, keys: list[str] | 
 
 
 def _sendable(name: str) -> str:
-    """A name that providers accept in the history, whatever the model made up."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:64] or "unnamed_tool"
 
 

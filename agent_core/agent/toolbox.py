@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
 """Class names of the tools that every agent has unless it says otherwise."""
 MAX_SHORT_CHARS: Final = 1023
-"""The longest description that the models of `takes_short_descriptions` take."""
 STATED_RISKS: Final = ("LOW", "MEDIUM", "HIGH")
 _SHORT = re.compile(r"gpt-4|o1|o3|o4")
 
@@ -47,11 +46,8 @@ def toolset(
     """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
 
     The tool for skills is added where the `context` has some that the agent may ask for. A spec with a form for the
-    answers of a default tool stands for that tool.
-
-    Raises:
-        ToolNotFoundError: a spec names no registered tool.
-        ValueError: two tools have the same name, or a default tool is not known.
+    answers of a default tool replaces it. Raises `ToolNotFoundError` for an unregistered tool, `ValueError` for two of
+    one name or an unknown default tool.
     """
     found = resolve_tools(specs, conv_state, shaped=structured)
     own = _filtered(found, names_regex)
@@ -77,7 +73,7 @@ def checked_toolset(
 
 
 def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) -> dict[str, ToolDefinition]:
-    """The tool to read the skills of this context, where there are any that an agent may ask for."""
+    """The tool to read the skills of this context, if there are any that an agent may ask for."""
     if context is None or not context.invocable_skills or InvokeSkillTool.tool_name in taken:
         return {}
     listed = [skill for skill in context.active_skills if skill.is_listed]
@@ -97,7 +93,7 @@ def end_tools(tools: Iterable[ToolDefinition]) -> None:
 
 
 class StructuredTool(ToolDefinition):
-    """A tool that takes one text, with an object of a certain form in its place; the text is that object as JSON."""
+    """A tool that takes an object of a certain form in place of one text; the text is that object as JSON."""
 
     tool_parameters: dict[str, Any]
     inner: ToolDefinition
@@ -147,11 +143,7 @@ def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict
 def specs_of(value: Any) -> Any:
     """The list with a spec in place of each definition, or sequence of these.
 
-    An agent names its tools, and each conversation makes its own: so a definition must be like the one that its name
-    stands for.
-
-    Raises:
-        ValueError: it is not; the message says what to do.
+    Each conversation makes its own tools by name: raises `ValueError` for a definition unlike the one of its name.
     """
     if not isinstance(value, Sequence) or isinstance(value, str):
         return value
@@ -177,7 +169,6 @@ def _spec_of(definition: ToolDefinition) -> Tool:
 
 
 def _is_plain(definition: ToolDefinition) -> bool:
-    """Whether it is as its class makes it without any parameters."""
     try:
         made = next(one for one in type(definition).create(None) if one.name == definition.name)
     except (TypeError, ValueError, StopIteration):
@@ -189,7 +180,7 @@ def _is_plain(definition: ToolDefinition) -> bool:
 
 
 def takes_short_descriptions(model: str) -> bool:
-    """Whether a model of this name takes short descriptions of tools only."""
+    """Whether a model takes only short descriptions of tools."""
     return _SHORT.search(model.lower()) is not None
 
 

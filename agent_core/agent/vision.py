@@ -75,10 +75,7 @@ def with_references(message: Message) -> Message:
 
 
 async def newest_images(log: EventStream, before: int) -> list[str]:
-    """The images of the user's newest messages that have any, of those before this event, in their order.
-
-    Messages that the model is shown as one, because it said nothing in between, count as one.
-    """
+    """The images, in order, of the user's newest messages with any before this event; neighbours count as one."""
     images: list[str] = []
     while before > 0:
         for event in await log.page_before(before=before, limit=PAGE):
@@ -98,7 +95,7 @@ async def newest_images(log: EventStream, before: int) -> list[str]:
 class ImageQuestions:
     """Has stored models look at the images of one conversation; fulfils `agent_core.tools.vision_inspect.Vision`.
 
-    `context` counts what that costs, `hide` is told the keys of the models.
+    `context` counts what that costs, `hide` gets the keys of the models.
     """
 
     def __init__(self, log: EventStream, context: CallContext, hide: Callable[[Iterable[str]], None]) -> None:
@@ -123,7 +120,6 @@ class ImageQuestions:
         return Sight(answer, name, llm.model)
 
     async def _shown_before(self, action_id: int) -> int:
-        """The event before which everything was known to the model that made this call."""
         made = await self._log.page(after=action_id - 1, limit=1) if action_id >= 0 else []
         if made and isinstance(made[0], ActionEvent) and made[0].seen is not None:
             return made[0].seen + 1

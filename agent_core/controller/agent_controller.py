@@ -1,7 +1,7 @@
 """The controller: the subscriber of a stream that decides when the agent steps.
 
-It folds the log, and acts only when it has read to the end: so its own writes are always part of what it decides from.
-The step runs in a task of its own, so that a stop or a new message takes effect while the model is still thinking.
+It acts only when it has folded the log to the end: so its own writes are always part of what it decides from. The step
+runs in a task of its own, so that a stop or a new message takes effect while the model is still thinking.
 """
 
 from __future__ import annotations
@@ -64,10 +64,8 @@ class AgentController:
     """Drives one conversation's agent.
 
     `observe` takes the stored history, `begin` enters the first state, `run` follows the live log until it is closed.
-
-    Attributes:
-        state: what it decides from.
-        steps_left: after how many steps the agent is paused instead of taking another; None: it goes on.
+    After `steps_left` steps the agent is paused (None: never). `check` raises when the agent may not ask its model
+    again.
     """
 
     def __init__(
@@ -81,7 +79,6 @@ class AgentController:
         check: Callable[[ConversationState], None] = check_limits,
         steps_left: int | None = None,
     ) -> None:
-        """`check` raises when the agent may not ask its model once more."""
         self._check = check
         self.state = state
         self.steps_left = steps_left
@@ -101,11 +98,9 @@ class AgentController:
 
     @property
     def failure(self) -> Exception | None:
-        """What its agent failed with the last time since the conversation was opened."""
         return self._failures.error
 
     def observe(self, event: AnyEvent) -> None:
-        """Take a stored event into account, without acting on it."""
         if self._branches.fold(event):
             self.state.fold(event)
         else:
@@ -113,7 +108,7 @@ class AgentController:
         self._is_stale = self._is_stale or isinstance(event, Rewind)
 
     async def rejoin(self) -> None:
-        """After events with a rewind among them were observed: forget what it undid."""
+        """Forget what a rewind among the observed events undid."""
         if self._is_stale:
             branch = await state_of_branch(self._stream, self._branches)
             branch.keep(self.state)
@@ -249,7 +244,7 @@ class AgentController:
                 await self._enter(AgentState.RUNNING)
 
     async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
-        """Confirm or reject all that awaits it, in the order of the calls; with `remember` nothing waits any more."""
+        """Confirm or reject all that awaits it, in the order of the calls."""
         decided = decisions(self.state, is_confirmed=wanted is AgentState.USER_CONFIRMED, reason=reason)
         if remember and wanted is AgentState.USER_CONFIRMED:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
@@ -270,7 +265,6 @@ class AgentController:
         return self.state.agent_state
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it in a task of its own; one at a time."""
         self._step_task = asyncio.create_task(work, name=f"step:{self._stream.conversation_id}")
 
     async def _ask_to_rest(self) -> None:
@@ -299,7 +293,7 @@ class AgentController:
 
 
 class HookRounds:
-    """Remembers what the hooks were asked by now; without hooks there is nothing to ask."""
+    """Asks the hooks, and remembers what they were asked by now."""
 
     def __init__(self, conversation_id: str, hooks: ConversationHooks | None) -> None:
         self._conversation_id = conversation_id
@@ -309,13 +303,13 @@ class HookRounds:
         self._free_to_rest: tuple[int, ...] = ()
 
     def unreviewed(self, state: ConversationState) -> dict[int, str]:
-        """Messages of the user, by their ids, that the hooks have to see before the agent does."""
+        """Ids of the user's messages that the hooks have to see before the agent does."""
         if self._hooks is None or not self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
             return {}
         return {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
 
     def begin_review(self, messages: dict[int, str], *, guarded: Guard, then: Decision) -> None:
-        """Ask the hooks about these messages, in a task, one round at a time; the log says what they think."""
+        """Ask about these messages, in a task, one round at a time; the log gets the answers."""
 
         async def review() -> None:
             for message_id, text in sorted(messages.items()):
@@ -339,12 +333,11 @@ class HookRounds:
             self._reviewing.cancel()
 
     def may_rest(self, state: ConversationState) -> bool:
-        """Whether the agent may come to rest here without a question to the hooks."""
         asks = self._hooks is not None and self._hooks.has(HookEvent.STOP)
         return not asks or state.is_blocked or self._free_to_rest == _place(state)
 
     async def ask_to_rest(self, state: ConversationState) -> None:
-        """Ask the hooks whether it may; when they refuse, the log has a word to the agent that lets it go on."""
+        """Ask whether the agent may rest; a refusal is logged as a word to the agent that lets it go on."""
         place = _place(state)
         if self._hooks is None or not (await self._hooks.stopping(state.last_words)).blocked:
             self._free_to_rest = place
@@ -356,11 +349,7 @@ def _place(state: ConversationState) -> tuple[int, ...]:
 
 
 class FailureReporter:
-    """Takes a conversation into the state `error`.
-
-    Attributes:
-        error: what its agent failed with the last time.
-    """
+    """Takes a conversation into the state `error`; `error` is what its agent failed with the last time."""
 
     def __init__(self, stream: EventStream, usage: UsageTracker, enter: Callable[..., Awaitable[None]]) -> None:
         self._stream = stream
@@ -369,7 +358,7 @@ class FailureReporter:
         self.error: Exception | None = None
 
     async def fail(self, error: Exception) -> None:
-        """Say that the step failed with this error; returns once the log says so, or cannot say anything any more."""
+        """Returns once the log says so, or cannot say anything any more."""
         self.error = error
         reason, detail = failure_of(error)
         if not isinstance(error, DrydockError):
@@ -390,7 +379,7 @@ class FailureReporter:
 
 
 def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
-    """How a loaded conversation goes on: as it was, or with what its user has said since.
+    """The first state of a loaded conversation: as it was, or by what its user has said since.
 
     Where actions await the user's word it waits still: a message that came meanwhile refuses them then.
     """

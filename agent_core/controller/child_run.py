@@ -1,4 +1,4 @@
-"""One sub-agent at one task: its session from the message that asks to the last word that answers."""
+"""One sub-agent at one task: its session from the message that asks to the answer."""
 
 from __future__ import annotations
 
@@ -48,11 +48,7 @@ Confirm = Callable[[Sequence[ActionEvent]], Awaitable[bool]]
 class ChildRun:
     """Has one order carried out. One that was begun before goes on where it was; one that has ended is only read.
 
-    `on_spending` is told what the sub-agent has cost in all, and how many answers are new; `show` gets lines for
-    people.
-
-    Attributes:
-        session: the sub-agent's, once it is opened.
+    `on_spending` gets the sub-agent's total cost and the number of new answers; `show` gets lines for people.
     """
 
     def __init__(
@@ -135,7 +131,7 @@ class ChildRun:
         return self._is_stopping  # which changes while this waits for something
 
     async def _take(self, session: ChildSession, event: AnyEvent) -> bool:
-        """Take a live event into account; whether the task has ended with it."""
+        """Take a live event into account; returns whether the task has ended with it."""
         before = self._round.metrics
         self._round.fold(event)
         if line := _line_for(event):
@@ -168,8 +164,7 @@ class TaskRound:
     Attributes:
         asked: id of that message; -1 while it is not in the log.
         metrics: what the sub-agent has cost so far, with all its tasks.
-        undecided: the actions that wait for a user's word.
-        rejections: how often such actions were refused during this task.
+        rejections: how often actions that wait for a user were refused during this task.
     """
 
     def __init__(self, key: str) -> None:
@@ -232,7 +227,6 @@ class TaskRound:
 
     @property
     def report(self) -> TaskReport:
-        """What came of it, once it has ended."""
         if self._state in _DONE:
             return TaskReport(self._result)
         problem = (self._failure or "It failed.") if self._state is AgentState.ERROR else STOPPED
@@ -244,10 +238,7 @@ class DelegatedTask:
     """One task for one sub-agent.
 
     Attributes:
-        name: of its conversation.
         label: under which it is counted and shown, for example ``delegate:tests``.
-        agent_type: its kind.
-        task: what it is asked.
         key: of the asking action; an order with the same key is the same one.
         is_class: whether `agent_type` may be the class of an agent, whose answers count as the asking one's.
     """
@@ -274,7 +265,6 @@ class ChildSession(Protocol):
 
 
 def _line_for(event: AnyEvent) -> str:
-    """What people are shown of a sub-agent's event while it works."""
     if isinstance(event, ActionEvent) and event.action is not None:
         return " ".join((event.summary or event.tool_name).split())
     if isinstance(event, MessageEvent) and event.source == "agent":

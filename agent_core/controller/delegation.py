@@ -1,7 +1,7 @@
 """Delegation: the sub-agents of one conversation, each in a conversation of its own.
 
-Nothing is kept here that the logs do not tell: which sub-agents there are is folded from the log of the asking
-conversation, how far each is from its own. So a call that a crash cut short is simply made again.
+All is folded from the logs: which sub-agents there are from that of the asking conversation, how far each is from its
+own. So a call that a crash cut short is simply made again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ STOP_SECONDS: Final = 5.0
 class Delegation:
     """Fulfils `agent_core.tools.subagents.SubAgents` for one session.
 
-    `observe` takes the stored history; what comes later is read when it is needed. `suspend` lets go of all that are at
-    work, who go on when the call is made again.
+    `observe` takes the stored history; what comes later is read when it is needed. `state` gives that of the
+    conversation, `above` is the budget that a sub-agent's own conversation spends from, at the nesting `depth` (0: a
+    user's).
     """
 
     def __init__(
@@ -58,10 +59,6 @@ class Delegation:
         depth: int = 0,
         above: SubAgentBudget | None = None,
     ) -> None:
-        """`state` is that of the conversation at the moment, `above` what it spends from if it is a sub-agent's own.
-
-        `depth` is how deep it is nested; 0 for a conversation of a user's.
-        """
         self._stream = stream
         self._provider = provider
         self._usage = usage
@@ -137,7 +134,7 @@ class Delegation:
         return report
 
     async def suspend(self) -> None:
-        """Let go of all that are at work, as they are."""
+        """Let go of all that are at work, who go on when the call is made again."""
         await asyncio.gather(*(run.suspend() for run in self._runs.values()))
 
     def stopped_by(self, action_id: int) -> str:
@@ -146,7 +143,7 @@ class Delegation:
     # --- how it is done ---
 
     async def _admit(self, call: ToolContext | None = None) -> None:
-        """See what is in the log by now, and whether sub-agents may be had at all; for `call`, be put to work."""
+        """Read the log so far, and refuse where sub-agents, or for `call` their work, are not to be had."""
         while page := await self._stream.page(after=self._roster.position):
             for event in page:
                 self._roster.fold(event)
@@ -223,7 +220,6 @@ class Delegation:
     async def _note(
         self, call: ToolContext, order: DelegatedTask, budget: SubAgentBudget, spent: UsageTotals, answers: int
     ) -> None:
-        """Write what a sub-agent has cost into the log of the asking conversation."""
         known = self._counted.get(order.name)
         if known is None:
             # Before the first call of this process: what an earlier one has spent, and did not get to write down.
@@ -277,10 +273,9 @@ class Roster:
     A fork has none of those of the conversation that it comes from.
 
     Attributes:
-        position: id of the last event that was taken into account.
         task_ids: the task's id of each action that began one, by the action's id; no id is ever given again.
         spent: what each sub-agent has cost, by the name of its conversation, as far as the log counts it.
-        places: which of the calls of the newest answer that put sub-agents to work an action is, from 1.
+        places: from 1, which of the newest answer's calls that put sub-agents to work an action is.
     """
 
     def __init__(self) -> None:
@@ -311,7 +306,7 @@ class Roster:
 
     @property
     def spawned(self) -> dict[str, SpawnedAgent]:
-        """The sub-agents that wait for tasks, by their ids, without those that a rewind has undone."""
+        """The waiting sub-agents by id, without those that a rewind has undone."""
         found: dict[str, SpawnedAgent] = {}
         for action_id, made in self._spawns:
             if self._branches.has(action_id):
@@ -320,7 +315,7 @@ class Roster:
 
     @property
     def tasks(self) -> dict[str, str]:
-        """The kind of sub-agent of each task, by the task's id, without those that a rewind has undone."""
+        """The kind of sub-agent by task id, without those that a rewind has undone."""
         return {
             self.task_ids[action_id]: kind for action_id, kind in self._kinds.items() if self._branches.has(action_id)
         }
@@ -342,7 +337,7 @@ class Roster:
 class SubAgentBudget:
     """What one sub-agent may spend: it is the money of the conversation that asks, all the way up.
 
-    `usage` and `state` (at the moment) are those of the asking conversation; `above` is what that one spends from.
+    `usage` and `state` are those of the asking conversation; `above` is its own budget.
     """
 
     usage: UsageTracker
@@ -362,23 +357,19 @@ class SubAgentBudget:
             self.above.add(metrics)
 
     def check(self, spending: ConversationState) -> None:
-        """Whether the sub-agent, whose state is `spending`, may ask its model once more, by all limits that count.
-
-        Raises:
-            LimitReachedError: it may not.
-        """
+        """Raise `LimitReachedError` where the sub-agent, whose state is `spending`, may not ask its model again."""
         check_limits(spending)
         self.check_money()
 
     def check_money(self) -> None:
-        """Raises `LimitReachedError` where the asking conversation, or one above it, has no money left."""
+        """Raise `LimitReachedError` where the asking conversation, or one above it, has no money left."""
         if self.above is not None:
             self.above.check_money()
         check_budget(self.state().limits, self.usage.stats.accumulated_cost)
 
 
 def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
-    """Whether sub-agents with these ids may be spawned beside the present ones; raises `SubAgentError`."""
+    """Raise `SubAgentError` where sub-agents with these ids may not be spawned beside the present ones."""
     if any(not name.strip() for name in ids):
         raise SubAgentError("an id is empty; give each sub-agent a name")
     if strange := [name for name in ids if len(name) > MAX_ID_CHARS or not name.isprintable()]:
@@ -397,7 +388,7 @@ def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, Sp
 
 
 def stop_notice(orders: Sequence[DelegatedTask]) -> str:
-    """How an agent can have those go on whose work was stopped."""
+    """How an agent can have sub-agents go on whose work was stopped."""
     first = orders[0]
     if first.label.startswith("task:"):
         return f"The sub-agent of {first.name} was stopped, too; it goes on when you `resume` it."

@@ -30,11 +30,7 @@ MAX_FRUITLESS_REPLIES = 25
 
 
 def check_limits(state: ConversationState) -> None:
-    """Whether the agent may ask its model once more.
-
-    Raises:
-        LimitReachedError: it may not; its user can send a message to let it go on.
-    """
+    """Raise `LimitReachedError` where the agent may not ask its model again until its user sends a message."""
     limits = state.limits
     if state.iterations >= limits.iteration_limit:
         raise LimitReachedError(
@@ -56,7 +52,7 @@ def check_limits(state: ConversationState) -> None:
 
 
 def check_budget(limits: Limits, cost: float) -> None:
-    """Whether there is money left; raises `LimitReachedError`."""
+    """Raise `LimitReachedError` where there is no money left."""
     if limits.budget_limit is not None and cost >= limits.budget_limit:
         raise LimitReachedError(
             f"Agent reached maximum budget for conversation.Current budget: {cost:.4f},"
@@ -78,7 +74,7 @@ def nudge(detector: StuckDetector) -> MessageEvent | None:
 
 
 def error_events(error: Exception, detail: str) -> list[AnyEvent]:
-    """What the log is to say of a failed step, for programs; one that is stuck has not failed, but looped."""
+    """The events of a failed step, for programs; a stuck agent has not failed, but looped."""
     if isinstance(error, AgentStuckInLoopError):
         return [LoopDetected(start=error.start, pattern=str(error))]
     code = error.code if isinstance(error, LimitReachedError) else type(error).__name__

@@ -25,7 +25,7 @@ _ROUND = re.compile(r"replay-(\d+)-(\d+)-")
 
 
 class ReplayManager:
-    """Knows what is still to be done again; `observe` takes the events of the branch in order, like the state does."""
+    """Replays what is still to be done again; `observe` takes the events of the branch in order."""
 
     def __init__(self) -> None:
         self._source = -1
@@ -34,11 +34,7 @@ class ReplayManager:
 
     @staticmethod
     def get_replay_events(trajectory: Any) -> list[AnyEvent]:
-        """The events of a recorded conversation (or of their data) that are repeated: the user's and the agent's.
-
-        Raises:
-            ValueError: it is no list, or holds what is no event.
-        """
+        """The repeatable events of a recorded conversation or of its data; raises `ValueError`."""
         if not isinstance(trajectory, list):
             raise ValueError(f"trajectory: is a {type(trajectory).__name__}; give a list of events")
         events = [_event_of(one, place) for place, one in enumerate(trajectory)]
@@ -51,7 +47,6 @@ class ReplayManager:
         ]
 
     def observe(self, event: AnyEvent) -> None:
-        """Take the next event into account: a trajectory to repeat, or what was repeated already."""
         if isinstance(event, Trajectory):
             self._source, self._rounds, self._done = event.id, rounds_of(event.turns), 0
         elif isinstance(event, MessageEvent | ActionEvent):
@@ -63,7 +58,6 @@ class ReplayManager:
         return self._done < len(self._rounds)
 
     def step(self, step: StepInput) -> StepOutcome:
-        """What the agent does next, as it was recorded."""
         events: list[AnyEvent] = []
         errors: dict[int, str] = {}
         is_last_round = self._done + 1 == len(self._rounds)
@@ -96,7 +90,7 @@ class ReplayedTurns:
         self._latest = ""
 
     def call(self, call: MessageToolCall, thought: Sequence[TextContent], response_id: str) -> None:
-        """The agent called a tool, in the answer of this id; "" where it is not known."""
+        """Add the agent's call, of the answer of this id; "" where it is not known."""
         if response_id and response_id == self._latest:
             calls = [*(self.messages[-1].tool_calls or []), call]
             self.messages[-1] = self.messages[-1].model_copy(update={"tool_calls": calls})
@@ -106,10 +100,7 @@ class ReplayedTurns:
 
 
 def turns_of(events: Iterable[AnyEvent]) -> list[Message]:
-    """What the user of a conversation said, and what its agent answered.
-
-    A command that the user gave directly counts as the agent's, so that its effects are there as well.
-    """
+    """The turns of a conversation; the user's direct commands count as the agent's, so that their effects happen."""
     turns = ReplayedTurns()
     for event in events:
         if isinstance(event, MessageEvent):
@@ -130,8 +121,7 @@ def call_of(call_id: str, tool_name: str, action: Action) -> MessageToolCall:
 def rounds_of(turns: Sequence[Message]) -> list[list[Message]]:
     """The turns that are written together, because nothing would lead from one to the next by itself.
 
-    Results lead on from calls, and the user's words from what the agent said; what the user said after a finish comes
-    with it.
+    Results lead on from calls, and the user's words from the agent's; what the user said after a finish comes with it.
     """
     rounds: list[list[Message]] = []
     is_open = False
@@ -152,8 +142,7 @@ def _response(message: Message, name: str) -> LLMResponse:
 def beginning_of(turns: Sequence[Message]) -> list[AnyEvent]:
     """What begins a conversation that repeats these turns: the user's first message, and the rest to be repeated.
 
-    Raises:
-        ValueError: the first turn is none of the user's.
+    Raises `ValueError` where the first turn is none of the user's.
     """
     if not turns or turns[0].role != "user":
         raise ValueError("trajectory: does not begin with a message of the user; give it from its beginning")

@@ -1,6 +1,6 @@
 """A conversation's state, folded from its log, and what has to happen next in it.
 
-Both are pure: the same log gives the same state in any process, so a restart simply folds again and goes on.
+Both are pure: the same log gives the same state in any process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from agent_core.tools.builtin import FinishObservation
 class Limits:
     """How far an agent may go without its user: responses of the model, and US dollars (None: no limit).
 
-    With `per_run` the responses are counted from the beginning of each run, else from that of the conversation.
+    Responses are counted from the beginning of the conversation, with `per_run` of each run.
     """
 
     max_iterations: int
@@ -58,7 +58,7 @@ class Limits:
         self.budget_limit = self.max_budget
 
     def extend(self, iterations: int, cost: float) -> None:
-        """The agent begins to work: a limit that was hit is raised by its initial amount."""
+        """Raise a limit that was hit by its initial amount, as the agent begins to work."""
         if self.per_run or iterations >= self.iteration_limit:
             self.iteration_limit = iterations + self.max_iterations
         if self.max_budget is not None and self.budget_limit is not None and cost >= self.budget_limit:
@@ -79,19 +79,16 @@ RESUMABLE = frozenset(
 INTERRUPTING = frozenset(
     {AgentState.STOPPED, AgentState.PAUSED, AgentState.FINISHED, AgentState.REJECTED, AgentState.AWAITING_USER_INPUT}
 )
-"""States that a user may ask for and that end what is going on: the model's answer and running commands."""
+"""States that a user may ask for and that end the model's answer and running commands."""
 
 _AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.USER_CONFIRMED})
-"""Going on from these is no word of the user."""
 
 MOST_UNSEEN = 100
 """So many of the newest messages of the user are known by their ids."""
 
 CRITIC = "critic"
-"""The sender of a word to an agent whose result was judged badly."""
 
 EXIT = "/exit"
-"""What a user says to end the task at once, where the agent knows it."""
 
 
 class Move(Enum):
@@ -114,9 +111,7 @@ class ConversationState:
         wants_exit: whether the user's newest message is ``/exit``.
         shows_images: whether it has images.
         refinements: how often the critic has sent the agent on since then.
-        finish_result: what the critic said of the present result.
         is_blocked: whether hooks have refused the user's newest message.
-        last_words: what the agent said last to its user.
         loop: what the agent was stopped for, until it runs again.
     """
 
@@ -206,7 +201,7 @@ class ConversationState:
                 self.loop = event
 
     def next_move(self) -> Move:
-        """What has to happen now that every event up to the end of the log is folded."""
+        """What has to happen now that the log is folded to its end."""
         answered = not self.unanswered and not self.undecided
         if self.agent_state is AgentState.USER_CONFIRMED and answered:
             return Move.RESUME
@@ -250,7 +245,6 @@ class ConversationState:
         self.empty_replies = self.fruitless_replies = 0
 
     def _refuse_message(self, message_id: int) -> None:
-        """Hooks refused a message: it is as if it had not been said, and the agent does not see it."""
         if message_id in self._said:
             self.is_blocked = message_id == self._said[-1]
             self._said.remove(message_id)
@@ -296,7 +290,6 @@ class ConversationState:
             self._due = event.id
 
     def _rewind(self, event: Rewind) -> None:
-        """Its user decides what comes next; what is undone is found out by folding the branch."""
         self.last_interruption_id = event.id
         self.resumable = AgentState.AWAITING_USER_INPUT
         if event.forked_from:
@@ -344,8 +337,8 @@ async def state_of_branch(log: Pages[AnyEvent], branches: Branches, leaf: int | 
 def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEvent | None = None) -> list[AnyEvent]:
     """What is written together to go on behind the event that `rewind` names, whose branch has come to `state`.
 
-    Calls that are open there are answered: their results are undone. `prompt` is what the agent is told where the
-    branch does not say it. The agent waits for its user.
+    Calls that are open there are answered. `prompt` is what the agent is told where the branch does not say it. The
+    agent waits for its user.
     """
     answers = [
         AgentErrorEvent(

@@ -57,14 +57,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
 _UNSAID: Final[dict[str, Any]] = {"thought": [], "reasoning_content": None, "thinking_blocks": []}
-"""What only the first call of an answer carries, in all others."""
 
 
 class Step:
     """Takes the steps of one conversation's agent; at most one at a time.
 
-    Attributes:
-        usage: what the conversation's models cost.
+    `usage` is what the conversation's models cost; `loops` when an agent that repeats itself is stopped (None: never).
     """
 
     def __init__(
@@ -80,7 +78,6 @@ class Step:
         cache_key: str = "",
         payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
-        """`loops` is when an agent that repeats itself is stopped (None: never); the others are the tracker's."""
         self._view = View()
         self._replay = ReplayManager()
         self._loops = loops
@@ -109,7 +106,6 @@ class Step:
         return self._offered
 
     def gate(self, state: ConversationState | None) -> ConfirmationGate:
-        """What decides in this state which actions wait for the user."""
         stored = None if state is None else state.policy
         return replace(self._gate, policy=policy_in_force(stored, self._gate.policy))
 
@@ -118,11 +114,10 @@ class Step:
         return self._agent.missing_prompt(first_events, self._schemas, version=self._version, secrets=secrets)
 
     def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        """From the next answer of the model on, have this analyzer judge its calls."""
         self._gate = replace(self._gate, analyzer=analyzer)
 
     def system_prompt(self, secrets: Mapping[str, str]) -> SystemPromptEvent:
-        """What an agent is told on a branch that begins before it was told; `secrets` are descriptions by name."""
+        """The prompt for a branch that begins before there was one; `secrets` are descriptions by name."""
         return self._agent.system_prompt_event(self._schemas, version=self._version, secrets=secrets)
 
     def following(self) -> AbstractContextManager[None]:
@@ -132,12 +127,8 @@ class Step:
     async def take(self, state: ConversationState) -> None:
         """Ask the model and store what comes of it.
 
-        Cancelling it ends the request; the text streamed so far is declared void.
-
-        Raises:
-            AgentStuckInLoopError: the agent only repeats itself.
-            LLMError: the model could not be asked.
-            EventStoreError: its answer could not be stored.
+        Cancelling it ends the request; the text streamed so far is declared void. Raises `AgentStuckInLoopError`,
+        `LLMError`, or `EventStoreError` where the answer could not be stored.
         """
         seen = state.last_event_id
         await self._log.read(until=seen)
@@ -187,7 +178,6 @@ class Step:
         await self._log.read(until=stored)  # the tools are at work: what is done now is not left for their end
 
     async def _repeat(self, state: ConversationState, seen: int) -> None:
-        """Store what is recorded in place of the model's answer."""
         recorded = self._replay.step(self._input(await self._present_tools(), []))
         outcome, must_confirm = await self._judged(recorded, state)
         await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=False)
@@ -221,7 +211,7 @@ class Step:
             self._offer(self._offered)
 
     async def _warned(self) -> bool:
-        """Stop an agent that is stuck; warn one that is about to be, which is all that this step does."""
+        """Raise for a stuck agent; warn one that is about to be, which is all that this step does."""
         if self._stuck is None:
             return False
         if (pattern := self._stuck.pattern()) is not None:
@@ -250,7 +240,6 @@ class Step:
         return None
 
     async def _judged(self, outcome: StepOutcome, state: ConversationState) -> tuple[StepOutcome, bool]:
-        """The outcome with the risk of each action in it, and whether the actions wait for the user."""
         gate = self.gate(state)
         places, actions = [], []
         for place, event in enumerate(outcome.events):
@@ -308,7 +297,6 @@ class BranchReader:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Within this, the stream keeps what is still to be read."""
         self._stream.attach(self._unread)
         try:
             yield
@@ -316,12 +304,7 @@ class BranchReader:
             self._stream.detach(self._unread)
 
     async def read(self, *, until: int) -> None:
-        """Go on to the event of the id `until`.
-
-        Raises:
-            StreamClosedError: there is no log any more.
-            EventStoreError: it cannot be read.
-        """
+        """Go on to event `until`; raises `StreamClosedError`, or `EventStoreError` where the log cannot be read."""
         while self._unread.position < until:
             event = await anext(self._unread, None)
             if event is None:
@@ -356,7 +339,6 @@ class Deltas:
             self._stream.publish(TextDelta(delta.response_id, text, delta.channel))
 
     def discard(self) -> None:
-        """What was shown of the answer is void."""
         if self._response_id:
             self._stream.publish(TextDiscarded(self._response_id))
             self._response_id = ""
@@ -391,10 +373,8 @@ class Retries:
 def completed(outcome: StepOutcome) -> StepOutcome:
     """The outcome with all that the log needs to count steps, and to tell the calls of one answer.
 
-    Where nothing came of the step, that is what the agent is told next; it counts as an empty reply.
-
-    Raises:
-        DrydockError: a call that is not the first of its response has a thought.
+    A step without events tells the agent so, and counts as an empty reply. Raises `DrydockError` where a call that is
+    not the first of its response has a thought.
     """
     events = outcome.events or [MessageEvent(llm_message=Message.user(NOTHING_DONE))]
     if not outcome.events or not all(map(_is_complete, events)):
@@ -464,9 +444,9 @@ def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:
 
 
 def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[list[AnyEvent], list[AnyEvent]]:
-    """The calls of an answer at these places, and all others; the first of them all carries what was said with them.
+    """The calls of an answer at these places, then all others; the first of all carries what was said with them.
 
-    The calls of one answer are made at the same time: their order says nothing to the model.
+    Their order says nothing to the model: they are made at the same time.
     """
     failed = [events[place] for place in places]
     others = [event for place, event in enumerate(events) if place not in places]
@@ -477,7 +457,6 @@ def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[lis
 
 
 def _is_shown(event: AnyEvent) -> bool:
-    """Whether those who saw an answer's text come find it in this event."""
     return event.source == "agent" and not (isinstance(event, MessageEvent) and event.is_blank)
 
 

@@ -59,7 +59,6 @@ class StuckDetectionThresholds(Frozen):
 
     @property
     def rounds(self) -> int:
-        """How many of the newest actions have to be known."""
         return max(self.action_observation, self.action_error + 1, self.alternating_pattern)
 
 
@@ -68,8 +67,6 @@ USUAL_THRESHOLDS = StuckDetectionThresholds()
 
 @dataclass(slots=True)
 class _Round:
-    """An action with its answer, as digests."""
-
     action_id: int
     action: bytes
     answer: bytes = b""
@@ -83,7 +80,7 @@ class _Round:
 class StuckDetector:
     """Looks at the last twenty events since the user's last message; at more where a threshold needs them.
 
-    A fold like the state: it takes the events in the order of their ids, and keeps digests of the newest ones.
+    It takes the events in the order of their ids, and keeps digests of the newest ones.
     """
 
     def __init__(self, thresholds: StuckDetectionThresholds = USUAL_THRESHOLDS) -> None:
@@ -128,7 +125,7 @@ class StuckDetector:
         return None
 
     def start_of(self, pattern: Pattern) -> int:
-        """Id of the event with which the loop of this pattern, which the agent is in, began."""
+        """Id of the event with which the present loop of this pattern began."""
         if pattern is Pattern.CONDENSATIONS:
             return self._condensations[0]
         if pattern is Pattern.MONOLOGUE:
@@ -163,16 +160,12 @@ class StuckDetector:
 
 
 def _failing(rounds: Sequence[_Round]) -> int:
-    """How often the last action was tried in a row, with an error each time."""
     tries = takewhile(lambda one: one.error_id is not None and one.action == rounds[-1].action, reversed(rounds))
     return sum(1 for _ in tries)
 
 
 def _mistyped(rounds: Sequence[_Round]) -> int:
-    """How often the last cell was run in a row, with the same error of its syntax each time.
-
-    The numbers of cells differ from one result to the next, so these are never the same result.
-    """
+    """How often the last cell was run in a row with the same syntax error; only the numbers of the cells differ."""
     last = rounds[-1] if rounds else None
     tries = takewhile(
         lambda one: one.syntax_error and last and (one.action, one.syntax_error) == (last.action, last.syntax_error),
@@ -182,7 +175,6 @@ def _mistyped(rounds: Sequence[_Round]) -> int:
 
 
 def _is_periodic(rounds: Sequence[_Round], wanted: int, *, period: int) -> bool:
-    """Whether there are as many as wanted, each like the one a period before."""
     return len(rounds) == wanted and all(
         one.is_like(earlier) for earlier, one in zip(rounds, rounds[period:], strict=False)
     )

@@ -15,18 +15,16 @@ from agent_core.llm.response import LLMResponse
 
 
 def metrics_of(event: AnyEvent) -> MetricsSnapshot | None:
-    """What the conversation had cost by this event, if it says so."""
+    """The total cost of the conversation as of this event, if it says so."""
     return event.metrics if isinstance(event, ActionEvent | MessageEvent | Condensation | MetricsUpdated) else None
 
 
 class UsageTracker:
-    """Usage tracker: counts the calls that are made with its `context`.
+    """Usage tracker: counts the calls that are made with its `context`, whatever model they ask.
 
     The usage goes into the log with the events that the calls lead to; `settle` stores those of calls that led to none.
-
-    Attributes:
-        context: what every call for this conversation is made with, whatever model it asks.
-        registry: the conversation's models by usage id.
+    `payer` is told of each call, too: a sub-agent's calls are paid by whoever asked it. `cache_key`, by default the
+    conversation's id, is the one under which providers cache the prompts. `registry` has the models by usage id.
     """
 
     def __init__(
@@ -38,10 +36,6 @@ class UsageTracker:
         cache_key: str = "",
         payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
-        """`payer` is told of each call, too: a sub-agent's calls are paid by whoever asked it.
-
-        `cache_key` is the id under which providers cache the prompts, by default that of this conversation.
-        """
         self._stream = stream
         self._models = tuple(models)
         self._max_budget = max_budget
@@ -74,7 +68,6 @@ class UsageTracker:
         return registry
 
     def note(self) -> MetricsSnapshot:
-        """The usage so far, for an event that is stored now."""
         self._noted = self.stats.calls
         return self.stats.snapshot()
 

@@ -31,7 +31,6 @@ class Rewind(Event):
     Any event may be named, also one that is undone: so a rewind can be taken back. What was spent stays spent.
 
     Attributes:
-        to: id of the last event that counts.
         restores: whether the files are brought back next, which a `FilesRestored` then says.
         files_of: id of the event as of which the files are, where that is known already.
         note: why they are left as they are, for people.
@@ -50,9 +49,7 @@ class Rewind(Event):
 class FilesRestored(Event):
     """What became of the files after the rewind `cause`; where a log lacks it, whoever opens it next brings them back.
 
-    Attributes:
-        files_of: id of the event as of which the files are now; None: they were left as they were.
-        note: what there is to say of that, for people.
+    `files_of` is the id of the event as of which the files are now (None: left as they were), `note` is for people.
     """
 
     kind: Literal["FilesRestored"] = "FilesRestored"
@@ -65,9 +62,7 @@ class FilesRestored(Event):
 class Branches:
     """Which events of a log count. `fold` takes all its events in the order of their ids.
 
-    Attributes:
-        last_id: the newest event, at which the active branch ends.
-        unrestored: the newest rewind, while the files are yet to be brought back.
+    `last_id` ends the active branch; `unrestored` is the newest rewind, while the files are yet to be brought back.
     """
 
     def __init__(self) -> None:
@@ -82,7 +77,7 @@ class Branches:
         return len(self._starts) - 1
 
     def fold(self, event: Event) -> bool:
-        """Take the next event; whether it belongs to the active branch: late answers to what is undone do not."""
+        """Whether the next event belongs to the active branch: late answers to what is undone do not."""
         if isinstance(event, Rewind) and event.to < event.id:
             self._trunk = self.path(event.to)
             self._starts.append(event.id)
@@ -94,7 +89,7 @@ class Branches:
         return event.cause is None or self.has(event.cause)
 
     def path(self, leaf: int | None = None) -> list[range]:
-        """The ids on the path from the root to `leaf` (the newest event, if None), as ascending stretches."""
+        """The ids from the root to `leaf` (the newest event, if None), as ascending stretches."""
         position = self.last_id if leaf is None else leaf
         stretches: list[range] = []
         while position >= 0:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 
 class ErrorClassification(StrEnum):
-    """The kind of a failure, which is stored as a word."""
+    """The kind of a failure, stored as a word; an agent can mend its own `AGENT_ACTION`."""
 
     AUTH = "auth"
     QUOTA = "quota"
@@ -15,17 +15,13 @@ class ErrorClassification(StrEnum):
     CONFIG = "config"
     TRANSIENT = "transient"
     AGENT_ACTION = "agent_action"
-    """The agent's own call was no good; it can mend it."""
     INTERRUPTED = "interrupted"
-    """Its user stopped it."""
     SANDBOX = "sandbox"
-    """The sandbox cannot be had, or was lost."""
     INTERNAL = "internal"
     UNKNOWN = "unknown"
 
     @property
     def kind(self) -> ErrorClassification:
-        """The same, by the name that other programs know."""
         return self
 
     @property
@@ -35,7 +31,6 @@ class ErrorClassification(StrEnum):
 
     @property
     def user_action(self) -> Literal["none", "retry", "settings"]:
-        """What its user can do."""
         if self in (ErrorClassification.RATE_LIMIT, ErrorClassification.TRANSIENT):
             return "retry"
         return "settings" if self in _OF_SETTINGS else "none"

@@ -32,10 +32,7 @@ class AgentState(StrEnum):
 
 
 class AgentStateChanged(Event):
-    """The agent is in this state now.
-
-    `reason` is a public id or a short text, where it is not obvious; `detail` the same for people, with what to do.
-    """
+    """The agent is in this state now; `reason` is a public id or a short text, `detail` tells people what to do."""
 
     kind: Literal["AgentStateChanged"] = "AgentStateChanged"
     agent_state: AgentState
@@ -44,10 +41,7 @@ class AgentStateChanged(Event):
 
 
 class ChangeAgentState(Event):
-    """A request to bring the agent into this state.
-
-    `remember`, with the state `user_confirmed`, approves of all that comes in this conversation too.
-    """
+    """A request for this state; `remember`, with ``user_confirmed``, approves of all that comes later, too."""
 
     kind: Literal["ChangeAgentState"] = "ChangeAgentState"
     agent_state: AgentState
@@ -118,7 +112,6 @@ class RecallObservation(Event):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has nothing to tell a model."""
         is_knowledge = self.recall_type == "knowledge"
         return is_knowledge and not self.microagent_knowledge and not self.custom_secrets_descriptions
 
@@ -140,10 +133,7 @@ class Condensation(Event):
 
 
 class CondensationRequest(Event):
-    """The view shall be condensed before the next step.
-
-    By the user, by a tool of the agent (`cause` is the action), or because the model did not take the view.
-    """
+    """The view shall be condensed before the next step: by the user, the action `cause`, or because it is too long."""
 
     kind: Literal["CondensationRequest"] = "CondensationRequest"
     source: Source = "agent"
@@ -155,12 +145,10 @@ class CondensationRequest(Event):
 
 
 class SubAgentSpending(Frozen):
-    """What a sub-agent has cost so far, all its tasks together.
+    """What a sub-agent has cost so far, with all its tasks and models.
 
-    Attributes:
-        name: of its conversation, see `agent_core.events.store.child_id`.
-        spent: by all its models.
-        iterations: answers of its model since the last such event that count as the asking conversation's own.
+    `name` is that of its conversation (`agent_core.events.store.child_id`); `iterations` are the answers of its model
+    since the last such event that count as the asking conversation's own.
     """
 
     name: str
@@ -169,7 +157,7 @@ class SubAgentSpending(Frozen):
 
 
 class MetricsUpdated(Event):
-    """What the conversation has cost by now, where no other event tells of the calls (a title, say).
+    """The conversation's cost by now, where no other event tells of the calls (a title, say).
 
     `sub_agent` is whose calls they were, if one's; `cause` is then the action that it works for.
     """
@@ -187,7 +175,6 @@ class HookExecutionEvent(Event):
         hook_command: the command, or the question to a model.
         success: whether the hook itself did not fail.
         blocked: whether it stopped the action `action_id`, the message `message_id`, or the agent's coming to rest.
-        exit_code: of a command.
         hook_input: what it was told, as JSON text.
     """
 
@@ -210,12 +197,7 @@ class HookExecutionEvent(Event):
 
 
 class LoopDetected(Event):
-    """The agent went round in circles, and was stopped.
-
-    Attributes:
-        start: id of the first event of the loop.
-        pattern: how it repeats itself, in words.
-    """
+    """The agent was stopped in a loop, which began at event `start` and repeats as `pattern` says."""
 
     kind: Literal["LoopDetected"] = "LoopDetected"
     start: int
@@ -234,10 +216,7 @@ class LoopRecovery(Event):
 
 
 class Trajectory(Event):
-    """What an agent did in another conversation, to be done again here before its model is asked.
-
-    `turns` are the answers of that agent's model, and what its user said in between.
-    """
+    """An agent's recorded `turns`, with its user's words in between, to be done again before its model is asked."""
 
     kind: Literal["Trajectory"] = "Trajectory"
     source: Source = "user"
@@ -247,9 +226,7 @@ class Trajectory(Event):
 class ConversationError(Event):
     """Something failed outside any action (a model call, a limit, an internal error).
 
-    Attributes:
-        code: public id or exception class, for programs.
-        detail: what happened and what to do, for people.
+    `code` is a public id or exception class, `detail` says for people what happened and what to do.
     """
 
     kind: Literal["ConversationError"] = "ConversationError"
@@ -266,10 +243,7 @@ ConversationErrorEvent = ConversationError
 
 
 class ToolServerFailed(Event):
-    """A server of tools, or one of its tools, cannot be used in this conversation; all others can.
-
-    `detail` says why, and what to do, for people.
-    """
+    """A server of tools, or one of its tools, cannot be used here; `detail` says why and what to do, for people."""
 
     kind: Literal["ToolServerFailed"] = "ToolServerFailed"
     server: str
@@ -304,11 +278,8 @@ class RecordedResult(Observation):
 class Recorded(Event):
     """One event of an imported conversation: shown, and told to a model, but nothing is done because of it.
 
-    Such events stand at the beginning of a log, before any of its own.
-
-    Attributes:
-        record: its public form, without what the event itself has; opaque in here.
-        told: what a model is told of it: a message, or a call together with its result.
+    Such events stand at the beginning of a log. `record` is its public form, without what the event itself has; `told`
+    is what a model is told of it: a message, or a call together with its result.
     """
 
     kind: Literal["Recorded"] = "Recorded"

@@ -19,7 +19,7 @@ UNSTORED = -1
 
 
 def utc_now() -> datetime:
-    """The present moment, aware, in UTC."""
+    """The present aware time in UTC."""
     return datetime.now(UTC)
 
 
@@ -29,7 +29,6 @@ class Event(Lean, Kindred):
     Attributes:
         id: position in the log, 0, 1, 2, … without gaps; `UNSTORED` before it is added.
         timestamp: aware UTC time at which it was handed to the stream.
-        source: who caused it.
         cause: id of the event that it answers, if any.
         client_key: the name that a client gave what it sent, so that it can tell whether it is here.
     """
@@ -59,7 +58,6 @@ class Event(Lean, Kindred):
         return super().model_validate_json(json_data, **options)
 
     def __str__(self) -> str:
-        """A short form for people."""
         text = super().__str__()
         return text if len(text) <= MAX_PREVIEW_CHARS else f"{text[: MAX_PREVIEW_CHARS - 1]}…"
 

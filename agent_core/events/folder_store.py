@@ -1,4 +1,4 @@
-"""Event store in a folder of plain files, for programs that use the library."""
+"""Event store in a folder of plain files, for programs that use agent_core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from agent_core.events.store import SEPARATOR, NewEvent, StoredEvent, name_in_pa
 T = TypeVar("T")
 
 SUBAGENTS = "subagents"
-"""The folder of a conversation's sub-conversations."""
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -138,7 +137,7 @@ class FolderEventStore:
             return [StoredEvent(i, os.pread(file.fileno(), places[i][1], places[i][0])) for i in wanted]
 
     def _known(self, conversation_id: str) -> _Log:
-        """The log, with what was appended since by whomever."""
+        """The log, with what other processes appended."""
         log = self._logs.setdefault(conversation_id, _Log())
         path = self._path(conversation_id)
         size = path.stat().st_size if path.exists() else 0

@@ -13,7 +13,6 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
 
 _CAUSE = AliasChoices("cause", "action_id")
-"""Also by the name that other programs know."""
 
 
 class TokenUsage(Lean):
@@ -113,7 +112,7 @@ class MessageEvent(LLMConvertibleEvent):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing: the model only thought, or not even that."""
+        """Whether it says nothing; the model may have thought."""
         only_text = all(isinstance(part, TextContent) for part in self.llm_message.content)
         return only_text and not self.llm_message.text.strip()
 
@@ -162,7 +161,6 @@ class ActionEvent(LLMConvertibleEvent):
         return "\n".join(part.text for part in self.thought)
 
     def to_llm_message(self) -> Message:
-        """The assistant's message with this one call."""
         return Message(
             role="assistant",
             content=list(self.thought) if self.thought_text.strip() else [],
@@ -190,7 +188,6 @@ class ObservationEvent(LLMConvertibleEvent):
 
     @property
     def action_id(self) -> int:
-        """`cause` by the name that other programs know."""
         return self.cause
 
     def to_llm_message(self) -> Message:
@@ -215,7 +212,6 @@ class UserRejectObservation(LLMConvertibleEvent):
 
     @property
     def action_id(self) -> int:
-        """`cause` by the name that other programs know."""
         return self.cause
 
     def to_llm_message(self) -> Message:
@@ -231,10 +227,8 @@ class UserRejectObservation(LLMConvertibleEvent):
 class AgentErrorEvent(LLMConvertibleEvent):
     """The answer to an action that could not be executed: bad call, lost sandbox, interruption, internal error.
 
-    Attributes:
-        error: what happened and what to do about it, for model and user alike.
-        classification: ``agent_action`` when the model can mend its call; None means unknown.
-        error_id: public id, empty when there is none.
+    `error` tells model and user what happened and what to do; `error_id` is a public id or empty. `classification` is
+    ``agent_action`` when the model can mend its call; None means unknown.
     """
 
     kind: Literal["AgentErrorEvent"] = "AgentErrorEvent"
@@ -273,10 +267,7 @@ AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
 
 
 class ActionDecision(Event):
-    """The user's answer to the action `cause`, which awaited confirmation; `action` is a copy of it.
-
-    `reason` is what the user said instead of agreeing.
-    """
+    """The user's answer to the action `cause`, of which `action` is a copy; `reason` is said instead of agreeing."""
 
     kind: Literal["ActionDecision"] = "ActionDecision"
     source: Source = "user"

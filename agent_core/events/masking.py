@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
 MASK = "<secret_hidden>"
-"""What stands in the place of a secret."""
 
 MIN_SECRET_LENGTH = 4
 """Shorter values are not masked: they would hide half of every text and protect nothing."""
@@ -91,7 +90,7 @@ class _Hex(NamedTuple):
 
 
 class SecretMasker:
-    """Replaces the registered secret values in strings and in JSON data.
+    """Replaces the registered secret values of at least `MIN_SECRET_LENGTH` in strings and in JSON data.
 
     Values are never forgotten: a rotated secret stays hidden. Longer ones are replaced first, so that a secret inside
     another one leaves no rest.
@@ -112,11 +111,9 @@ class SecretMasker:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """All values that were ever registered."""
         return tuple(self._values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Mask these values from now on, those of at least `MIN_SECRET_LENGTH`."""
         given = dict.fromkeys(values)
         self._values.update(given)
         shown = dict.fromkeys(part for value in given for part in _parts_of(value) if len(part) >= MIN_SECRET_LENGTH)
@@ -275,7 +272,6 @@ class StreamingMask:
         return self._masker.text(text[:end])
 
     def flush(self) -> str:
-        """The rest, at the end of the text."""
         out, self._held = self._masker.text(self._held), ""
         return out
 
@@ -289,7 +285,6 @@ def _parts_of(value: str) -> list[str]:
 
 
 def _forms_of(value: str) -> Iterator[_Form]:
-    """The forms in which the value shows, but for percent-encoding and hexadecimal."""
     raw = value.encode("utf-8", "replace")
     plain = {value, value.replace(" ", "+"), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     # As Python shows a text, and as shells quote one.
@@ -320,7 +315,6 @@ def _hex_of(value: str) -> list[_Hex]:
 
 
 def _joined(text: str) -> str:
-    """`text` without white space; itself where it has none."""
     for white in _WHITE:
         if white in text:
             text = text.replace(white, "")
@@ -328,7 +322,7 @@ def _joined(text: str) -> str:
 
 
 def _tail(text: str, most: int, most_between: int, *, in_hex: bool = False) -> list[int]:
-    """The places of the last characters that count, at most `most`, with at most `most_between` others in between.
+    """The places of at most `most` last characters that count, with at most `most_between` others in between.
 
     Those are hexadecimal digits, or else all but white space.
     """
@@ -355,7 +349,7 @@ def _always_in_json(core: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def _pattern(forms: tuple[tuple[_Form, bool], ...], in_hex: tuple[_Hex, ...], between: str) -> re.Pattern[str]:
-    """Matches these forms, the longest of them that fits; those marked so may be percent-encoded."""
+    """Matches the longest of these forms that fits; those marked so may be percent-encoded."""
     found = [(len(form.core), _of_form(form, between, encoded)) for form, encoded in forms]
     found += [(len(form.digits), _of_hex(form)) for form in in_hex]
     found.sort(key=lambda one: -one[0])
@@ -387,7 +381,6 @@ def _of_form(form: _Form, between: str, encoded: bool) -> str:
 
 @lru_cache(maxsize=1024)
 def _of_char(char: str) -> str:
-    """A character, as it is or percent-encoded."""
     # Flags within a pattern would take ten times as long to read.
     either = (
         f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in char.encode("utf-8", "replace").hex()

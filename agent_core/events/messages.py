@@ -18,7 +18,7 @@ class Frozen(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with these fields changed, unchecked; it shares everything else unless it is `deep`.
 
-        Does what pydantic's does in a third of the time: each step of an agent makes several copies.
+        Takes a third of the time of pydantic's: each step of an agent makes several copies.
         """
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
@@ -40,7 +40,7 @@ _set = object.__setattr__
 
 
 class Lean(Frozen):
-    """Base of values of which very many are kept: all objects of a class share one set of the names of given fields.
+    """Base of values of which very many are kept: a class shares one set of the names of given fields.
 
     Pydantic's own is often larger than the object itself. ``exclude_unset`` leaves nothing out.
     """
@@ -113,7 +113,6 @@ class Message(Lean):
 
     @classmethod
     def user(cls, text: str, *, image_urls: list[str] | None = None) -> Message:
-        """A user message of one text and, if any, the given images."""
         content: list[TextContent | ImageContent] = [TextContent(text=text)]
         if image_urls:
             content.append(ImageContent(image_urls=image_urls))

@@ -8,8 +8,7 @@ from enum import StrEnum
 class SecurityRisk(StrEnum):
     """The risk of one action, as the string of its name: LOW < MEDIUM < HIGH, and UNKNOWN where nobody can tell.
 
-    To compare the order with UNKNOWN raises `ValueError`, so that nobody takes it for harmless (or for the worst) by
-    chance.
+    To compare the order with UNKNOWN raises `ValueError`: it is neither harmless nor the worst.
     """
 
     UNKNOWN = "UNKNOWN"
@@ -18,7 +17,7 @@ class SecurityRisk(StrEnum):
     HIGH = "HIGH"
 
     def is_riskier(self, other: SecurityRisk, reflexive: bool = True) -> bool:
-        """Whether this risk is greater than `other`, or (`reflexive`) equal to it; raises `ValueError` for UNKNOWN."""
+        """Whether it is greater than `other`, or (`reflexive`) equal to it; raises `ValueError` for UNKNOWN."""
         return self >= other if reflexive else self > other
 
     def __lt__(self, other: str) -> bool:

@@ -1,7 +1,7 @@
 """Actions and observations: the open, typed vocabulary of the tools, and their JSON schemas.
 
-Any library user may add a subclass: each carries its class name as `kind`, and a registry finds it again when an event
-is read back. A stored value whose class is gone becomes an `UnknownAction` or `UnknownObservation`.
+Programs may add subclasses: each carries its class name as `kind`, by which it is read back. A stored value whose class
+is gone becomes an `UnknownAction` or `UnknownObservation`.
 """
 
 from __future__ import annotations
@@ -90,19 +90,13 @@ ERROR_NOTE = TextContent(text="[An error occurred during execution.]")
 
 
 class Observation(Lean, Tagged):
-    """The typed result of one tool call.
-
-    Attributes:
-        content: what the model is shown.
-        is_error: whether the call failed in a way that the model should notice.
-    """
+    """The typed result of a tool call: `content` is for the model, `is_error` says that it should notice a failure."""
 
     content: list[Content] = Field(default_factory=list)
     is_error: bool = False
 
     @property
     def text(self) -> str:
-        """All text parts, joined by newlines."""
         return "\n".join(part.text for part in self.content if isinstance(part, TextContent))
 
     @classmethod
@@ -183,7 +177,7 @@ MAX_TYPE_DEPTH = 20
 
 
 def types_of(schema: Any, root: Mapping[str, Any], depth: int = MAX_TYPE_DEPTH) -> frozenset[str]:
-    """The types that a value may have by its JSON schema, a part of `root`; none where it does not say."""
+    """The types that a value may have by `schema`, a part of `root`; none where it does not say."""
     if not isinstance(schema, Mapping) or not depth:
         return frozenset()
     place = schema.get("$ref")

@@ -89,8 +89,7 @@ def to_payload(event: AnyEvent) -> bytes:
 def encoded(event: AnyEvent) -> tuple[AnyEvent, bytes]:
     """The event with its payload; half characters, which UTF-8 cannot express, have become ``?`` in both.
 
-    Raises:
-        ValueError: it holds what JSON cannot express, or what could not be read again.
+    Raises `ValueError` for what JSON cannot express, or what could not be read again.
     """
     try:
         payload = to_payload(event)
@@ -119,8 +118,7 @@ def _whole_characters(value: Any) -> Any:
 def from_payload(payload: bytes, event_id: int) -> AnyEvent:
     """The event that `payload` holds, under its id.
 
-    One of a kind that this version does not know becomes a `ForeignEvent` called ``null``, which nobody is shown: it
-    must not make its whole log unreadable.
+    One of an unknown kind becomes a `ForeignEvent` called ``null``, which nobody is shown: its log stays readable.
     """
     try:
         return _adapter.validate_json(b'{"id":%d,' % event_id + payload.lstrip()[1:])

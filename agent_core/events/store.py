@@ -27,7 +27,7 @@ def child_id(parent_id: str, name: str) -> str:
 
 
 def parent_of(conversation_id: str) -> str | None:
-    """The id of the conversation that this one is a sub-conversation of, if it is one."""
+    """The id of the parent of a sub-conversation; None for others."""
     parent, separator, name = conversation_id.rpartition(SEPARATOR)
     return parent if separator and parent and _NAME.fullmatch(name) else None
 
@@ -66,19 +66,15 @@ class EventStore(Protocol):
         """Store `events` together, or none of them, and return the id of the first.
 
         Durable when it returns. Appends to one conversation get their ids in the order of the calls. A cancelled caller
-        leaves the log whole.
-
-        Raises:
-            StaleOwnerError: somebody with a later `epoch` has taken the conversation over.
-            EventStoreError: they could not be stored (full disk, closed store); the message says why.
+        leaves the log whole. Raises `StaleOwnerError` where somebody with a later `epoch` has taken the conversation
+        over, `EventStoreError` where they could not be stored (full disk, closed store).
         """
         ...
 
     async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
         """At most `limit` events with id > `after`, ascending; fewer where they are large, none only at the end.
 
-        Raises:
-            EventStoreError: the log cannot be read; the message says why.
+        Raises `EventStoreError` where the log cannot be read.
         """
         ...
 
@@ -100,7 +96,7 @@ class EventStore(Protocol):
 
 
 class InMemoryEventStore:
-    """An `EventStore` for the library and for tests: durable as long as the process."""
+    """An `EventStore` that is durable as long as the process."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[bytes]] = {}

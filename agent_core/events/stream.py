@@ -30,13 +30,9 @@ class _Pending(NamedTuple):
 class Subscription:
     """A cursor that yields a stream's events after a position, each once, in order, then waits for more.
 
-    It is no queue: a slow reader costs no memory. Transient notices keep the order too: one comes after the events that
-    were stored before it was published. Notices of a reader that lags are joined, then the oldest are dropped: what
-    they announce is in the log anyway.
-
-    Attributes:
-        position: the last event that was delivered.
-        acts: whether others wait for what its reader does; then it is woken before the others.
+    A slow reader costs no memory. Transient notices come after the events that were stored before they were published;
+    where a reader lags they are joined, then the oldest dropped: what they announce is in the log anyway. `position` is
+    the last event that was delivered; a reader that `acts` is woken before the others.
     """
 
     def __init__(self, stream: EventStream, *, after: int, transients: bool, acts: bool = False) -> None:
@@ -68,11 +64,9 @@ class Subscription:
         return self
 
     async def __anext__(self) -> AnyEvent | Transient:
-        """The next event or notice.
+        """The next event or notice, until the stream is closed and everything was read.
 
-        Raises:
-            StopAsyncIteration: the stream is closed and everything was read.
-            EventStoreError: the log cannot be read; the position is kept, so trying again is sound.
+        Raises `EventStoreError` where the log cannot be read; the position is kept, so trying again is sound.
         """
         while True:
             if self._notices and self._notices[0].after <= self.position:  # everything before it was read already
@@ -100,16 +94,14 @@ class Subscription:
 
     @property
     def waits(self) -> bool:
-        """Whether its reader sleeps."""
         return self._waiting is not None
 
     def wake(self) -> None:
-        """There may be something new (called by the stream)."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     def offer(self, notice: Transient) -> None:
-        """Take a notice (called by the stream); joined with the last one where that is the same text."""
+        """Take a notice; joined with the last one where that is the same text."""
         if not self._wants_notices:
             return
         after = self._stream.last_id
@@ -146,12 +138,8 @@ _UNMASKED_FIELDS = frozenset({"kind", "source", "timestamp", "id", "cause"})
 class EventStream:
     """One conversation's log, as its writers and readers see it; `open` makes one.
 
-    `add_event` returns once the event is durable; only then does any reader see it.
-
-    Attributes:
-        last_id: id of the newest event that readers can see, -1 in an empty log.
-        newest_id: id of the newest event that is stored; ahead of `last_id` while the store has not answered for those
-            in between: who decides by the whole log waits for them.
+    Readers see up to `last_id` (-1 in an empty log). `newest_id` is ahead of it while the store has not answered for
+    the events in between: who decides by the whole log waits for them.
     """
 
     def __init__(self, conversation_id: str, store: EventStore, *, epoch: int, last_id: int) -> None:
@@ -181,13 +169,8 @@ class EventStream:
     async def add_events(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Store `events` together (all or none) and return them as stored: masked, with their ids.
 
-        When it returns they are durable and the readers are awake. Being cancelled meanwhile does not undo it.
-
-        Raises:
-            ValueError: an event already has an id.
-            StreamClosedError: the stream is closed.
-            StaleOwnerError: somebody else owns the log by now.
-            EventStoreError: they could not be stored.
+        When it returns they are durable and the readers are awake. Being cancelled meanwhile does not undo it. Raises
+        `ValueError` where one already has an id, `StreamClosedError`, `StaleOwnerError`, `EventStoreError`.
         """
         if self.closed:
             raise StreamClosedError(f"the stream of conversation {self.conversation_id} is closed")
@@ -240,7 +223,7 @@ class EventStream:
             self._recent_bytes -= self._recent.popleft()[1]
 
     def _masked(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
-        """The event without secrets, and its payload. Most events have none, which their payload tells quickly."""
+        """The event without secrets, and its payload, which tells quickly that it has none."""
         plain = encoded(event)
         return encoded(self._mask(plain[0])) if self.secrets.may_be_in(plain[1]) else plain
 
@@ -298,20 +281,17 @@ class EventStream:
     def subscribe(self, *, after: int = -1, transients: bool = False, acts: bool = False) -> Subscription:
         """A cursor behind event `after`; with `transients` it also sees the notices published from now on.
 
-        A reader that `acts` on what it reads is woken a turn of the loop earlier. Behind the history it is told what
-        goes on at this moment (`CurrentNotices`). Use it as ``async with`` and iterate over it; it ends when the stream
-        is closed and everything was read.
+        A reader that `acts` on what it reads is woken a turn of the loop earlier. Behind the history come the
+        `CurrentNotices`. Use it as ``async with`` and iterate over it.
         """
         return Subscription(self, after=after, transients=transients, acts=acts)
 
     def publish(self, notice: Transient) -> None:
-        """Show a notice to the subscriptions that asked for them; nothing is stored."""
         self._current.note(notice)
         for subscription in self._subscriptions:
             subscription.offer(notice)
 
     def attach(self, subscription: Subscription) -> None:
-        """For `Subscription`: be woken by this stream, which keeps what is new until it is read."""
         self._subscriptions[subscription] = None
         for notice in self._current:
             subscription.offer(notice)
@@ -320,7 +300,6 @@ class EventStream:
         self._subscriptions.pop(subscription, None)
 
     def close(self) -> None:
-        """Take no more events and let the readers end."""
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()

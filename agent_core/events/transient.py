@@ -21,7 +21,6 @@ class TextDelta:
 
     @property
     def content(self) -> str | None:
-        """More of the message, by the name that other programs know."""
         return self.text if self.channel == "message" else None
 
     @property
@@ -34,7 +33,7 @@ class TextDelta:
 
 
 class TextChoice(NamedTuple):
-    """The place where programs find a piece of text that know the chunks of a model's answer."""
+    """A piece of text at the place where programs find it that know the chunks of a model's answer."""
 
     delta: TextDelta
 
@@ -97,9 +96,7 @@ Delta = TypeVar("Delta", OutputDelta, TextDelta)
 class CurrentNotices:
     """The notices that still tell something new, within bounds, until the log tells it.
 
-    The steps of a start-up that has not ended, a warning about the sandbox's network, the output so far of running
-    actions, the text so far of the model's answer, and the calls that clients are to carry out (of these none is left
-    out).
+    Steps of an unfinished start-up, a warning about the network, output and text so far, and all calls for clients.
     """
 
     def __init__(self) -> None:
@@ -119,7 +116,6 @@ class CurrentNotices:
         yield from self._calls.values()
 
     def note(self, notice: Transient) -> None:
-        """Take a published notice into account."""
         match notice:
             case StatusNotice():
                 self._step(notice)
@@ -135,7 +131,6 @@ class CurrentNotices:
                 self._calls.pop(notice.cause, None)
 
     def settle(self, event: AnyEvent) -> None:
-        """Take a stored event into account."""
         match event:
             case ObservationEvent() | AgentErrorEvent() if event.cause is not None:
                 self._outputs.pop(event.cause, None)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 CATALOG = "agent_core.memory.condensers.catalog"
-"""The module that imports all condensers of ours: one may be asked for by its name before anybody has needed it."""
+"""Imports all condensers of ours: one may be asked for by its name before anybody has needed it."""
 
 AGAIN = 1.1
 """How much longer a view has to be until a soft condensation that failed is tried again."""
@@ -74,10 +74,7 @@ class Condenser(Family):
         """The condenser of a configuration: its `type`, and the fields that differ from the defaults of that type.
 
         `llm_config` is the model of a type that needs one: a model, its fields, or, with a registry, its usage id; by
-        default `llm`, or the registry's model for condensers.
-
-        Raises:
-            ValueError: there is no such type, or it cannot be made so; the message says what is wrong.
+        default `llm`, or the registry's model for condensers. Raises `ValueError`, which says what is wrong.
         """
         if isinstance(config, Condenser):
             return config
@@ -102,22 +99,16 @@ class Condenser(Family):
     def condense(
         self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
     ) -> View | Condensation:
-        """`acondense`, blocking."""
         return run_alone(lambda: self.acondense(view, agent_llm, context))
 
     def condensed_history(self, log: Iterable[AnyEvent], agent_llm: LLM | None = None) -> View | Condensation:
-        """`condense` of the view of a whole log."""
         return self.condense(View.from_log(log), agent_llm)
 
     @abstractmethod
     async def acondense(
         self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
     ) -> View | Condensation:
-        """The view to use, or the condensation to store first.
-
-        Raises:
-            NoCondensationError: one is needed and cannot be made.
-        """
+        """The view, or the condensation to store first; raises `NoCondensationError` where it fails and must not."""
 
     def handles_condensation_requests(self) -> bool:
         """Whether a `CondensationRequest` leads to a condensation; only then does an agent make one."""
@@ -129,9 +120,7 @@ async def condensed_by(
 ) -> View | Condensation:
     """What a condenser, perhaps a program's own, makes of the view.
 
-    Raises:
-        NoCondensationError: it must shorten it, and cannot.
-        DrydockError: it made neither a view nor a condensation of it.
+    Raises `NoCondensationError` where it must shorten it and cannot, `DrydockError` for a result of another kind.
     """
     outcome: object = await condenser.acondense(view, agent_llm, context)
     if not isinstance(outcome, View | Condensation):
@@ -249,7 +238,7 @@ class RollingCondenser(Condenser):
 
     @abstractmethod
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
-        """The condensation that makes it so; raises `NoCondensationError`."""
+        """Raises `NoCondensationError`."""
 
     async def hard_context_reset(
         self, view: View, agent_llm: LLM | None, context: CallContext | None

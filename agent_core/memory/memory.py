@@ -42,10 +42,13 @@ _VARIABLE: Final = re.compile(r"- \$(\w+)")
 
 
 class Memory:
-    """Answers each recall of one conversation exactly once, whatever happens; a question is never left open.
+    """Answers each recall of one conversation exactly once, whatever happens.
 
     `rewinding` is held while the conversation is rewound, and while an answer is stored: an answer found before a
-    rewind must not come behind it, where the question may have its answer already.
+    rewind must not come behind it. `context` has the agent's own skills, `secrets` gives descriptions by name,
+    `remarks` what else there is to say about a workspace; `left_out` names skills that are not used. A memory that
+    `is_silent` answers with nothing. `attach` takes the workspace's skills that the agent may ask for by name; without
+    it the agent reads their files.
     """
 
     def __init__(
@@ -63,12 +66,6 @@ class Memory:
         attach: Callable[[Sequence[Skill]], None] | None = None,
         rewinding: asyncio.Lock | None = None,
     ) -> None:
-        """`context` has the agent's own skills, `model` is for whom, `secrets` tells descriptions by name.
-
-        `remarks` is what else there is to say about the facts of a workspace, `left_out` names skills that are not
-        used. A memory that `is_silent` answers, and tells nothing. `attach` is given the skills of the workspace that
-        the agent may ask for by name; without it the agent is told to read their files.
-        """
         self._is_silent = is_silent
         self._remarks = remarks
         self._stream = stream
@@ -89,7 +86,6 @@ class Memory:
         return None if self._is_silent else self._knowledge.rules_for(path)
 
     def observe(self, event: AnyEvent) -> None:
-        """Take an event into account, without answering."""
         if self._branches.fold(event):
             self._note(event)
         self._is_stale = self._is_stale or isinstance(event, Rewind)
@@ -104,7 +100,7 @@ class Memory:
         self._secrets.observe(event)
 
     async def rejoin(self) -> None:
-        """After events with a rewind among them were observed: forget what it undid; raises `EventStoreError`."""
+        """Forget what a rewind among the observed events undid; raises `EventStoreError`."""
         if self._is_stale:
             self._open.clear()
             self._knowledge.forget_told()
@@ -114,12 +110,12 @@ class Memory:
             self._is_stale = False
 
     async def look_again(self) -> None:
-        """Know of the skills of a workspace again that an earlier process has told of, before anybody asks for one."""
+        """Load the skills of a workspace that an earlier process has told of, before anybody asks for one."""
         if self._has_told_workspace and not self._is_silent:
             await self._facts()
 
     async def skills(self) -> list[Skill]:
-        """All skills of the conversation, also those of its workspace, which is looked at if it was not yet."""
+        """All skills of the conversation; looks at its workspace if need be."""
         if not self._has_seen_workspace and not self._is_silent:
             await self._facts()
         return self._knowledge.active
@@ -226,7 +222,6 @@ class Memory:
         )
 
     async def _notes(self) -> str:
-        """The project's notes of earlier conversations, if the agent's context asks for them and there are any."""
         if not self._reads_notes:
             return ""
         path = f"{self._sandbox.working_dir}/{NOTES_FILE}"
@@ -255,7 +250,7 @@ class Memory:
 
 
 class Knowledge:
-    """The skills of a conversation and its workspace, and which were told: each once, until what was told is forgotten.
+    """The skills of a conversation and its workspace but for those in `left_out`, and which were told.
 
     Without a `context` everything that the workspace holds is used.
     """
@@ -263,7 +258,6 @@ class Knowledge:
     def __init__(
         self, context: AgentContext | None, *, model: str = "", left_out: frozenset[str] = frozenset()
     ) -> None:
-        """Skills of the workspace whose names are in `left_out` are not there."""
         self._left_out = left_out
         self._configured = context
         self._context = context or AgentContext()
@@ -303,7 +297,6 @@ class Knowledge:
         self._project = [skill for skill in found if active.get(skill.name) is skill]
 
     def of_workspace(self) -> str:
-        """The text of all always-on skills of the workspace."""
         return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
 
     def servers_of_workspace(self) -> list[tuple[str, str]]:
@@ -317,7 +310,6 @@ class Knowledge:
 
     @property
     def active(self) -> list[Skill]:
-        """All skills that may be told, those of the workspace as far as it was looked at."""
         return self._context.active_skills
 
     @property
@@ -334,7 +326,7 @@ class Knowledge:
         return self._context.triggered(message, self._told)
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
-        """The rules for a touched file that were not told yet, and their names; from now on they count as told."""
+        """The rules for a touched file that were not told yet, and their names; they count as told now."""
         root = next((root for root in self._roots if path.startswith(f"{root}/")), None)
         if path.startswith("/") and root is None:
             return None

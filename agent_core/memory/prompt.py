@@ -56,7 +56,7 @@ class PromptCache:
         self._seen = 0
 
     def prompt(self, view: View) -> Sequence[dict[str, Any]]:
-        """All messages of `view` in wire form, as they are now; shared, so nobody may change them."""
+        """All messages of `view` in wire form; shared, so nobody may change them."""
         self.render_settled(view)
         transcript = view.transcript
         if not transcript.held:

@@ -1,4 +1,4 @@
-"""The transcript: a view's events as messages for a model, or as text, kept up to date event by event."""
+"""The transcript: a view's events as messages for a model, or as text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Transcript:
         return self._batch
 
     def abandon_batch(self) -> None:
-        """Leave out the calls that were not answered, with their batch: they never will be."""
+        """Leave out the calls that will never be answered, with their batch."""
         self._batch, self._answers = [], {}
         self.settled.extend(self.held)
         self.held = []

@@ -35,15 +35,14 @@ from agent_core.memory.transcript import CHARACTERS_PER_TOKEN, Transcript, ViewE
 HIDDEN_SOON = 200
 """Hooks judge a message before the agent goes on: a refused one is among so many of the newest events."""
 KEPT = 32
-"""Different system prompts, and sets of tools, that are kept: equal ones of many conversations share one object."""
+"""How many system prompts and sets of tools are kept: equal ones of many conversations share one object."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """What became of attempts to shorten a view, shared by the views made from it.
+    """Failed attempts to shorten a view, shared by the views made from it.
 
-    Attributes:
-        failed_at: how long the view was when one failed; 0: none did since the last condensation.
+    `failed_at` is how long the view was when one failed; 0: none did since the last condensation.
     """
 
     failed_at: int = 0
@@ -58,7 +57,6 @@ class View:
         wants_condensation: whether a request for one is newer than the last one, and was not in vain.
         is_too_long: whether one of these requests says that the model did not take the view.
         transcript: the messages; another object after a condensation, the same one otherwise.
-        attempts: what condensers have tried in vain.
         seen: id of the newest event that the model was shown for one of its answers; -1 where no answer says so.
     """
 
@@ -107,12 +105,10 @@ class View:
 
     @classmethod
     def from_events(cls, events: Iterable[AnyEvent]) -> View:
-        """`from_log` by another name that programs know."""
         return cls.from_log(events)
 
     @property
     def unhandled_condensation_request(self) -> bool:
-        """`wants_condensation`, likewise."""
         return self.wants_condensation
 
     def add(self, event: AnyEvent) -> None:
@@ -151,7 +147,6 @@ class View:
                 self._show(event)  # type: ignore[arg-type] # which is what the line above asks
 
     def messages(self) -> list[Message]:
-        """All messages as they may be sent now: without calls that wait for a result, and their batch."""
         return self.transcript.messages()
 
     def unread(self) -> frozenset[int]:
@@ -166,16 +161,15 @@ class View:
         return self._weight // CHARACTERS_PER_TOKEN
 
     def cut_positions(self) -> CutPositions:
-        """Where the view may be cut; costs a look at the whole view."""
+        """Costs a look at the whole view."""
         return CutPositions(self.events)
 
     @property
     def manipulation_indices(self) -> CutPositions:
-        """`cut_positions` by another name that programs know."""
         return self.cut_positions()
 
     def showing(self, events: Iterable[ViewEvent]) -> View:
-        """Another view that shows these events instead (masked ones, say); it knows the same requests."""
+        """Another view of the same requests that shows these events instead (masked ones, say)."""
         return View(
             events,
             wants_condensation=self.wants_condensation,
@@ -245,7 +239,6 @@ class View:
         self.wants_condensation = self.is_too_long = False
 
     def _read(self) -> None:
-        """Derive the rest from the events."""
         self._weighed = self._weight = 0
         self.transcript = Transcript(self._opening.before(self.events))
         self._batch = list(self.transcript.batch)
@@ -268,13 +261,12 @@ class Opening:
                 self._said = event
 
     def withdraw(self, message_id: int, left: Sequence[ViewEvent]) -> None:
-        """This message counts as not said; `left` are the events without it."""
+        """Take back this message; `left` are the events without it."""
         if self._said is not None and self._said.id == message_id:
             said = (event for event in left if isinstance(event, MessageEvent) and event.source == "user")
             self._said = next(said, None)
 
     def before(self, events: Sequence[ViewEvent]) -> Sequence[ViewEvent]:
-        """The events, and before them what is not among them any more."""
         said = self._said
         if said is not None and any(isinstance(one, CondensationSummaryEvent) or one.id == said.id for one in events):
             said = None

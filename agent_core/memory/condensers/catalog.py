@@ -1,4 +1,4 @@
-"""Catalog of condensers: whoever imports it knows all of ours by their names; and those used by default."""
+"""Catalog of condensers: importing it registers all of ours; and those used by default."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ SCHEMA: Final[dict[str, Any]] = {
 class LLMAttentionCondenser(AmortizedForgettingCondenser):
     """Keeps the first `keep_first` events, and of the others those that `llm` finds most important.
 
-    About half of `max_size` is left; where the model names too few, the newest fill up. `llm` must be able to answer in
-    a given form.
+    About half of `max_size` is left; where the model names too few, the newest fill up. `llm` must support structured
+    output.
     """
 
     config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"llm_attention": {}}
@@ -145,7 +145,6 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
         return Condensation(forgotten_event_ids=forgotten, llm_response_id=response_id, metadata=told)
 
     async def _ranking(self, view: View, context: CallContext | None) -> tuple[list[Any], str]:
-        """What the model names, and the id of its response; raises `NoCondensationError`."""
         events = "\n".join(
             f"<EVENT id={event.id}>\n{shortened(as_text(event), MAX_EVENT_LENGTH)}\n</EVENT>" for event in view.events
         )
@@ -167,7 +166,7 @@ class ConversationWindowCondenser(RollingCondenser):
     """On requests only, and without a model: forgets the older half of what is not essential.
 
     Essential are the system prompt, the user's first message, the facts recalled for it, and a summary. Without a
-    message or a summary, which say what the task is, nothing is forgotten.
+    message or a summary nothing is forgotten.
     """
 
     handles_requests: ClassVar[bool] = True
@@ -197,7 +196,6 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essential(events: Sequence[ViewEvent]) -> set[int]:
-    """The indices of those that are always kept; each stands by itself."""
     firsts: dict[type[ViewEvent], int] = {}
     for index, event in enumerate(events):
         is_users = isinstance(event, MessageEvent) and event.source == "user"
@@ -207,10 +205,9 @@ def _essential(events: Sequence[ViewEvent]) -> set[int]:
 
 
 class MaskingCondenser(Condenser):
-    """Replaces the content of observations; each stays the result of its call."""
+    """Replaces the content of observations before the newest `attention_window`; each stays the result of its call."""
 
     attention_window: int = Field(ge=0)
-    """How many of the newest are left as they are."""
 
     async def acondense(
         self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
@@ -238,7 +235,7 @@ class ObservationMaskingCondenser(MaskingCondenser):
 
 
 class BrowserOutputCondenser(MaskingCondenser):
-    """Masks what the browser showed, except for the newest `attention_window` times; the address stays."""
+    """Masks what the browser showed, but for its address and the newest `attention_window` times."""
 
     config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"browser_output_masking": {}}
 

@@ -122,7 +122,6 @@ class LLMSummarizingCondenser(RollingCondenser):
         )
 
     async def _summary(self, texts: Sequence[str], context: CallContext | None) -> tuple[str, LLMResponse]:
-        """The summary of events as texts, and the response it came in; raises `NoCondensationError`."""
         try:
             response = await self.ask([Message.user(f"{PROMPT}\n{tagged(texts)}")], context)
         except LLMError as error:
@@ -232,14 +231,10 @@ FORM: Final[dict[str, tuple[str, dict[str, str]]]] = {
         },
     ),
 }
-"""The parts of the summary, and the fields in each."""
 
 
 class StructuredSummaryCondenser(LLMSummarizingCondenser):
-    """Like its base, with a summary of named fields, which a tool call of the model fills in.
-
-    An answer without a readable call counts with its text; without that there is no summary.
-    """
+    """Fills in a summary of named fields by a tool call of the model; without a readable call its text counts."""
 
     config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"structured": {}}
 
@@ -265,7 +260,7 @@ class StructuredSummaryCondenser(LLMSummarizingCondenser):
 
 
 def as_markdown(fields: dict[str, Any]) -> str:
-    """The filled-in fields under their headings; empty ones are left out."""
+    """The fields that are filled in, under their headings."""
     lines: list[str] = []
     for heading, (_, names) in FORM.items():
         filled = [(name, str(fields[name]).strip()) for name in names if fields.get(name) not in (None, "", [], {})]
