@@ -35,10 +35,7 @@ _telling: contextvars.ContextVar[_Telling | None] = contextvars.ContextVar("tell
 
 
 class Callbacks:
-    """Calls a program's functions one after another, in `thread`; one that fails is called again the next time.
-
-    Its first failure is logged in one line; at debug level all of them are, with their traces.
-    """
+    """Calls a program's functions one by one, in `thread`; above debug level only the first failure is logged."""
 
     def __init__(self, for_events: Iterable[Callback], for_tokens: Iterable[Callback]) -> None:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="callbacks")

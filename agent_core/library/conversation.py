@@ -148,10 +148,7 @@ class Conversation:
     # --- talking and running ---
 
     def send_message(self, message: str | Message, sender: str | None = None) -> None:
-        """Store a message of the user; `run` lets the agent answer, a run that is under way takes it up at once.
-
-        Raises `TypeError` or `ValueError` for anything but a text or a `Message` of the user.
-        """
+        """Store a message of the user, which `run` lets the agent answer; one under way takes it up at once."""
         self._do(self._work.say(_users_message(message, sender)))
 
     async def asend_message(self, message: str | Message, sender: str | None = None) -> None:
@@ -178,10 +175,7 @@ class Conversation:
             await asyncio.wrap_future(library_loop().submit(self._work.until_run_ended()))
 
     def pause(self) -> None:
-        """Stop the agent where it is, ending the model's answer and running commands; `run` goes on from there.
-
-        An agent that waits for confirmation, or has finished, stays as it is.
-        """
+        """Stop the agent and its commands until `run`; one that awaits confirmation or has finished is left alone."""
         self._do(self._work.pause())
 
     def interrupt(self) -> None:
@@ -249,10 +243,7 @@ class Conversation:
         self._do(self._work.sessions.set_client_tools(specs))
 
     def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
-        """Answer a call of a tool that this program carries out (`client_tool`), by the id of its action.
-
-        Raises `ClientToolError` for a call that does not wait, or got another answer before.
-        """
+        """Answer a waiting call of a `client_tool` by the id of its action, else `ClientToolError` is raised."""
         said = [TextContent(text=content)] if content else []
         self._do(self._work.say(ClientToolResult(cause=call_id, content=list(said), is_error=is_error)))
 
@@ -331,10 +322,7 @@ class Conversation:
     conversation_stats = stats
 
     def ask_agent(self, question: str) -> str:
-        """Answer a question about the conversation, also while it runs; nothing of it goes into the log.
-
-        Raises `ValueError` for an empty question, `LLMError` if the model cannot be asked or says nothing.
-        """
+        """Answer a question about the conversation, unlogged, also while it runs; raises `ValueError` or `LLMError`."""
         own = self.agent.ask_agent(question)
         return own if own is not None else self._do(self._questions.answer(question))
 
@@ -366,18 +354,12 @@ class Conversation:
         return verdict
 
     def switch_llm(self, llm: LLM) -> None:
-        """Use this model from the next run on; the tools, the history and what was spent stay as they are.
-
-        Raises `RuntimeError` while the agent is at work; pause it first.
-        """
+        """Use this model from the next run on, with all else as it is; `RuntimeError` while the agent is at work."""
         self._make_tools()
         self._do(self._work.use_agent(self.agent.with_model(llm)))
 
     def switch_profile(self, name: str, directory: str | os.PathLike[str] | None = None) -> None:
-        """`switch_llm` to a stored model; `directory` is where those are, the user's if None.
-
-        Raises `FileNotFoundError` or `ValueError` for a missing or unusable profile.
-        """
+        """`switch_llm` to a profile in `directory` (None: the user's), else `FileNotFoundError` or `ValueError`."""
         self.switch_llm(ProfileStore(directory).load(name))
 
     def load_plugin(self, folder: str | os.PathLike[str]) -> Plugin:
@@ -489,10 +471,7 @@ class Conversation:
     # --- ending ---
 
     def close(self) -> None:
-        """End the sandbox and the executors of the tools; the log stays, unless `delete_on_close`.
-
-        Calling it again is fine; from a callback of the conversation it raises `RuntimeError`.
-        """
+        """End the sandbox and the executors of the tools, once; in a callback it raises `RuntimeError`."""
         self._work.callbacks.check_outside("close")
         library_loop().run(self._end())
 

@@ -83,15 +83,10 @@ _MARKERS: Final = (PauseEvent, InterruptEvent)
 class StatusFold:
     """The status as the log tells it, event by event. After a rewind `core` and `facts` have to be made anew.
 
-    Attributes:
-        branches: which events count.
-        shown: the ids of all events that are no bookkeeping.
-        core, facts: the controller's state, and what else the log tells.
-        leaf: id of the newest event that counts, other than changes of state; None: there is none, or all are undone.
-        is_rewound: the agent has done nothing since the conversation was taken back.
-        is_asked: a message or a refusal of the user waits for the agent.
-        awaits_change: the user asked for another state, which has not been entered yet.
-        failure: what the agent failed with, in words; empty unless the status is error or stuck.
+    `branches` says which events count, `shown` are the ids of those that are no bookkeeping, and `leaf` is the newest
+    that is no change of state. `is_rewound`: the agent has done nothing since. `is_asked`: a message or refusal waits
+    for it. `awaits_change`: the user asked for another state, which has not been entered yet. `failure` is empty unless
+    the status is error or stuck.
     """
 
     def __init__(self) -> None:
@@ -186,8 +181,7 @@ class StatusFold:
 class LogFacts:
     """A fold over a log; names of skills are forgotten with the events that told them.
 
-    `recalled`, `path_rules` and `invoked` hold names by the id of the event that told them, `blocked_actions` and
-    `blocked_messages` a hook's reason by the id of what it refused.
+    Names are held by the id of the event that told them, reasons of hooks by the id of what they refused.
     """
 
     last_user_message_id: int | None = None
@@ -246,7 +240,6 @@ class ConversationLog:
         return self._fold
 
     async def rejoin(self, fold: StatusFold) -> None:
-        """Make the fold anew after a rewind."""
         core, facts = ConversationState(fold.core.limits), LogFacts()
         async for event in read_branch(self, fold.branches):
             core.fold(event)

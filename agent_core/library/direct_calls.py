@@ -21,10 +21,7 @@ from agent_core.tools.definition import ToolDefinition
 
 
 class DirectCalls:
-    """Calls tools in the sandbox of one conversation; its coroutines run in the conversation's loop.
-
-    A tool whose state is in the log is called as the user, so that the agent finds its result.
-    """
+    """Calls tools in one conversation's sandbox; as the user, where the tool's state is in the log."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
@@ -79,7 +76,6 @@ class DirectCalls:
         return seen
 
     async def _unrecorded(self, definition: ToolDefinition, action: Action) -> Observation:
-        """The result of the call, unlogged, with secrets hidden in it."""
         work = self._work
         secrets, latest, llm = work.settings.named_secrets, await self._latest(definition), draft_llm(work.agent)
         drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker

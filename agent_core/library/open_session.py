@@ -49,13 +49,7 @@ class OpenSession:
 
     Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that. A new
     `agent` and new `settings` count from the next session on; `set_analyzer` and `update_secrets` change an open one,
-    too.
-
-    Attributes:
-        has_begun: whether hooks were told that the conversation begins.
-        at_work: the session, while a run has it.
-        follower: tells the callbacks what is written; None before the first session.
-        servers: connections to MCP servers, which one session leaves to the next.
+    too. `at_work` is the session while a run has it; `servers` outlive it.
     """
 
     def __init__(
@@ -245,7 +239,6 @@ class Follower:
                 self._moved.set()
 
     async def next_move(self) -> bool:
-        """Wait for the next event; returns whether there may be more of them."""
         self._moved.clear()
         if self._task.done():
             return False
@@ -303,7 +296,6 @@ class SandboxUse:
 
     @contextlib.asynccontextmanager
     async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
-        """A connection that is closed afterwards."""
         if self._lent is not None:
             self._sharing += 1
             try:
@@ -393,10 +385,7 @@ class KeptServers:
 
 
 def check_kept_agent(agent: AgentBase, folder: Path) -> None:
-    """Check that the agent may go on with the conversation in this folder, and note it there. Blocking.
-
-    Raises `ValueError` where its class or its tools are others, `OSError` where the folder cannot be written.
-    """
+    """Note the agent of a kept conversation; `ValueError` where its class or its tools are others. Blocking."""
     path, now, before = folder / AGENT_FILE, AgentMark.of(agent), None
     try:
         before = AgentMark.model_validate_json(path.read_bytes())

@@ -39,10 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 class RunLoop:
-    """Does what a `Conversation` is asked to do, which says what may be raised.
+    """Does what a `Conversation` is asked to do. A session is open from the first word to the end of a run.
 
-    A session is open from the first word to the end of a run; between runs the log is nobody's. `data_dir` is the
-    folder that the workspace may keep things in (empty: none).
+    Between runs the log is nobody's. `data_dir` is for what the workspace may keep (empty: none).
     """
 
     def __init__(

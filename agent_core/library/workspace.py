@@ -48,10 +48,7 @@ class Workspace(ABC):
 
     @abstractmethod
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
-        """The sandbox for it; `data_dir` is where it may keep things, or empty.
-
-        Raises `SandboxError`, which says what to do, or `ValueError` for a folder that cannot be worked in.
-        """
+        """The sandbox for it, which may keep things in `data_dir`; raises `SandboxError`, or `ValueError`."""
 
 
 @dataclass(frozen=True, init=False)
@@ -108,8 +105,7 @@ class LocalWorkspace(Workspace):
 class DockerWorkspace(Workspace):
     """A container of its own, with a workspace that ends with the conversation.
 
-    `image` is any image with Python 3.8 or newer, `network` a `NetworkWish`, `host` the address of the engine (None:
-    the usual one), `environment` variables of all commands.
+    `image` has Python 3.8 or newer; `network` is a `NetworkWish`; `host` is the engine's address, None the usual one.
     """
 
     image: str = DEFAULT_IMAGE

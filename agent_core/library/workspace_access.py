@@ -113,11 +113,7 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
 
 
 class _Saving:
-    """A file of this host that is there under its name once it is whole. Blocking.
-
-    Everything is done in the folder that was opened once: to exchange what leads there, or to put a link in the way,
-    gains nothing.
-    """
+    """A file of this host that appears whole, in the folder that was opened once: links gain nothing. Blocking."""
 
     def __init__(self, target: Path, name: str) -> None:
         folder, self._name = (target, name) if target.is_dir() else (target.parent, target.name)

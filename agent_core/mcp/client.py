@@ -1,7 +1,6 @@
 """The `mcp` package, imported and connected to servers over their standard streams or over HTTP.
 
-It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it;
-nothing here imports it at the top of a module.
+Its import takes a second and 50 MB: in a thread, when first needed, and at the top of no module.
 """
 
 from __future__ import annotations

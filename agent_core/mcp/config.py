@@ -32,10 +32,7 @@ def names_in(value: Any) -> set[str]:
 
 
 def expanded(value: Any, values: Mapping[str, str]) -> Any:
-    """`value` with the references in its texts replaced, not in keys; unknown ones without a default stay.
-
-    What is put in is not looked at again.
-    """
+    """`value` with the references in its texts (not keys) replaced, once; unknown ones without a default stay."""
     if isinstance(value, str):
         return _REFERENCE.sub(lambda match: _replacement(match, values), value)
     if isinstance(value, Mapping):

@@ -58,10 +58,9 @@ UNKNOWN_EFFECT = (
 
 
 class Link:
-    """One connection from its beginning to its end, in a task of its own.
+    """One connection in a task of its own.
 
-    `client` is None before it is connected and after it has ended, for which `reason` has the words; `was_reached`
-    tells whether a server at the address may have taken a request.
+    `client` is None before it is connected and after it has ended; then `reason` has the words.
     """
 
     def __init__(
@@ -205,10 +204,7 @@ class McpConnection:
         limit_seconds: float | None,
         told: Callable[[str], None],
     ) -> MCPToolObservation:
-        """Call a tool with the arguments `sent`; the observation shows `shown` in their place.
-
-        `told` is called with the server's progress. Cancelling it cancels the call at the server.
-        """
+        """Call with the arguments `sent`, cancellably; the observation shows `shown`, and `told` hears of progress."""
         limit = min(self.server.call_seconds, limit_seconds or self.server.call_seconds)
         try:
             result = await self._result(tool, sent, limit, told)

@@ -1,7 +1,6 @@
-"""Program that ends groups of processes with this process, also when that is killed: ``python group_guard.py``.
+"""Program that kills the process groups on its list when this process ends, however: ``python group_guard.py``.
 
-It reads their ids from a pipe whose other end only this process has; at its end it kills every group that is still on
-its list. Standard library only.
+It reads their ids from a pipe whose other end only this process has. Standard library only.
 """
 
 from __future__ import annotations
@@ -83,7 +82,6 @@ def main() -> None:
 
 
 def _start_of(pid: int) -> int:
-    """When a process began, in clock ticks since boot (0: there is none); tells a reused id apart."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])

@@ -1,7 +1,6 @@
 """Servers that are programs: spoken to line by line, wherever they run, and those that run on this host.
 
-The `mcp` package's own transport keeps lines of any length, reports each line of garbage with a traceback and can wait
-for ever for a program that never stops writing; this one has a bound for each of these.
+Unlike the `mcp` package's own transport this one bounds lines, garbage, and the wait for a program's end.
 """
 
 from __future__ import annotations
@@ -92,9 +91,7 @@ class RunningProgram(Protocol):
         """Write all of it and nothing of another's in between; waits while the program does not read."""
         ...
 
-    async def last_words(self) -> str:
-        """The end of its standard error."""
-        ...
+    async def last_words(self) -> str: ...
 
     async def stop(self) -> None:
         """End it, and what it has started, within a bounded time."""

@@ -25,10 +25,7 @@ _FORMER = ("stdio_servers", "sse_servers", "shttp_servers")
 def servers_with_skills(
     own: Mapping[str, McpServer], skills: Iterable[Skill]
 ) -> tuple[dict[str, McpServer], dict[str, str]]:
-    """The agent's `own` servers with those of `skills` that nothing triggers, and the unusable ones with the reason.
-
-    Of two with the same name the agent's own is taken, then the first skill's.
-    """
+    """The agent's `own` servers, which take precedence, and those of always-on `skills`; the unusable with reasons."""
     found = dict(own)
     unusable: dict[str, str] = {}
     for skill in skills:
@@ -108,10 +105,9 @@ async def _no_secrets(text: str) -> Mapping[str, str]:
 class McpServers:
     """Connects to servers and has their tools. Nothing happens before `start`; `close` ends everything.
 
-    References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`. `unusable`
-    says why servers cannot be configured; for the rest see `McpRules`. `changed` is set whenever tools or problems have
-    changed, and cleared by whoever waits for it; `told` has the problems (server and reason) that the user knows
-    already.
+    References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`; `unusable`
+    says why servers cannot be configured. `changed` is set whenever tools or problems have changed, and cleared by its
+    waiter; `told` has the problems (server and reason) that the user knows already.
     """
 
     def __init__(

@@ -46,10 +46,9 @@ def parameters_from(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def problems_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
-    """What is wrong with `arguments`, each with its place; values are not repeated, they may be long, or secret.
+    """What is wrong with `arguments`, each with its place; values, which may be long or secret, are not repeated.
 
-    Of a text that refers to a secret only its type is judged. What cannot be judged here (a pattern in another dialect,
-    a definition that is elsewhere) is left to the server.
+    Of a text that refers to a secret only its type is judged. What cannot be judged here is left to the server.
     """
     # Lazy: its specifications take time to load, and only conversations with such servers need them.
     from referencing.exceptions import Unresolvable

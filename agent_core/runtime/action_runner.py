@@ -60,7 +60,6 @@ class LatestResults:
             self._take(self._found, event)
 
     def done(self, action: ActionEvent, observation: Observation) -> None:
-        """Observe a result that is still to be stored: the next call of the same answer builds on it."""
         if action.tool_name in self._remembering and not observation.is_error:
             self._unstored[action.tool_name] = action.id, observation
 
@@ -152,10 +151,9 @@ class ResourceLocks:
         self._queues: dict[str, deque[ResourceTurn]] = {}
 
     def turn(self, tool_name: str, resources: DeclaredResources) -> ResourceTurn:
-        """A place, taken at once, in the queue of each resource that a call touches: so calls keep their order.
+        """A place, taken at once, in the queue of each key of a call, or of the whole tool: so calls keep their order.
 
-        Those are its keys, or the whole tool where it does not say. To be entered, which waits until it is first
-        everywhere; no two ever wait for each other.
+        To be entered, which waits until it is first everywhere; no two ever wait for each other.
         """
         keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
         turn = ResourceTurn(self._queues, keys)
@@ -284,8 +282,7 @@ class ActionSandbox(SandboxAccess, Protocol):
 class ActionRunner:
     """Carries out single actions of one conversation, several at a time if need be; it stores nothing.
 
-    `rules_for` gives what there is to say of a touched file that was not said before, and its names. Of calls that
-    touch the same the one that was begun first comes first.
+    `rules_for` gives the rules, and their names, of a touched file that were not told before.
     """
 
     def __init__(
@@ -361,7 +358,6 @@ class ActionRunner:
         )
 
     async def stopped(self, action: ActionEvent) -> AnyEvent:
-        """The answer to an action that was stopped while it ran, with its output so far."""
         text = "Stopped by the user while it ran."
         output = await self._last_output(action)
         if output:

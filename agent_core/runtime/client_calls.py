@@ -26,10 +26,9 @@ from agent_core.events.transient import ClientCall
 
 
 class ClientCalls:
-    """Implements `agent_core.tools.spec.Clients`; `connected` says how many clients are, None where nobody can know.
+    """Implements `agent_core.tools.spec.Clients`; `connected` counts the clients, None where nobody can know.
 
-    `unanswered` and `decisions` are the calls at hand, `is_clients` says whether a call is for a client. Clients know a
-    call by its own id, or by that of the approval with which it came again.
+    `unanswered` and `decisions` are the calls at hand. Clients know a call by its own id, or by that of an approval.
     """
 
     def __init__(
@@ -90,10 +89,7 @@ class ClientCalls:
             self._stream.publish(ClientCall(action_id, name, is_over=True))
 
     async def accept(self, result: ClientToolResult) -> AnyEvent:
-        """Store a client's answer and return the event; one that was given before is not stored again.
-
-        Raises `ClientToolError` for an answer to nothing that waits, `EventStoreError` when it could not be stored.
-        """
+        """Store an answer, once, and return the event; raises `ClientToolError` for one that nothing waits for."""
         async with self._turn:
             call = self._call(result.cause)
             if call is None:

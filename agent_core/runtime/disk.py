@@ -37,10 +37,7 @@ class DiskLook:
         self._cost = 0.0
 
     async def usage(self, measure: Measure, seen_at: str = "") -> DiskUsage | None:
-        """What `measure` gives, now or when it was last asked.
-
-        `seen_at` is a folder of this host on the same file system, whose free space says cheaply how much was written.
-        """
+        """What `measure` gives, anew when the free space at `seen_at` (same file system) says that much was written."""
         free = _free(seen_at)
         if not self._is_due(free, time.monotonic() - self._looked):
             return self._usage
@@ -125,9 +122,8 @@ _FIX = "Remove files first (du -ah /workspace ~ | sort -h | tail shows large one
 class DiskWatch:
     """Looks at a running sandbox's disk: tells what was ended in it, and stops it when that did not help.
 
-    The runner keeps to its limits by itself (`runner.core.disk_limit`), unless hostile: so it is looked at from outside
-    as well, where that can be, with a little allowance. `channel` gives the way to the runner, while the sandbox is not
-    frozen.
+    The runner keeps to its limits by itself, unless hostile: so it is measured from outside as well, with a little
+    allowance. `channel` gives the connection to the runner, while the sandbox is not frozen.
     """
 
     def __init__(
@@ -177,7 +173,6 @@ class DiskWatch:
                 logger.debug("the disk of %s could not be looked at: %s", self._sandbox.spec.conversation_id, error)
 
     async def _ask(self, channel: RunnerChannel) -> None:
-        """Ask the runner whether it has ended anything since."""
         async with asyncio.timeout(_ANSWER_SECONDS):
             state = (await channel.request("disk.state", {})).result
         boot, before = self._known

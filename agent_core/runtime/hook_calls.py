@@ -23,10 +23,7 @@ END_SECONDS: Final = 5.0
 
 
 class SandboxCommandRunner:
-    """Runs hook commands in the workspace of the sandbox, each in a shell of its own that ends with it.
-
-    Raises `TimeoutError`, `SandboxError` or `ToolError` when one cannot be run.
-    """
+    """Runs hook commands in the workspace, each in a shell of its own that ends with it."""
 
     def __init__(self, sandbox: SandboxAccess) -> None:
         self._sandbox = sandbox
@@ -76,9 +73,9 @@ logger = logging.getLogger(__name__)
 
 
 class ConversationHooks:
-    """The hooks of one conversation's session; `load` them once its sandbox is there, and leave them with `close`.
+    """The hooks of one session: of `config`, then of the project or else of the user's `home`; logged when executed.
 
-    They are those of `config`, then those of the project, or else of the user's `home`. Executions go into the log.
+    `load` them once the sandbox is there, `close` ends them.
     """
 
     def __init__(
@@ -98,7 +95,6 @@ class ConversationHooks:
         self._hooks: Hooks | None = None
 
     async def load(self) -> None:
-        """Find out, once, which hooks there are; before there are none."""
         if self._hooks is None:
             project = await self._of_project()
             self._config = self._config.followed_by(project if project is not None else self._home)
@@ -132,11 +128,7 @@ class ConversationHooks:
         return (await self._run(told, action_id=action.id)).additional_context
 
     async def submitted(self, message_id: int, text: str) -> HookDecision:
-        """Ask the hooks about a message of the user. What they add to it is stored for the agent.
-
-        Raises `EventStoreError` or `StreamClosedError` when that could not be stored, so that they have to be asked
-        again.
-        """
+        """Ask the hooks about a user's message and store what they add; if that fails it raises, to be repeated."""
         told = self._told(HookEvent.USER_PROMPT_SUBMIT, message=text)
         decision = await self._run(told, message_id=message_id)
         if decision.additional_context and not decision.blocked:

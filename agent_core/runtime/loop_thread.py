@@ -19,10 +19,7 @@ _making = threading.Lock()
 
 
 class LoopThread:
-    """Runs coroutines for other threads, from the first one until the program ends.
-
-    What was registered with `close_at_exit` is closed then, while threads can still be started.
-    """
+    """Runs coroutines for other threads; `close_at_exit` closes things while threads can still be started."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -34,10 +31,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for `work`, which is cancelled when the waiting is interrupted (Ctrl-C).
-
-        Raises `RuntimeError` in the thread of this very loop, which would wait for itself.
-        """
+        """Wait for `work` (Ctrl-C cancels it); in the thread of this very loop it raises `RuntimeError`."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("this would wait for itself: call the asynchronous form instead")

@@ -193,7 +193,6 @@ def _send(hook: int, priority: int, rules: Rules) -> None:
 
 
 def _await_answers(netlink: socket.socket, last: int) -> None:
-    """Read until the last message is answered; the kernel takes all of them or none."""
     while True:
         answer = netlink.recv(1 << 16)
         while len(answer) >= 20:

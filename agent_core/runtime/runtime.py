@@ -1,9 +1,9 @@
 """The runtime: the subscriber that executes actions and gives each of them exactly one answer.
 
 Actions run one after another in the order of the log, or several calls of one answer together where the agent allows
-that. Each runs under its idempotency key, so one that was under way when the server died is asked for again, not run
-again. A request to stop reaches the running action at once, and so does a user's input to it; what else a user wants
-waits as long as things move on, and is begun beside an action that takes longer.
+that. Each runs under its idempotency key, so one that outlived its server is asked for again, not run again. A request
+to stop, and a user's input to it, reach the running action at once; another action of the user is begun beside one that
+takes long.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ _HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED,
 class Runtime:
     """Executes one conversation's actions, at most `concurrency` calls of one answer at the same time.
 
-    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log. For
-    `rules_for` see `ActionRunner`.
+    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log.
     """
 
     def __init__(
@@ -171,7 +170,6 @@ class Runtime:
 
     @property
     def dealt_with(self) -> int:
-        """Wait until everything up to this event is read, and begun, stopped or answered."""
         return self._dealt_with
 
     async def has_dealt_with(self, event_id: int) -> None:
@@ -310,10 +308,7 @@ class Runtime:
             logger.debug("%s was not acknowledged: %s", self._key(action), error)
 
     async def interrupt(self, *, keeps_questions: bool = False) -> None:
-        """Stop the running action and answer all that wait, those that wait for the user included.
-
-        With `keeps_questions` these go on waiting: no pause is an answer to what the user is asked.
-        """
+        """Stop what runs and answer all that wait; with `keeps_questions` not those that wait for the user."""
         waiting = [
             action
             for action in self._unanswered.values()

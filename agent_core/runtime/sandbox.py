@@ -43,8 +43,7 @@ class SandboxStatus(StrEnum):
 class SandboxLimits:
     """Bounds on what one sandbox may use; memory and sizes in bytes.
 
-    `disk` is for its files, other than those in memory, `inodes` for files, folders and links (0: any number);
-    `read_only` whether the root file system of a container cannot be written.
+    `disk` and `inodes` count its files, but those in memory (0: any); `read_only` is about a container's root.
     """
 
     memory: int = 4 * 1024**3
@@ -129,10 +128,7 @@ class Sandbox(Protocol):
 
     @property
     def survived(self) -> bool:
-        """Whether the last `start` found it at work, or frozen in the middle of it.
-
-        Only then its runner knows of everything that was ever asked of this conversation's sandbox.
-        """
+        """Whether the last `start` found it at work or frozen: only then its runner knows all requests so far."""
         ...
 
     async def start(self, progress: Progress) -> None:
@@ -168,10 +164,7 @@ class Sandbox(Protocol):
         ...
 
     async def usage(self) -> DiskUsage | None:
-        """What its files take on the disk, seen from outside of it; None where that cannot be seen.
-
-        May be asked often: it is looked at anew only when it can have become too much since.
-        """
+        """What its files take on the disk, seen from outside (None: cannot be seen); cheap to ask."""
         ...
 
 

@@ -1,11 +1,9 @@
 """System calls of programs in sandboxes: a profile for containers, and a classic BPF program for local sandboxes.
 
-The profile stands in the place of the engine's own, which differs between versions: some let programs reach the
-hypervisor through sockets of the family vsock, and use io_uring, which has its own ways around a filter. What is not
-named in it fails with EPERM, or with ENOSYS where programs have another way.
-
-The program refuses the kernel's seldom used corners (EPERM), and with ENOSYS calls of another machine, whose numbers
-mean other calls, and those of kernels to come, about which nobody can know yet what they let in.
+The profile replaces the engine's own, which differs between versions: some let programs reach the hypervisor (vsock),
+and use io_uring, which has its own ways around a filter. What is not named in it fails with EPERM, or ENOSYS. The
+program refuses seldom used corners of the kernel (EPERM), and with ENOSYS calls of another machine, whose numbers
+mean other calls, and those of kernels to come.
 """
 
 from __future__ import annotations
@@ -135,7 +133,6 @@ fsconfig=431 fsmount=432 fspick=433 mount_setattr=442 quotactl_fd=443
 """
 
 _Step = tuple[int, int, int, int]
-"""Code, steps to leave out when it holds, steps to leave out when it does not, operand."""
 
 
 class _Machine(NamedTuple):
@@ -208,7 +205,6 @@ def filter_program(machine: str) -> bytes:
 
 
 def _returning(comparison: int, values: list[int], answer: int) -> list[_Step]:
-    """Steps that end with this answer when one of the values compares so, and go on behind them otherwise."""
     last = len(values) - 1
     compared = [(comparison, last - place, int(place == last), value) for place, value in enumerate(values)]
     return [*compared, (_RETURN, 0, 0, answer)]

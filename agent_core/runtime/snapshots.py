@@ -1,7 +1,6 @@
-"""Snapshots of a workspace's files at the moments of its conversation: kept by the runner, restored from there.
+"""Snapshots of a workspace's files at moments of its conversation: the runner keeps them behind its actions.
 
-The runner keeps them behind each action that it carries out, under the action's key; here the moments are named that it
-cannot know of: messages of the user, and actions that are carried out elsewhere.
+Here the moments are named that it cannot know of: messages of the user, and actions that are carried out elsewhere.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ def moments_of(path: Sequence[range], unanswered: Collection[int]) -> list[int]:
 
 
 class ConversationSnapshots:
-    """Names the moments of one conversation, following its log.
-
-    While `rewinding` is held the files are not yet those of the log's present.
-    """
+    """Names the moments of one log; while `rewinding` is held the files are not yet those of its present."""
 
     def __init__(
         self, stream: EventStream, sandbox: SandboxAccess, tools: Mapping[str, ToolDefinition], rewinding: asyncio.Lock
@@ -127,10 +123,7 @@ async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[in
 
 
 async def packed(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> AsyncIterator[bytes]:
-    """A tar file, in parts, with the files as they were at the newest of these moments; without any as they are now.
-
-    Like the others it raises `SandboxError` or `ToolError` when that cannot be done.
-    """
+    """A tar file, in parts, of the files at the newest of these moments, else as they are; raises as the others do."""
     names = [name_of(conversation_id, moment) for moment in moments]
     offset, is_whole = 0, False
     while not is_whole:

@@ -36,10 +36,7 @@ def folder_spec(
     ends_with_owner: bool,
     network: NetworkWish = "full",
 ) -> SandboxSpec:
-    """The spec of a sandbox that works in that folder, which is made if it is not there.
-
-    Raises `ValueError` for a file, or a folder of the system.
-    """
+    """The spec of a sandbox in that folder, made if need be; `ValueError` for a file, or a folder of the system."""
     path = Path(folder).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise ValueError(f"workspace {str(path)!r} is not a folder")

@@ -27,11 +27,7 @@ _dropping: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file as it was when it was opened, or a folder as a ZIP file, whose size nobody knows before.
-
-    `name` is the last name of the path (empty for the workspace itself), `modified` in nanoseconds since 1970, and
-    `tag` differs whenever the file does.
-    """
+    """A file as it was when opened, or a folder as a ZIP file of unknown size; `modified` is in nanoseconds."""
 
     kind: Literal["file", "folder"]
     name: str
@@ -42,10 +38,7 @@ class Download:
     _id: str
 
     async def parts(self, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`, once only; a file that has shrunk meanwhile ends early.
-
-        The next part is asked for while the one before is taken.
-        """
+        """The bytes from `start` to before `end`, once only; a file that has shrunk meanwhile ends early."""
         if self.size is not None:
             end = self.size if end is None else min(end, self.size)
         clock = asyncio.get_running_loop().time

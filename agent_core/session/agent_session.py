@@ -347,10 +347,7 @@ class AgentSession:
     # --- what can be asked of it at any moment ---
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
-        """Give the agent these tools of clients from its next step on; calls go on as they are.
-
-        Raises `ValueError`, and changes nothing, where one cannot be made or the agent has another tool of its name.
-        """
+        """Give the agent these tools of clients from its next step on; `ValueError`, and no change, where it cannot."""
         self._tool_servers.set_client_tools(tools)
 
     def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
@@ -374,7 +371,6 @@ class AgentSession:
         return self._state.agent_state if self._state is not None else AgentState.LOADING
 
     async def settled_state(self) -> AgentState:
-        """`agent_state` by all that is stored now."""
         stored = self.stream.last_id
         for _ in range(SETTLE_LOOKS):
             if self._state is None or self._state.last_event_id >= stored:
@@ -384,7 +380,6 @@ class AgentSession:
 
     @property
     def has_images_inspected(self) -> bool:
-        """Whether the agent can have another model look at images that its own does not see."""
         return VisionInspectTool.tool_name in self._tools
 
     @property

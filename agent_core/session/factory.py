@@ -48,10 +48,7 @@ reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
 
 async def make_agent(settings: SessionSettings) -> AgentBase:
-    """A fresh agent: the given one, or one of the class that the settings name, else `KeyError`.
-
-    One that has its tools is used itself.
-    """
+    """The given agent (itself, if it has its tools), or one of the class that the settings name, else `KeyError`."""
     if settings.agent is not None:
         if settings.agent.is_initialized:
             return settings.agent
@@ -80,10 +77,7 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
 
 
 def completed(context: AgentContext | None) -> AgentContext | None:
-    """The context with the user's skills, public ones and the user's notes, as far as it asks for them.
-
-    Reads files, and may fetch a repository; what cannot be had is left out with a warning.
-    """
+    """The context with skills and notes as far as it asks for them; reads files, may fetch a repository, warns."""
     if context is None:
         return None
     user: list[Skill] = []

@@ -65,9 +65,9 @@ _FORM: Final = (
 
 
 class ModelJudge:
-    """Puts the questions of hooks to the model of a conversation, which pays for it.
+    """Puts hooks' questions to a conversation's model, less the secrets that `masker` hides.
 
-    `masker` hides the conversation's secrets from the model; `policy` is the one in force at the time.
+    The model calls nothing that `policy`, the one in force at the time, would have the user asked about.
     """
 
     def __init__(
@@ -135,10 +135,7 @@ async def make_hooks(
     sandbox: SandboxConnection | SharedSandbox,
     policy: Callable[[], ConfirmationPolicy],
 ) -> ConversationHooks:
-    """The hooks of a conversation whose sandbox is there: the given ones, the project's or else the user's.
-
-    Their models call nothing that `policy`, the one in force, has the user asked about.
-    """
+    """The given hooks, then the project's or the user's; their models call nothing that `policy` would ask about."""
     home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
     judge = ModelJudge(agent.llm, tools, sandbox, step.usage.context, stream.secrets, policy)
     hooks = ConversationHooks(settings.hooks, sandbox, stream, home=home, judge=judge)

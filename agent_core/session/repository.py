@@ -35,16 +35,9 @@ _WORDS = {
 class Repository:
     """A repository that is cloned into the workspace when its conversation starts for the first time.
 
-    The token goes to git and to nobody else: it stays out of the sandbox's files, environment, arguments and log.
-
-    Attributes:
-        name: as people know it, such as ``owner/name``; its last part names the folder.
-        url: http or https address, without a user's name.
-        branch: empty for the repository's own choice.
-        token: None for a repository that everybody may read; `username` goes with it.
-        depth: how many commits of each branch; 0 for all.
-        limit_seconds: within which it has to be there.
-        problem: why it cannot be had in this sandbox, if that is known; then it is not tried.
+    The token goes to git and to nobody else: it stays out of the sandbox's files, environment, arguments and log. `url`
+    is http or https, without a user's name. An empty `branch` is the repository's choice, `depth` 0 its whole history.
+    A `problem` says why it cannot be had in this sandbox; then it is not tried.
     """
 
     name: str
@@ -81,8 +74,7 @@ def folder_of(name: str) -> str:
 async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
     """Clone and configure in a sandbox that has just come up; a repository that is there is left alone.
 
-    What fails is written in the log, for the user and for the agent, and the conversation goes on without it; unless
-    the sandbox is lost.
+    A failure is logged for the user and the agent, and the conversation goes on, unless the sandbox is lost.
     """
     if setup.user_name or setup.user_email:
         await _identify(setup, sandbox, stream)

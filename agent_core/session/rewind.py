@@ -22,10 +22,7 @@ from agent_core.session.running_agent import RunningAgent
 
 
 class Rewinder:
-    """Takes one conversation back, one request after the other.
-
-    While `lock` is held nothing is taken back; an agent begins within it. A `running` agent is brought to rest first.
-    """
+    """Takes one conversation back, one request at a time; nothing is taken back while `lock` is held."""
 
     def __init__(
         self,
@@ -77,7 +74,6 @@ class Rewinder:
             self._branches.fold(event)
 
     async def bring_back_files(self) -> Restored:
-        """Bring back the files, if the newest rewind has left that to be done; `lock` is held."""
         await self._catch_up()
         rewind = self._branches.unrestored
         if rewind is None:
@@ -89,10 +85,7 @@ class Rewinder:
         return files
 
     async def recover(self, option: Literal[1, 2, 3], *, client_key: str | None = None) -> AnyEvent:
-        """Do what the user wants of an agent that was found in a loop; returns the `LoopRecovery` as stored.
-
-        Raises `NotStuckError`, and `StreamClosedError` or `EventStoreError` when it could not be stored.
-        """
+        """Do the user's wish for a looping agent, else `NotStuckError`; returns the `LoopRecovery` as stored."""
         loop = (await self._state(None)).loop
         if loop is None:
             raise NotStuckError("loop_recovery: the agent was not found in a loop; send a message to go on")

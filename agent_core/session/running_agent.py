@@ -63,8 +63,7 @@ class RunningAgent:
     def follow(self, give_up: Callable[[str], Awaitable[None]]) -> list[asyncio.Task[None]]:
         """Begin to follow the log until it is closed.
 
-        A part that fails (a bug) is logged and started again at its position; `give_up` is told, in words for people,
-        when that does not help.
+        A part that fails is logged and started again; when that does not help, `give_up` is told, in words for people.
         """
         runs = {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
         if self.snapshots is not None:
@@ -107,10 +106,7 @@ async def make_running_agent(
     max_steps: int | None,
     client_count: Callable[[], int] | None,
 ) -> RunningAgent:
-    """The agent of a session whose sandbox is there; its parts have seen nothing of the log yet.
-
-    While `rewinding` is held those wait that must not act then. For `max_steps` see `AgentSession.start`.
-    """
+    """The agent of a session whose sandbox is there; while `rewinding` is held its parts wait where they must."""
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     budget = shared.parent.budget if shared.parent is not None else None
     state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))

@@ -20,11 +20,7 @@ FAILED: Final = "STATUS$ERROR"
 
 
 class StatusReport:
-    """Knows the state of one session's sandbox by its public name (`status`), and tells of it.
-
-    `warning` says what is wrong with the network of a sandbox that runs, `is_broken` that a part of the session has
-    failed for good.
-    """
+    """Knows and tells the state of a session's sandbox; `warning` is about its network, `is_broken` is for good."""
 
     def __init__(self, stream: EventStream, on_status: Callable[[str], None] | None) -> None:
         self.status: str = STARTING

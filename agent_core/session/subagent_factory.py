@@ -195,7 +195,6 @@ class SubagentFactory:
             return False
 
     async def _known(self) -> AgentCatalog:
-        """All kinds; those of files are read once, and again when one is missed."""
         if self._catalog is None:
             reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
             self._catalog = AgentCatalog(await kinds_in_leaves(reply.result))

@@ -107,10 +107,7 @@ WAITING = "STATUS$SETTING_UP_WORKSPACE"
 
 
 def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
-    """The servers of a conversation with this agent: its own and those of its always-on skills, not connected yet.
-
-    An agent that uses no MCP gets none. Programs run in the sandbox if the rules say so.
-    """
+    """The servers of this agent and its always-on skills, not connected yet; none for an agent that uses no MCP."""
     rules = settings.mcp_rules
     if not agent.supports_openhands_mcp:
         if agent.mcp_config:

@@ -20,7 +20,6 @@ from runtime_images.runner import wire
 Asked = Mapping[str, Any]
 Check = Callable[[Any, Asked], Any]
 Field = Check | tuple[Check, Any]
-"""A check, or a check with what stands for a missing value."""
 Limit = int | Callable[[Asked], int]
 
 MAX_PATH: Final = 16 * 1024
@@ -257,7 +256,6 @@ MAX_ERROR: Final = 10_000
 
 _MIB: Final = 1024 * 1024
 _ESCAPED: Final = 6
-"""Bytes that one character may need in JSON."""
 _SIDE: Final = 9 * _MIB
 """What a process on the runner's side may print, and what is around it."""
 _PICTURE: Final = 5 * _MIB + 4096
@@ -305,7 +303,6 @@ def _browser_text(asked: Asked) -> int:
 
 
 def _edit_bytes(other: str, most: int) -> Limit:
-    """Room for both contents of a file and their difference; after the command `other` for so many bytes."""
     return lambda asked: most if asked.get("command") in other.split() else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
 
 
@@ -590,7 +587,6 @@ def _any_object(value: Any, _: Asked) -> dict[str, Any]:
 
 
 UNLISTED: Final = AnswerForm(_any_object, SMALL, SMALL, is_live=True)
-"""A small answer, as it came, for an operation of another runner."""
 
 
 def form_of(op: str) -> AnswerForm:

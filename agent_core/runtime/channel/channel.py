@@ -62,10 +62,7 @@ def _word(value: object, limit: int) -> str:
 
 
 class Watchdog:
-    """Pings a silent peer that owes something after `limit` seconds, then gives it up.
-
-    It looks from time to time whether anything was heard; a time limit for each reading would cost more.
-    """
+    """Pings a silent peer that owes something after `limit` seconds, then gives it up."""
 
     def __init__(
         self, limit: float, *, owes: Callable[[], bool], ask: Callable[[], None], give_up: Callable[[], None]
@@ -150,10 +147,7 @@ class RunnerChannel:
 
     @classmethod
     async def open(cls, attachment: Attachment, limits: ChannelLimits | None = None) -> RunnerChannel:
-        """Read the greeting and begin to listen; the stream is closed when that fails.
-
-        Raises `ChannelClosedError`, or `SandboxError` (``protocol``, ``protocol_version``, ``start_timeout``).
-        """
+        """Read the greeting and begin to listen; a failure (`ChannelClosedError`, `SandboxError`) closes the stream."""
         channel = cls(attachment, limits or ChannelLimits())
         try:
             async with asyncio.timeout(channel._limits.hello_seconds):
@@ -191,11 +185,8 @@ class RunnerChannel:
     ) -> RunnerReply:
         """Send a request and wait for the answer. A cancelled caller cancels the operation in the sandbox.
 
-        Raises:
-            ToolError: the runner refused the arguments.
-            ChannelClosedError: the stream ended before the answer.
-            SandboxLostError: the runner was restarted while it ran, or has forgotten the result.
-            SandboxError: the runner failed at it.
+        Raises `ToolError` for refused arguments, `ChannelClosedError` if the stream ends before, `SandboxLostError` for
+        another runner or a forgotten result, and `SandboxError` if the runner fails at it.
         """
         if self._ended is not None:
             raise self._ended
@@ -241,10 +232,7 @@ class RunnerChannel:
             self._writer.write(data)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Let the runner forget these results: said in the next request, or after a while without one.
-
-        Each message wakes a row of processes between here and the runner; this one is in no hurry.
-        """
+        """Let the runner forget these results: said in the next request, or after a while, to save messages."""
         if self._ended is not None:
             return
         self._forgettable.extend(keys)
@@ -264,7 +252,6 @@ class RunnerChannel:
             self._forgetting = None
 
     async def ping(self, limit: float) -> bool:
-        """Whether the runner answers within `limit` seconds."""
         try:
             async with asyncio.timeout(limit):
                 await self.request("ping", {})
@@ -280,7 +267,6 @@ class RunnerChannel:
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
-        """Dispatch what arrives until the stream ends."""
         end = ChannelClosedError("it was closed")
         try:
             while True:

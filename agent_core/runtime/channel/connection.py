@@ -25,11 +25,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds of a connection, in seconds: of a request that names none, of trying a living sandbox before it is lost.
-
-    A runner that did not end a request in time must answer a ping within `ping_seconds`; one request uses at most
-    `attempts` streams.
-    """
+    """Bounds of a connection, in seconds; `attempts` is the most streams that are used for one request."""
 
     request_seconds: float = 3600.0
     reattach_seconds: float = 15.0
@@ -306,7 +302,6 @@ class SandboxConnection:
             channel.forget(keys)
 
     async def pause(self) -> None:
-        """Freeze the sandbox; the next request lets it go on."""
         if self._link.channel is not None:
             self._link.channel.suspended = True
         self._link.paused = True
@@ -371,7 +366,6 @@ class SandboxConnection:
         raise SandboxLostError(f"The stream to the sandbox dropped {self._limits.attempts} times ({reason}).")
 
     async def _insist_on_result(self, channel: RunnerChannel, key: str, reason: str) -> None:
-        """Ask another runner only for a result in its journal."""
         try:
             async with asyncio.timeout(self._limits.ping_seconds):
                 reply = await channel.request("journal.lookup", {"key": key})

@@ -31,7 +31,6 @@ def protocol_error(problem: str) -> SandboxError:
 T = TypeVar("T")
 
 library: Any = json.decoder
-"""The standard library's JSON decoder in Python, for which there are no types."""
 scanner: Any = importlib.import_module("json.scanner")
 
 READ_SIZE: Final = 256 * 1024
@@ -41,7 +40,6 @@ MAX_VALUES: Final = 500_000
 TURN_SECONDS: Final = 0.005
 _LENGTH: Final = 4
 _FEW: Final = 200_000
-"""Values and escapes that the C parser is done with at once."""
 
 _parsers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="large-frames")
 

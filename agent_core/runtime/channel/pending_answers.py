@@ -57,7 +57,6 @@ class _Request:
         self.pieces = 0
 
     def abandon(self) -> None:
-        """Nobody waits for it any more, though its answer may still come."""
         self.answer = self.on_output = None
         self.asked = {}
 
@@ -104,7 +103,6 @@ class PendingAnswers:
         return max((request.most_json for request in every), default=SMALL)
 
     def most_blob(self, message: wire.Message, length: int) -> int:
-        """Bytes that may come with this message."""
         request = self._request_of(message) if "id" in message else None
         is_answer = request is not None and "output" not in message
         most = request.most_json if request is not None and is_answer else SMALL
@@ -173,7 +171,6 @@ class PendingAnswers:
         raise protocol_error("an answer that nobody has asked for")
 
     def fail(self, end: ChannelClosedError) -> None:
-        """Fail all who wait: nothing more will come."""
         for request in self._awaited.values():
             if request.answer is not None and not request.answer.done():
                 request.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))

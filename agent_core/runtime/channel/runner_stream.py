@@ -25,8 +25,7 @@ _FOLDER = _LAST | os.O_DIRECTORY
 class RunnerStream(asyncio.StreamReaderProtocol):
     """One stream from a runner into a reader, which tells when the first frame begins.
 
-    What does not begin like a frame is no word of a runner (an engine writes its own errors there): its beginning is
-    kept in `stray`, and in `errors` what came beside the stream.
+    What does not begin like a frame (an engine writes its own errors there) is kept in `stray`, stderr in `errors`.
     """
 
     transport: asyncio.Transport

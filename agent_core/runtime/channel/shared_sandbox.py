@@ -58,7 +58,6 @@ class SharedSandbox:
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> SandboxReply:
-        """See `SandboxAccess.request`."""
         if self._closed.is_set():
             raise SandboxLostError("The sub-agent has let go of the sandbox.")
         if SESSION in args:

@@ -104,7 +104,6 @@ class PortConnection:
             await self._change()
 
     def take(self, message: Mapping[str, Any], blob: bytes | None) -> None:
-        """Take in a frame of the runner's; raises `SandboxError` (``protocol``)."""
         error, credit = message.get("error"), message.get("credit")
         if blob is not None:
             self._take_data(blob)
@@ -153,8 +152,6 @@ class PortConnection:
 
 
 class _Late:
-    """What may still come for a connection that is over here."""
-
     __slots__ = ("_frames", "_granted")
 
     def __init__(self, granted: int) -> None:
@@ -237,7 +234,6 @@ class Tunnels:
             self._gone[number] = _Late(granted)
 
     def ended(self, number: int) -> None:
-        """Nothing more comes for this connection."""
         self._gone.pop(number, None)
 
     def post(self, number: int, message: Mapping[str, Any]) -> None:

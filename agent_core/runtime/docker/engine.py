@@ -47,7 +47,6 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The complete ``(stream, bytes)`` pieces, in order, with the next bytes of the connection."""
         pieces: list[tuple[int, bytes]] = []
         position = 0
         while position < len(data):
@@ -115,10 +114,7 @@ class ExecStream(RunnerStream):
 
 
 async def open_exec(address: EngineAddress, path: str, limit: float) -> ExecStream:
-    """Start an exec that was created with all streams attached; `path` is that of its start, with the API version.
-
-    Raises `SandboxError`: ``engine_unavailable``, or ``exec_refused`` with the engine's words.
-    """
+    """Start a created exec at `path`; raises `SandboxError` (``engine_unavailable``, or ``exec_refused``)."""
     loop = asyncio.get_running_loop()
     stream = ExecStream(loop)
     async with AsyncExitStack() as undo:

@@ -71,10 +71,7 @@ async def check_image(engine: DockerEngine, image: str) -> Availability:
 
 
 async def ensure_image(engine: DockerEngine, image: str, progress: Progress, limit: float) -> None:
-    """Pull an image unless it is here, for at most `limit` seconds, with progress.
-
-    Raises `SandboxError`: ``image_missing`` with the command that helps, or ``engine_unavailable``.
-    """
+    """Pull an image unless it is here, within `limit` seconds; raises `SandboxError` with the command that helps."""
     if await engine.find("look for the image", lambda client: client.inspect_image(image)) is not None:
         return
     if is_own(image):

@@ -40,10 +40,7 @@ class DockerBorder:
         self._again: asyncio.Task[None] | None = None
 
     async def ensure(self, spec: SandboxSpec, network: str = "") -> None:
-        """Set the rules if they are not there; what goes wrong is in `problem`, and is tried again later.
-
-        `network` is one of which the spec's sandboxes will be; without it nothing can be tried out yet.
-        """
+        """Set or try out (in `network`) the rules; what goes wrong is in `problem`, and is tried again later."""
         if self._due == 0.0:
             async with self._setting:
                 if self._due == 0.0:
@@ -122,7 +119,6 @@ def _run(client: Any, image: str) -> str:
 
 
 def _outcome(client: Any, config: dict[str, Any], name: str) -> tuple[int, str]:
-    """Run a container once; its exit status and last words."""
     client.create_container_from_config(config, name)
     try:
         client.start(name)
@@ -227,8 +223,7 @@ class DockerNetworks:
     async def remove_unused(self, instance_id: str, *, all_of_instance: bool) -> None:
         """Remove our networks in which nothing runs: this instance's if wished, and old ones of any other.
 
-        An engine has room for some thirty networks, which instances that nobody starts again would use up. A sandbox
-        that is started again gets another network (`DockerObjects.connect`).
+        An engine has room for some thirty. A sandbox that starts again gets another one (`DockerObjects.connect`).
         """
 
         def sweep(client: Any) -> None:

@@ -117,8 +117,7 @@ def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> di
 def _mounts(spec: SandboxSpec, workspace: str, making: str, quota: Quota) -> list[dict[str, Any]]:
     """The workspace; the runner's own places; and the workspace once more, where it is given to its user.
 
-    Nothing can be put into a read-only root file system, and no volume can be changed itself, only what is in it:
-    within the runner's volume the workspace's is such a thing.
+    A read-only root takes no files, and a volume itself cannot be changed: so it is mounted within the runner's volume.
     """
     return [
         _mount(spec, "workspace", workspace, WORKSPACE, making, quota),

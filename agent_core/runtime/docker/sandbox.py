@@ -218,7 +218,6 @@ class DockerSandbox:
         raise SandboxError("The sandbox could not be created.", code="start_failed", fix="Look at the engine's log.")
 
     async def _have_image(self, progress: Progress, clock: asyncio.Timeout) -> None:
-        """Get the image, on its own time: a pull may take longer than a start."""
         loop = asyncio.get_running_loop()
         clock.reschedule(loop.time() + self._pull_seconds + self.spec.limits.start_seconds)
         await ensure_image(self._engine, self.spec.image, progress, self._pull_seconds)
@@ -340,9 +339,8 @@ def places_of(found: Mapping[str, Any]) -> HostFolders:
 async def connect(found: Mapping[str, Any]) -> RunnerStream | None:
     """A stream to the runner of a container as the engine describes it; None when there is no way past the engine.
 
-    An exec's stream passes two processes of the engine each way. Where the engine runs on this machine, and this
-    process may look into the container (it is root's, or of the same user), the runner's socket can be connected to
-    like any other. The stream's first word has not been waited for.
+    An exec's stream passes two processes of the engine each way. This one needs an engine on this machine, and the
+    right to look into the container. The stream's first word has not been waited for.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + LISTENS_SECONDS

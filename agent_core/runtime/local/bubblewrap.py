@@ -25,10 +25,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Shown(NamedTuple):
-    """Packages of one purpose in a folder of this host.
-
-    The runner finds them by the `variable`; a sandbox sees them at `place`.
-    """
+    """Packages of one purpose: the runner finds them by `variable`, in a sandbox they are at `place`."""
 
     variable: str
     place: str
@@ -56,7 +53,6 @@ def host_has_browser() -> bool:
 
 @cache
 def _folder_of(packages: tuple[str, ...]) -> str:
-    """The folder that holds all of these packages; empty where they are not installed."""
     folders: set[str] = set()
     for name in packages:
         spec = find_spec(name)
@@ -68,7 +64,6 @@ def _folder_of(packages: tuple[str, ...]) -> str:
 
 
 def _names_of(folder: str, projects: set[str]) -> set[str]:
-    """The names in that folder of what these projects and their requirements have installed."""
     names: set[str] = set()
     done = set(_NEVER_USED)
     while projects:
@@ -163,10 +158,7 @@ def isolation(folder: str) -> list[str]:
 
 
 def without_kernel_files() -> list[str]:
-    """Arguments for a sandbox that has to run as this host's root, because the folder that it works in is root's.
-
-    The kernel lets root write its settings without any capability; bubblewrap covers only a part of them.
-    """
+    """Arguments for a sandbox that runs as this host's root, who could write the kernel's settings otherwise."""
     arguments: list[str] = []
     for name in _KERNEL_SETTINGS:
         if os.path.exists(f"/proc/{name}"):

@@ -1,7 +1,4 @@
-"""Control groups of local sandboxes, version 1 or 2, where this process may make them.
-
-What cannot be had here is left to resource limits of single processes.
-"""
+"""Control groups of local sandboxes, version 1 or 2; what cannot be had is left to resource limits of processes."""
 
 from __future__ import annotations
 
@@ -149,7 +146,6 @@ def remove_stale(age_seconds: float, hierarchies: dict[str, Path] | None = None)
 
 
 def _delegate(root: Path, controllers: list[str]) -> None:
-    """Let groups below `root` use these controllers, where this process may."""
     for folder in (root, root / _PARENT):
         with contextlib.suppress(OSError):
             folder.mkdir(exist_ok=True)

@@ -137,7 +137,6 @@ class SandboxFolder:
         fresh.replace(path)
 
     def log(self) -> str:
-        """The end of what was written before the runner took over, and of what the runner wrote."""
         return "\n".join(filter(None, (_end_of(self.path / "log"), _end_of(self.path / "state" / "log"))))
 
     def missing_network(self) -> str:

@@ -1,7 +1,4 @@
-"""Program that ends one local sandbox when the process that owns it is gone: ``python guard.py JSON``.
-
-It waits beside the sandbox without doing anything, and ends with either of the two. Standard library only.
-"""
+"""Program that ends one local sandbox with its owner's process: ``python guard.py JSON``. Standard library only."""
 
 from __future__ import annotations
 

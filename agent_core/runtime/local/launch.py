@@ -99,10 +99,7 @@ def _start_guard(guard: dict[str, Any]) -> None:
 
 
 def _close_inherited() -> None:
-    """Close all but the three standard streams: an event loop may hand on more than it was asked to.
-
-    What is started here would hold that open, and the server would wait that long for the end of our error stream.
-    """
+    """Close all but the standard streams: what is started would hold open what an event loop has handed on."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
@@ -110,7 +107,6 @@ def _close_inherited() -> None:
 
 
 def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:
-    """Note the processes: the one that was started, the first one inside, and the one that is the network."""
     record = dict(processes)
     record.update({f"{role}_start": _start_time(pid) for role, pid in processes.items()})
     path = os.path.join(order["folder"], "process.json")
@@ -143,10 +139,7 @@ def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
 
 
 def has_loopback(pid: int, seconds: float) -> bool:
-    """Wait until a process's network has its loopback address, for so many seconds at most.
-
-    bubblewrap fails when the address is there already, and slirp4netns puts it there too, so it has to come second.
-    """
+    """Wait for a network's loopback address: bubblewrap fails if slirp4netns, which puts it there too, comes first."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -162,8 +155,8 @@ def has_loopback(pid: int, seconds: float) -> bool:
 def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: int) -> None:
     """In the child: turn into slirp4netns, as the sandbox's user and in its user namespace; never returns.
 
-    There slirp4netns has all it needs to shut itself in, and no right on this host. It cannot enter by itself: as an
-    ordinary user it would take its own group for root's before it is where that is so.
+    There it has no right on this host. It cannot enter by itself: as an ordinary user it would take its own group for
+    root's too early.
     """
     try:
         _detach(order)
@@ -225,7 +218,6 @@ def _prepare_network(order: dict[str, Any], namespace: int, border: Any, link: A
 
 
 def _load(path: str) -> Any:
-    """A program beside this one, which has no packages."""
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it is a file of Python
     module = importlib.util.module_from_spec(spec)

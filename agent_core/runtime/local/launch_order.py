@@ -27,10 +27,7 @@ _OWN = "/32 host LOCAL"
 
 
 def host_networks() -> list[str]:
-    """All IPv4 addresses of this host's interfaces, and networks on bridges without a network card (engines' and VMs').
-
-    Local sandboxes send nothing over IPv6.
-    """
+    """All IPv4 addresses of this host, and networks on bridges without a network card; IPv6 is not sent at all."""
     found: list[str] = []
     address = ""
     for line in Path("/proc/self/net/fib_trie").read_text().splitlines():

@@ -31,10 +31,9 @@ _INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equiva
 
 
 class LocalProvider:
-    """Makes a sandbox of processes on this host for each conversation (`SandboxProvider`).
+    """Makes a sandbox of processes on this host for each conversation; `start_seconds` bounds the start of `check`.
 
     `confined` is False only by the user's explicit wish: then commands run as this server's user, with all it may do.
-    `start_seconds` bounds the start with which `check` tries what works here; that of others is in their spec.
     """
 
     def __init__(

@@ -191,7 +191,6 @@ class LocalSandbox:
             raise SandboxError(f"The sandbox did not start: {reason}.", code="start_failed")
 
     async def _connect(self) -> RunnerStream:
-        """Connect to the runner's socket once it listens; ends with an error when its process has ended."""
         while True:
             stream = await runner_stream.connect(self._folder.socket)
             if stream is not None and await stream.first_word():

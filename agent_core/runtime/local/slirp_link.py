@@ -1,7 +1,4 @@
-"""A pair of devices and a relay of frames to slirp4netns, for local sandboxes where nobody gives us /dev/net/tun.
-
-Runs in the sandbox's network namespace, in a process of the launcher's. Standard library only.
-"""
+"""A pair of devices and a relay to slirp4netns, where nobody gives us /dev/net/tun. Standard library only."""
 
 from __future__ import annotations
 
