@@ -1,4 +1,4 @@
-"""What a request may make: the rules for containers, execs, volumes and networks."""
+"""Rules for the bodies that make containers, execs, volumes and networks."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ from deploy.engine_proxy.rules import (
 _NO_NEW_PRIVILEGES: Final = ("no-new-privileges", "no-new-privileges:true", "no-new-privileges=true")
 _SECCOMP: Final = "seccomp="
 SECCOMP_DIGEST: Final = "dd34838324544c6e8ea0af3754140013a33c8e450acc9513228425227c236199"
-"""SHA-256 of the one filter of system calls that containers may have in the place of the engine's own: the server's.
-
-The two belong to one release; `tests/unit/deploy` sees to it."""
+"""SHA-256 of the server's seccomp filter, the only one allowed beside the engine's own; one release has both."""
 
 
 _labels: Final = map_of(own_label, text)
@@ -53,7 +51,7 @@ def _needing(rule: Rule, *names: str) -> Rule:
 
 
 def _network(value: object, key: str) -> None:
-    """None at all, or one of ours; the engine's default bridge is shared with the containers of others."""
+    """None, or one of ours; the engine's default bridge is shared with others' containers."""
     if value != "none":
         own_name(value, key)
 
@@ -192,7 +190,7 @@ container: Final[Rule] = _needing(
     "Image",
     "HostConfig",
 )
-"""A container without privileges; it must give up all capabilities and never gain new ones."""
+"""A container without privileges: it gives up all capabilities and never gains new ones."""
 
 exec_in_container: Final[Rule] = object_of(
     {

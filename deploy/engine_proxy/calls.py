@@ -1,4 +1,4 @@
-"""The calls of the Engine API that pass, each with what its path, query and body may be."""
+"""Calls of the Engine API that pass, each with its allowed path, query and body."""
 
 from __future__ import annotations
 
@@ -20,21 +20,17 @@ _OWN: Final = r"(?P<own>[A-Za-z0-9][A-Za-z0-9.-]{0,220})"
 _EXEC: Final = r"(?P<own>[0-9a-f]{64})"
 _FILTERS: Final = ("dangling", "id", "label", "name", "status")
 _NEVER: Final = ("link",)
-"""Parameters that may be there, as Docker's client sends them always, but must say no."""
+"""Parameters that Docker's client always sends, but that must say no."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """One allowed call.
 
-    Attributes:
-        path: what the path without the API version must match as a whole; its group ``own`` is a reference to a thing
-            that must be this Drydock's.
-        query: names of parameters that may be there; those in ``needs`` must be.
-        body: rule for a JSON body; ``stream`` for bytes passed on as they come; None for no body.
-        kind: what kind of thing the call is about.
-        step: what it does with it, as far as that matters to whom the thing belongs; None where there is no thing.
-        upgrade: whether the connection may become a byte stream.
+    ``path`` must match the whole path without the API version; its group ``own`` refers to a thing of this Drydock's.
+    ``query``: allowed parameters, ``needs``: required ones. ``body``: rule for a JSON body; ``stream`` for bytes passed
+    on as they come; None for no body. ``kind`` is the kind of thing, ``step`` what matters to its owner; None without a
+    thing. ``upgrade``: the connection may become a byte stream.
     """
 
     methods: str
@@ -90,12 +86,7 @@ ROUTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
-    """A call that passes as far as its path and query tell.
-
-    Attributes:
-        own: the reference in its path to what must be this Drydock's; empty when there is none.
-        filters: what a list is to be narrowed down to.
-    """
+    """A call allowed as far as path and query tell; ``own`` is "" without a reference, ``filters`` narrow lists."""
 
     route: Route
     method: str
@@ -107,14 +98,14 @@ class EngineCall:
     _after: str = ""
 
     def target(self, own: str = "") -> str:
-        """Path and query, written anew; `own` stands in the place of the reference."""
+        """Path and query, written anew, with `own` in place of the reference."""
         query = {**self.query, **({"filters": json.dumps(self.filters)} if self.filters else {})}
         path = f"{self.version}{quote(self._before, safe='/:@')}{quote(own or self.own, safe='')}{self._after}"
         return path + (f"?{urlencode(query)}" if query else "")
 
 
 def find_call(method: str, target: str) -> EngineCall:
-    """The allowed call that a request line asks for; raises `ForbiddenCallError` when there is none."""
+    """The allowed call of a request line; raises `ForbiddenCallError` when there is none."""
     raw_path, _, raw_query = target.partition("?")
     path = raw_path.replace("%3A", ":").replace("%3a", ":").replace("%40", "@").replace("%2F", "/").replace("%2f", "/")
     versioned = _VERSION.fullmatch(path)
@@ -162,7 +153,7 @@ def _checked_query(route: Route, raw_query: str) -> dict[str, str]:
 
 
 def _checked_filters(text: str) -> dict[str, list[str]]:
-    """What a list is narrowed down to, in the one of its two forms that engines of all ages read."""
+    """A list's filters, in the one of their two forms that engines of all ages read."""
     if not text:
         return {}
     filters: dict[str, list[str]] = {}

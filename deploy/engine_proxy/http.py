@@ -25,7 +25,7 @@ class MalformedError(Exception):
 
 
 class EngineAnswerError(Exception):
-    """The engine has answered a question about the call with an error of HTTP ``status``, which becomes the answer."""
+    """The engine's error of HTTP ``status`` about a question, which becomes the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class EngineAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The first lines of a request. Header names are in lower case; each occurs once."""
+    """A request's head. Header names are in lower case; each occurs once."""
 
     method: str
     target: str
@@ -42,12 +42,10 @@ class RequestHead:
 
     @property
     def content_length(self) -> int:
-        """Length of the body in bytes; 0 when none is declared."""
         return int(self.headers.get("content-length", "0"))
 
     @property
     def is_chunked(self) -> bool:
-        """Whether the body comes in chunks of HTTP."""
         return "transfer-encoding" in self.headers
 
     @property
@@ -58,11 +56,10 @@ class RequestHead:
 
 
 def parse_head(block: bytes) -> RequestHead:
-    """Read a request's head, given with its closing empty line.
+    """Parse a request's head, given with its closing empty line.
 
-    Raises:
-        MalformedError: anything that two readers could understand differently: folded or repeated headers, a length
-            beside chunks, another transfer coding, bare line feeds.
+    Raises `MalformedError` for all that two readers could understand differently: folded or repeated headers, a length
+    beside chunks, another transfer coding, bare line feeds.
     """
     lines = block.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     matched = _REQUEST_LINE.fullmatch(lines[0])
@@ -87,11 +84,7 @@ def parse_head(block: bytes) -> RequestHead:
 
 
 async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
-    """Read a request's head from a client; None when the client left without asking anything.
-
-    Raises:
-        MalformedError: see `parse_head`; also a head that is too long or breaks off.
-    """
+    """Read a client's request head; None when it left at once. Raises `MalformedError`, also when it is cut off."""
     try:
         return parse_head(await reader.readuntil(b"\r\n\r\n"))
     except asyncio.IncompleteReadError as error:
@@ -126,16 +119,10 @@ class EngineResponse:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the engine did what it was asked for."""
         return 200 <= self.status < 300
 
     def document(self) -> dict[str, object]:
-        """The JSON object in it.
-
-        Raises:
-            EngineAnswerError: the engine refused, in its own words.
-            ForbiddenCallError: it is no JSON object.
-        """
+        """The JSON object; raises `EngineAnswerError` when the engine refused, `ForbiddenCallError` otherwise."""
         if not self.succeeded:
             raise EngineAnswerError(self.status, self.message())
         value = self.parsed()
@@ -144,7 +131,6 @@ class EngineResponse:
         return value
 
     def parsed(self) -> object:
-        """The JSON value in it; None when there is none."""
         try:
             value: object = json.loads(self.content)
         except (ValueError, RecursionError):
@@ -152,23 +138,20 @@ class EngineResponse:
         return value
 
     def message(self) -> str:
-        """The engine's words about an error."""
         value = self.parsed()
         return str(value.get("message", "")) if isinstance(value, dict) else ""
 
 
 class Engine:
-    """An engine that listens at a unix socket; every question is a connection of its own."""
+    """An engine at a unix socket; every question is a connection of its own."""
 
     def __init__(self, socket_path: str) -> None:
         self.socket_path = socket_path
 
     async def ask(self, method: str, target: str, body: object = None) -> EngineResponse:
-        """Make a call and read its whole answer; the caller sets the limit of time. Everything in ``target`` is quoted.
+        """Make a call and read its whole answer; the caller limits the time. All of ``target`` is quoted.
 
-        Raises:
-            OSError: the engine does not answer.
-            ForbiddenCallError: it answers more than is acceptable.
+        Raises `OSError` when the engine does not answer, `ForbiddenCallError` when its answer is too long.
         """
         content = b"" if body is None else json.dumps(body).encode("ascii")
         head = f"{method} {target} HTTP/1.0\r\nHost: docker\r\n"

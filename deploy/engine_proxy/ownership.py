@@ -1,4 +1,4 @@
-"""Which containers, volumes and networks are this Drydock's: asked of the engine for each call."""
+"""Ownership of containers, volumes and networks, asked of the engine for each call."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ _OWN_IMAGES: Final = re.compile(r"([^/]*[.:][^/]*/)?drydock(/|$)", re.IGNORECASE
 
 
 class ServedInstance:
-    """The instance whose things the proxy lets through: the first one that it was asked for, and never another.
+    """The one instance that the proxy serves: the first it was asked for, and never another.
 
-    Its name is kept in a file, whose folder outlives the proxy, as the server's data outlive the server. Whoever takes
-    the server over later cannot make the proxy take up the things of another Drydock on the same host.
-
-    Raises:
-        ValueError: what the file has is no such name.
-        OSError: the file cannot be read, or its folder is not there.
+    Its name is kept in a file that outlives the proxy, so whoever takes the server over later cannot reach the things
+    of another Drydock on this host. Raises `ValueError` for a bad name in the file, `OSError` where that cannot be read
+    or its folder is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,12 +61,11 @@ class ServedInstance:
 
 
 class Ownership:
-    """Tells what belongs to the instance that the proxy serves, and refuses the rest with `ForbiddenCallError`.
+    """Tells what belongs to the served instance, and refuses the rest with `ForbiddenCallError`.
 
-    That is what carries its label and does not belong to a compose project. Labels are given when a thing is made and
-    never change; whatever the proxy lets be made carries the instance's.
-
-    All methods may raise `OSError` when the engine does not answer, and take the API version as it stands in a path.
+    Ours is what carries the instance's label and is of no compose project; labels never change, and all that the proxy
+    lets be made gets it. Methods may raise `OSError` when the engine does not answer, and take the API version as in a
+    path.
     """
 
     def __init__(self, engine: Engine, instance: ServedInstance) -> None:
@@ -77,13 +73,12 @@ class Ownership:
         self._instance = instance
 
     def is_ours(self, labels: object) -> bool:
-        """Whether a thing with these labels is the instance's."""
         if not isinstance(labels, dict) or any(value and is_compose_label(name) for name, value in labels.items()):
             return False
         return self._instance.name is not None and labels.get(INSTANCE_LABEL) == self._instance.name
 
     def claim(self, labels: Mapping[str, object]) -> None:
-        """What is made or asked for with these labels is the instance's; a proxy that serves nobody yet learns whom."""
+        """Check that these labels are the instance's; a proxy that serves nobody yet learns whom."""
         name = labels.get(INSTANCE_LABEL)
         if not isinstance(name, str) or not name:
             raise ForbiddenCallError(f"the label {INSTANCE_LABEL} is missing")
@@ -95,7 +90,7 @@ class Ownership:
             )
 
     async def container(self, reference: str, version: str) -> dict[str, object]:
-        """A container of ours as the engine describes it, by its name or id; `EngineAnswerError` if there is none."""
+        """A container of ours as the engine describes it, by name or id; `EngineAnswerError` if there is none."""
         _check_reference(reference)
         found = await self._found(f"{version}/containers/{reference}/json")
         self._check("container", reference, _part(found, "Config").get("Labels"))
@@ -107,7 +102,6 @@ class Ownership:
         return found
 
     async def network(self, reference: str, version: str) -> str:
-        """The id of a network of ours, by its name or id."""
         _check_reference(reference)
         found = await self._found(f"{version}/networks/{reference}")
         self._check("network", reference, found.get("Labels"))
@@ -116,14 +110,13 @@ class Ownership:
         return full_id(found)
 
     async def volume(self, name: str, version: str) -> None:
-        """See to it that a volume is ours."""
         if OWN_NAME.fullmatch(name) is None:
             raise ForbiddenCallError("only volumes whose names begin with drydock- can be touched")
         found = await self._found(f"{version}/volumes/{name}")
         self._check_volume(name, found)
 
     async def exec_in_ours(self, reference: str, version: str) -> None:
-        """See to it that an exec is in a container of ours and has no more rights than that."""
+        """Check that an exec is in a container of ours and has no more rights than that."""
         found = await self._found(f"{version}/exec/{reference}/json")
         process = found.get("ProcessConfig")
         if not isinstance(process, dict) or process.get("privileged"):
@@ -131,7 +124,7 @@ class Ownership:
         await self.container(str(found.get("ContainerID", "")), version)
 
     async def unless_not_ours(self, kind: Kind, name: str, version: str) -> None:
-        """See to it that a volume or network is ours, if there is one of that name."""
+        """Check that a volume or network of that name, if any, is ours."""
         try:
             await (self.volume(name, version) if kind == "volume" else self.network(name, version))
         except EngineAnswerError as error:
@@ -139,7 +132,7 @@ class Ownership:
                 raise
 
     async def fit(self, kind: Kind | None, body: dict[str, object], version: str) -> None:
-        """Change the body of what is to be made so that it is ours, and only uses what is."""
+        """Change the body of a new thing so that it is ours and uses only ours."""
         self.claim(_labels(body))
         if kind == "container":
             await self._fit_container(body, version)
@@ -147,10 +140,7 @@ class Ownership:
             body["CheckDuplicate"] = True
 
     async def _fit_container(self, body: dict[str, object], version: str) -> None:
-        """Compose 2 labels the images that it builds with its project, which containers inherit.
-
-        Emptied here, or sandboxes would belong to the project, whose end would remove them.
-        """
+        """Compose 2 labels images that it builds with its project: emptied here, or its end would remove sandboxes."""
         labels = _labels(body)
         image = await self._engine.ask("GET", f"{version}/images/{quote(str(body.get('Image')), safe='/:@')}/json")
         inherited = _labels(image.document().get("Config")) if image.succeeded else {}
@@ -165,10 +155,10 @@ class Ownership:
             await self.network(str(mode), version)
 
     async def settle(self, kind: Kind | None, body: dict[str, object], made: EngineResponse, version: str) -> None:
-        """Look once more at what a container just made has got hold of, now that nobody can take it away.
+        """Check again what a new container got hold of, now that nobody can take it away.
 
-        Where somebody else was faster to make a volume of that name, the container is gone again. A volume may have
-        been there before, and be somebody else's: an engine gives that instead of an error.
+        Where a volume of that name was somebody else's, which an engine gives instead of an error, the container is
+        removed.
         """
         if kind == "volume":
             self._check_volume("of this name", made.document())
@@ -183,16 +173,13 @@ class Ownership:
             raise
 
     async def check_start(self, found: dict[str, object], version: str) -> None:
-        """See to it that a container of ours is started in networks of ours; names are bound to networks only now."""
+        """Check that a container's networks are ours; names are bound to networks only at its start."""
         networks = _part(_part(found, "NetworkSettings"), "Networks")
         for name in {*networks, str(_part(found, "HostConfig").get("NetworkMode"))} - {"none"}:
             await self.unless_not_ours("network", name, version)
 
     async def is_here(self, name: str, tag: str, version: str) -> bool:
-        """Whether an image that is to be pulled is here already; then it is never pulled over.
-
-        What others on this host run next time would otherwise be whatever somebody has published under that name.
-        """
+        """Whether an image to be pulled is here already: then it is never replaced, lest others on this host run it."""
         if _OWN_IMAGES.match(name):
             raise ForbiddenCallError("the images of Drydock are built, never pulled")
         reference = f"{name}{'@' if ':' in tag else ':'}{tag}"
@@ -200,14 +187,14 @@ class Ownership:
         return found.status != _NOT_THERE
 
     def claim_filters(self, filters: Mapping[str, list[str]]) -> None:
-        """Learn from what is listed whom the proxy serves, if it serves nobody yet."""
+        """Learn from a list's filters whom the proxy serves, if it serves nobody yet."""
         for label in filters.get("label", []):
             name, _, value = label.partition("=")
             if name == INSTANCE_LABEL and value:
                 self._instance.learn(value)
 
     def only_ours(self, listed: object, kind: Kind | None) -> object:
-        """What remains of the engine's list when all that is not ours has been left out."""
+        """The engine's list without all that is not ours."""
         if kind == "volume":
             volumes = listed.get("Volumes") if isinstance(listed, dict) else None
             return {"Volumes": self.only_ours(volumes, None), "Warnings": None}
@@ -217,7 +204,7 @@ class Ownership:
         return (await self._engine.ask("GET", target)).document()
 
     def _check_volume(self, name: str, found: Mapping[str, object]) -> None:
-        """Ours, and no place of the host's or of the network under such a name, whoever made that and labelled it."""
+        """Ours, and no place of the host or the network under such a name, whoever labelled it."""
         self._check("volume", name, found.get("Labels"))
         if found.get("Driver", "local") != "local" or _part(found, "Options").keys() - {"size"}:
             raise ForbiddenCallError(f"the volume {name} is not one that this proxy makes")
@@ -228,7 +215,7 @@ class Ownership:
 
 
 def full_id(described: Mapping[str, object]) -> str:
-    """The whole id of what the engine describes, in place of any other reference to it."""
+    """The whole id of what the engine describes, in place of any other reference."""
     found = described.get("Id")
     if not isinstance(found, str) or ID.fullmatch(found) is None:
         raise ForbiddenCallError("the engine's answer could not be understood")
@@ -236,13 +223,13 @@ def full_id(described: Mapping[str, object]) -> str:
 
 
 def _check_reference(reference: str) -> None:
-    """By name only under a name of ours, so that nobody learns which other names there are."""
+    """Names must be ours, so that nobody learns which others there are."""
     if OWN_NAME.fullmatch(reference) is None and ID.fullmatch(reference) is None:
         raise ForbiddenCallError("only things whose names begin with drydock- can be touched")
 
 
 def _is_confined(found: Mapping[str, object]) -> bool:
-    """Whether a container has no more rights than the rules for bodies let it be made with."""
+    """Whether a container has no more rights than the rules for bodies allow."""
     host = _part(found, "HostConfig")
     dropped, mode, mounts = host.get("CapDrop"), str(host.get("NetworkMode")), found.get("Mounts") or []
     options = host.get("SecurityOpt")
@@ -259,7 +246,7 @@ def _is_confined(found: Mapping[str, object]) -> bool:
 
 
 def _is_plain_mount(mount: Mapping[str, object]) -> bool:
-    """Of a volume of our own, or one without a name that came with the container."""
+    """A volume of ours, or an unnamed one that came with the container."""
     name = str(mount.get("Name", ""))
     return mount.get("Type") == "tmpfs" or (
         mount.get("Type") == "volume" and bool(OWN_NAME.fullmatch(name) or ID.fullmatch(name))

@@ -47,7 +47,7 @@ class EngineProxy:
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[int]:
-        """Listen, and yield the port; 0 takes a free one. Leaving ends all connections."""
+        """Listen, and yield the port (0: a free one). Leaving ends all connections."""
         server = await asyncio.start_server(self._client_connected, host, port, limit=HEAD_LIMIT)
         try:
             yield server.sockets[0].getsockname()[1]
@@ -125,10 +125,9 @@ class EngineProxy:
                 await engine_writer.wait_closed()
 
     async def _proven(self, call: EngineCall, body: dict[str, object] | None) -> str:
-        """Path and query to ask the engine for, once everything in the call is shown to be ours.
+        """Path and query for the engine, once everything in the call is shown to be ours.
 
-        Ids take the place of names, so that what was checked is what is used, whatever happens in between. Volumes
-        have nothing but names.
+        Ids replace names, so that what was checked is what is used. Volumes have nothing but names.
         """
         version, own, kind = call.version, call.own, call.route.kind
         if kind == "container":
@@ -149,7 +148,7 @@ class EngineProxy:
         return call.target(own)
 
     async def _made_or_listed(self, call: EngineCall, body: dict[str, object]) -> bytes:
-        """The engine's answer to a call whose outcome has to be looked at before it is given."""
+        """The answer to a call whose outcome has to be checked first."""
         ownership, kind = self._ownership, call.route.kind
         if call.route.step == "list":
             ownership.claim_filters(call.filters)
@@ -165,7 +164,7 @@ class EngineProxy:
 
 
 async def _checked_body(call: EngineCall, head: RequestHead, reader: asyncio.StreamReader) -> dict[str, object] | None:
-    """The JSON body of a call; None where it has none or streams it."""
+    """A call's JSON body; None where it has none or streams it."""
     rule = call.route.body
     if rule == "stream":
         return None
@@ -190,7 +189,7 @@ async def _checked_body(call: EngineCall, head: RequestHead, reader: asyncio.Str
 
 
 def _request(call: EngineCall, target: str, head: RequestHead, body: dict[str, object] | None, upgrade: bool) -> bytes:
-    """The request for the engine, which closes its connection afterwards, so nothing can follow."""
+    """The engine's request; its connection closes afterwards, so nothing can follow."""
     content = b"" if body is None else json.dumps(body).encode("ascii")
     lines = [f"{call.method} {target} HTTP/1.1", "Host: docker"]
     lines += [f"{name}: {head.headers[name]}" for name in _PASSED_HEADERS if name in head.headers]
@@ -241,7 +240,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
 async def _copy_answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine_reader: asyncio.StreamReader
 ) -> None:
-    """Copy the engine's answer until it ends or the client has gone away, however long that takes."""
+    """Copy the answer until it ends or the client has gone, however long that takes."""
     answering = asyncio.create_task(_pump(engine_reader, writer), name="engine answer")
     leaving = asyncio.create_task(_pump(reader, None), name="client leaves")  # what else it sends is thrown away
     try:
@@ -253,7 +252,7 @@ async def _copy_answer(
 
 
 async def _is_switched(engine_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Copy the head of the engine's answer; True when the connection has become a byte stream."""
+    """Copy the answer's head; True when the connection has become a byte stream."""
     try:
         head = await engine_reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -270,7 +269,7 @@ async def _join(
     engine_reader: asyncio.StreamReader,
     engine_writer: asyncio.StreamWriter,
 ) -> None:
-    """Let bytes through in both directions until both have ended, or the engine's has."""
+    """Copy bytes both ways until both have ended, or the engine's has."""
     inward = asyncio.create_task(_pump(reader, engine_writer), name="client to engine")
     outward = asyncio.create_task(_pump(engine_reader, writer), name="engine to client")
     try:

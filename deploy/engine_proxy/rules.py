@@ -1,7 +1,7 @@
-"""Building blocks for saying what a JSON body may contain.
+"""Building blocks of rules for JSON bodies.
 
-A rule takes a value and the name of its key and raises `ForbiddenCallError` when the value is not allowed. What no rule
-names is refused, so a field of a later engine stays out until somebody has thought about it.
+A rule takes a value and its key's name and raises `ForbiddenCallError` when the value is not allowed. What no rule
+names is refused, so fields of later engines stay out until somebody has thought about them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 Rule = Callable[[object, str], None]
 
 OWN_NAME: Final = re.compile(r"drydock-[A-Za-z0-9.-]{1,200}")
-"""Names under which things may be made and asked for. They prove nothing: `ownership` asks the engine whose it is."""
+"""Names under which things may be made and asked for; they prove nothing (see `ownership`)."""
 
 ID: Final = re.compile(r"[0-9a-f]{12,64}")
 IMAGE: Final = r"[A-Za-z0-9](?!.*(?:\.\.|//))[A-Za-z0-9._/:@-]{0,300}"
@@ -24,7 +24,7 @@ _RESERVED_LABELS: Final = "com.docker."
 
 
 class ForbiddenCallError(Exception):
-    """The call is not allowed; the message says which part of it and becomes the engine-style 403 answer."""
+    """The call is not allowed; the message says which part and becomes the engine-style 403 answer."""
 
 
 def is_compose_label(name: object) -> bool:
@@ -33,11 +33,10 @@ def is_compose_label(name: object) -> bool:
 
 
 def read_json(body: bytes) -> dict[str, object]:
-    """The JSON object in a request's body.
+    """The JSON object in a request's body; raises `ForbiddenCallError` for anything else.
 
-    Raises:
-        ForbiddenCallError: it is not one, or one that two readers could understand differently (the engine ignores the
-            case of keys, so keys that differ only in case count as repeated).
+    Also for one that two readers could understand differently: the engine ignores the case of keys, so keys that differ
+    only in case count as repeated.
     """
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,12 +1,12 @@
-"""Attaching to the runner: an exec of the container engine gives it its pipes, and nothing stands between any more.
+"""Attaching to the runner: an exec of the container engine hands over its pipes, so that nothing stands between.
 
-The exec connects to a socket of its own beside the runner's, sends its descriptors, and stays until the runner lets go
-of that connection; when the exec ends first, the runner lets go of the pipes. It is started often, so this module
-imports next to nothing.
+The exec connects to a socket of its own beside the runner's, sends its descriptors, and stays until the runner closes
+that connection; when the exec ends first, the runner closes the pipes. It is started often, so this module imports next
+to nothing.
 
 Commands in a container run as the runner's user and can reach these sockets, too. A container's first process is the
-engine's, which has started the runner as its first child, and ends with it. What others than these two have started
-comes from outside when it has no parent in the container.
+engine's, which started the runner as its first child and ends with it. A process without a parent in the container that
+is neither of them comes from outside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Optional, Tuple
 
 SUFFIX = "+"
-"""Behind the path of the runner's socket: where descriptors are taken. Short, for such a path may be only so long."""
+"""Of the socket that takes descriptors; short, for socket paths are limited."""
 
 _RETRY_SECONDS = 0.005
 _SIZE = array.array("i").itemsize
@@ -34,7 +34,7 @@ _OUTSIDE = 0
 def bridge(path: str, wait_seconds: float) -> int:
     """Give standard input and output to the runner, and stay for as long as it keeps them.
 
-    Returns the exit code: 0, or 3 when there is no runner to reach in that time.
+    Returns the exit code: 0, or 3 when no runner is reached in that time.
     """
     control = _connect(path + SUFFIX, time.monotonic() + wait_seconds)
     if control is None:
@@ -52,7 +52,7 @@ def bridge(path: str, wait_seconds: float) -> int:
 
 
 def receive_pipes(control: socket.socket) -> Tuple[int, int]:
-    """Receive the descriptors to read from and to write to, which are the caller's to close; else `OSError`."""
+    """Receive the descriptors to read from and to write to, which the caller closes; else `OSError`."""
     _, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(2 * _SIZE))
     found = array.array("i")
     for level, kind, data in ancillary:
@@ -68,10 +68,7 @@ def receive_pipes(control: socket.socket) -> Tuple[int, int]:
 
 
 def is_from_outside(connection: socket.socket) -> bool:
-    """Return whether it comes from outside of the runner's container, or from a program that was started from there.
-
-    Where the runner is in no container nobody is told apart.
-    """
+    """Return whether it comes, or was started, from outside the runner's container; True where that cannot be told."""
     pid = _process_of(connection)
     if os.getppid() != 1 or pid is None or pid == _OUTSIDE:
         return True
@@ -99,10 +96,7 @@ def _connect(path: str, deadline: float) -> Optional[socket.socket]:
 
 
 def _is_runner(connection: socket.socket) -> bool:
-    """Whether the runner listens there, for a program that was started in its container from outside.
-
-    Anywhere else, and where this kernel does not tell, nobody is told apart.
-    """
+    """Whether the runner listens there, for a program that came from outside; True where that cannot be told."""
     pid = _process_of(connection)
     if os.getppid() != _OUTSIDE or pid is None:
         return True
@@ -114,7 +108,7 @@ def _is_runner(connection: socket.socket) -> bool:
 
 
 def _process_of(connection: socket.socket) -> Optional[int]:
-    """The id of the other process, 0 for one outside; None where this kernel says of each that it is ours."""
+    """The id of the other process, 0 for one outside; None where this kernel gives its own for each."""
     try:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
         pid: int = struct.unpack(_CREDENTIALS, credentials)[0]

@@ -36,7 +36,7 @@ _LOOKING = {"file.edit": ("view",), "file.range": ("read",), "file.whole": ("rea
 
 
 class Requests:
-    """Knows the operations, the terminal sessions, and which requests are being served or done.
+    """Knows the operations, the terminal sessions, and the requests in progress or done.
 
     ``mark`` begins the marks of terminals; ``operations`` are those of the other rooms.
     """
@@ -91,7 +91,7 @@ class Requests:
         }
 
     def receive(self, connection: Connection, frame: Frame) -> None:
-        """Serve the request in a frame; everything that is wrong with it is answered."""
+        """Serve the request in a frame; all that is wrong with it is answered."""
         message = frame.message
         request = Request(connection, message.get("id"), self._done)
         try:
@@ -135,14 +135,13 @@ class Requests:
             raise
 
     def close(self) -> None:
-        """Kill what runs in the terminals, the browser and the kernel."""
         self._browser.close()
         self._kernel.close()
         for session in self._sessions.values():
             session.close("The runner has ended.")
 
     def child_changed(self) -> None:
-        """Pass SIGCHLD on to the terminals, and collect dead children that are no terminal's any more."""
+        """Pass SIGCHLD on to the terminals and collect dead children of terminals that are gone."""
         for session in list(self._sessions.values()):
             session.child_changed()
         shells = {session.shell.pid for session in self._sessions.values()}
@@ -185,7 +184,7 @@ class Requests:
         return False
 
     def _refuse(self, request: Request, error: RequestError) -> None:
-        """Answer with an error without having done anything: the same key may be asked again."""
+        """Nothing was done: the same key may be asked again."""
         if request.key is not None:
             self._journal.withdraw(request.key)
             request.key = None
@@ -232,7 +231,6 @@ class Requests:
         session.run(order, asker)
 
     def _is_input(self, args: Dict[str, Any]) -> bool:
-        """Whether it is input to a command that runs."""
         name = args.get("session", "default")
         session = self._sessions.get(name) if args.get("is_input") is True and isinstance(name, str) else None
         return session is not None and session.runs

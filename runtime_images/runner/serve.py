@@ -28,17 +28,17 @@ from .tunnels.ports import SandboxPorts
 from .tunnels.tunnels import TunnelRegistry
 
 OLD_HOME = "DRYDOCK_OLD_HOME"
-"""Variable with the home that the image has for the user, where another one is taken in its place."""
+"""Variable with the image's home of the user, where another one takes its place."""
 _DEPTH = 4
 _ENTRIES = 2000
 _COPIED_BYTES = 64 * 1024
 
 
 def furnish(old: str, new: str) -> None:
-    """Make the files of the old home be found in the new one; what is there already stays.
+    """Make the files of the old home available in the new one; existing ones stay.
 
-    Small files right in it, which are settings, are copied, so that they can be changed. The upper folders are made
-    anew, so that something can be added to them; all else is linked to. What cannot be had is left out.
+    Small files right in it, which are settings, are copied, so that they can be changed. Upper folders are made anew,
+    so that something can be added; all else is linked. What cannot be had is left out.
     """
     left = _ENTRIES
 
@@ -69,19 +69,19 @@ _DESCRIPTOR = "fd:"
 
 
 class DiskLimits(NamedTuple):
-    """How much disk may be taken (0: any), by what, and see `DiskLimiter` for ``alone``."""
+    """How much disk may be used (0: any), by what; ``alone`` as in `DiskLimiter`."""
 
     disk_bytes: int = 0
     disk_entries: int = 0
     alone: bool = False
     own_workspace: bool = True
-    """False: the workspace is a folder of somebody else, which does not count."""
+    """False: the workspace is somebody else's folder and does not count."""
 
 
 def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float, limits: DiskLimits) -> int:
     """Serve until told to end; return the exit code: 0, or 1 when the socket cannot be had.
 
-    ``socket_path`` may be ``fd:`` and the number of a descriptor: a socket that listens already.
+    ``socket_path`` may be ``fd:`` and the number of a descriptor that listens already.
     """
     descriptor = int(socket_path[len(_DESCRIPTOR) :]) if socket_path.startswith(_DESCRIPTOR) else -1
     close_inherited(descriptor)

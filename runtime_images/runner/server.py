@@ -23,7 +23,10 @@ _LOOK_SECONDS = 1.0
 
 
 class Server:
-    """Serves one server at a time: the newest connection wins, the one before is told so and closed."""
+    """Serves one server at a time: the newest connection wins, the one before is told so and closed.
+
+    ``boot`` names this run of the runner; with 0 idle seconds it stays however long nobody attaches.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,6 @@ class Server:
         boot: str,
         idle_exit_seconds: float,
     ) -> None:
-        """``boot`` names this run of the runner; 0 idle seconds: it stays however long nobody attaches."""
         self._loop = loop
         self._requests = requests
         self._tunnels = tunnels
@@ -51,7 +53,7 @@ class Server:
         self._lock = -1
 
     def listen(self, path: str) -> None:
-        """Open the sockets, for this user only, in place of a dead runner's; `OSError` where a living one is there."""
+        """Open the sockets, for this user only, in place of a dead runner's; `OSError` where a live one is there."""
         self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,12 +64,10 @@ class Server:
         self._start_idling()
 
     def serve_at(self, descriptor: int) -> None:
-        """Serve at a socket that somebody else has made."""
         self._watch(socket.socket(fileno=descriptor), self._accept)
         self._start_idling()
 
     def close(self) -> None:
-        """Close the sockets and the connection."""
         self._stop_listening()
         if self._path:
             for path in self._paths():
@@ -95,10 +95,7 @@ class Server:
         return [self._path + SUFFIX, self._path]
 
     def _keep_listening(self) -> None:
-        """While nobody is attached: see that the sockets are still where a server looks for them.
-
-        Commands in the sandbox can take them away, or put others there.
-        """
+        """While nobody is attached: reopen the sockets, which commands in the sandbox can remove or replace."""
         self._look_plan.cancel()
         if self._connection is not None:
             return
@@ -136,7 +133,7 @@ class Server:
             self._serve(StreamEnds(stream))
 
     def _accepted(self, listener: socket.socket) -> Optional[socket.socket]:
-        """Take a connection; one of a command in the sandbox, which has no business here, is closed at once."""
+        """Take a connection; a command's in the sandbox, which has no business here, is closed at once."""
         try:
             stream, _ = listener.accept()
         except OSError:
@@ -147,7 +144,7 @@ class Server:
         return None
 
     def _arrive(self, listener: socket.socket) -> None:
-        """Somebody is about to hand over pipes; whoever was about to before is turned away."""
+        """Somebody is about to hand over pipes, in place of whoever was before."""
         control = self._accepted(listener)
         if control is None:
             return
@@ -231,8 +228,8 @@ def _place(path: str) -> Optional[Tuple[int, int]]:
 def watch_signals(loop: Loop, requests: Requests) -> None:
     """Let SIGINT end the runner and SIGCHLD reach the shells; SIGTERM ends it only where others share its processes.
 
-    In a sandbox of its own whoever owns that sends SIGINT. SIGTERM comes from a program inside there, which meant some
-    other Python (``pkill python3``).
+    The owner of a whole sandbox sends SIGINT. SIGTERM comes from a program in there that meant some other Python
+    (``pkill python3``).
     """
     is_alone = 1 in (os.getpid(), os.getppid())
     # A handler that does nothing, and not SIG_IGN, which programs would inherit.

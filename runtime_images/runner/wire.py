@@ -1,8 +1,7 @@
 """Frames of the stream between server and runner: encoding, and decoding without I/O.
 
-A frame is a four-byte big-endian length, that many bytes of UTF-8 JSON holding one object, and, when that
-object has the key ``blob`` (an integer), so many raw bytes after it. Both ends use this module: the runner with
-its own event loop, the server with asyncio, tests with plain sockets.
+A frame is a four-byte big-endian length, that many bytes of UTF-8 JSON holding one object, and, when that object has
+the key ``blob`` (an integer), so many raw bytes after it. Both ends use this module.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ PROTOCOL = 1
 MAX_JSON = 32 * 1024 * 1024
 MAX_BLOB = 64 * 1024 * 1024
 TUNNEL_WINDOW = 128 * 1024
-"""Bytes that either side of a connection to a port may send before it is granted more."""
+"""Bytes that either side of a tunnel may send before it is granted more."""
 TUNNEL_CHUNK = 32 * 1024
-"""Most bytes of one frame of such a connection."""
+"""Most data bytes of one frame of a tunnel."""
 
 Message = Dict[str, Any]
 
@@ -38,10 +37,9 @@ class Frame(NamedTuple):
 
 
 def encode(message: Message, blob: Optional[bytes] = None) -> bytes:
-    """Return the bytes of one frame; ``blob`` is announced in the object's ``blob`` key, left unset by callers.
+    """Return the bytes of one frame; callers leave the ``blob`` key to it.
 
-    Raises:
-        ProtocolError: the object or the blob is over its limit, or the object cannot be written as JSON.
+    Raises `ProtocolError` when object or blob is over its limit, or the object cannot be written as JSON.
     """
     if blob is not None:
         if len(blob) > MAX_BLOB:
@@ -61,7 +59,7 @@ def encode(message: Message, blob: Optional[bytes] = None) -> bytes:
 
 
 class Decoder:
-    """Turns bytes, in whatever pieces they arrive, into frames: no I/O, and at most one partial frame kept."""
+    """Turns bytes, in whatever pieces they arrive, into frames, keeping at most one partial frame."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -72,10 +70,8 @@ class Decoder:
     def feed(self, data: bytes) -> List[Frame]:
         """Take the next bytes and return the frames they complete, in order.
 
-        Raises:
-            ProtocolError: a length over its limit, invalid UTF-8 or JSON, something other than an object, or a
-                ``blob`` that is not a length. Frames completed by the same call are lost, and every later call
-                raises too: the connection is to be closed.
+        Raises `ProtocolError` for a length over its limit, invalid UTF-8 or JSON, no object, or a bad ``blob``. Frames
+        completed by the same call are lost, and every later call raises too: the connection is to be closed.
         """
         if self._failed:
             raise ProtocolError("the stream was already found to be malformed")

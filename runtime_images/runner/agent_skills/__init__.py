@@ -1,7 +1,6 @@
-"""Functions that a kernel's cells find ready to use.
+"""Functions that a kernel's cells find ready to use, by name; no other module here shadows a cell's own.
 
-They print what they have to say, errors too, as a person at a terminal would want to read it. A cell finds them by
-their names; no other module of the sandbox is in the way of its own.
+They print what they have to say, errors too, as a person at a terminal would want to read it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ KEY = "OPENAI_API_KEY"
 
 
 def available() -> Dict[str, Callable[..., Any]]:
-    """The functions by their names, in the order in which they are described; some only where a key is at hand."""
+    """The functions by name, in the order of their description; some only where a key is at hand."""
     always: List[Callable[..., Any]] = [open_file, goto_line, scroll_down, scroll_up]
     always += [search_dir, search_file, find_file]
     documents: List[Callable[..., Any]] = [parse_pdf, parse_docx, parse_latex, parse_pptx]

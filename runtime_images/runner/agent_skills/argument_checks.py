@@ -1,4 +1,4 @@
-"""Checks of what a helper is given: a mistake is told in a sentence in place of a traceback."""
+"""Argument checks of helpers: a mistake is told in a sentence in place of a traceback."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ _KINDS: Dict[Any, Tuple[Any, str]] = {str: ((str, os.PathLike), "a text"), int: 
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its arguments checked against its annotations.
+    """The function with its arguments checked against its annotations; one value counts as a list of one.
 
-    A single value where several are wanted counts as the only one. What is wrong is said as the function says things:
-    returned by one that returns text, else printed.
+    Errors are told as the function tells things: returned by one that returns text, else printed.
     """
     signature = inspect.signature(function)
     hints = get_type_hints(function)

@@ -1,7 +1,7 @@
-"""A map of a project's Python code: its folders, files, classes and functions, how they depend on each other.
+"""A map of a project's Python code: folders, files, classes and functions, and their dependencies.
 
-An entity is named by its path, relative to the folder that was mapped, and within a file by its qualified name behind a
-colon: ``src/shop.py:Cart.total``.
+An entity is named by its path below the mapped folder, and within a file by its qualified name behind a colon:
+``src/shop.py:Cart.total``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Entity(NamedTuple):
 
 
 class CodeMap:
-    """The entities by name, in their order, and the relations of each: pairs of a relation and an entity's name."""
+    """Entities by name, in order, and the relations of each: pairs of a relation and an entity's name."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -57,12 +57,11 @@ class CodeMap:
         return [name for name in known if f".{name.partition(':')[2]}".endswith(f".{short}")]
 
     def around(self, path: str, line: int) -> Optional[Entity]:
-        """The innermost class or function of a file in which a line is."""
         inside = [one for one in self.entities.values() if one.path == path and one.start <= line <= one.end]
         return max(inside, key=lambda one: one.start) if inside else None
 
     def related(self, name: str, direction: str) -> List[Tuple[str, str]]:
-        """What an entity depends on (``downstream``) or what depends on it (``upstream``), with the relation."""
+        """The entity's dependencies (``downstream``) or dependents (``upstream``), with the relation."""
         if direction == "downstream":
             return list(self._relations.get(name, ()))
         return [(how, one) for one, pairs in self._relations.items() for how, other in pairs if other == name]
@@ -131,7 +130,7 @@ class CodeMap:
                 self._link_names(path, imported, name, "invokes", calls)
 
     def _link_names(self, path: str, imported: Dict[str, bool], name: str, relation: str, others: List[str]) -> None:
-        """Relate to what these names mean: what is in the file itself, or else in those it imports, or the only one."""
+        """Resolve names in the file itself, else in those it imports, else where only one is of that name."""
         for other in others:
             known = [one for one in self._named.get(other, ()) if one != name]
             near = [one for one in known if one.startswith(f"{path}:")]

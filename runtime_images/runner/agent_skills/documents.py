@@ -1,7 +1,7 @@
 """Documents in words: their text, and what a model hears or sees in recordings and pictures.
 
-That is a model of OpenAI or of a service that speaks its protocol: ``OPENAI_API_KEY`` must be set, ``OPENAI_BASE_URL``
-and ``OPENAI_MODEL`` say which.
+The model is OpenAI's or of a compatible service: ``OPENAI_API_KEY`` is needed, ``OPENAI_BASE_URL`` and ``OPENAI_MODEL``
+choose.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def parse_pptx(file_path: str) -> None:
 def _parts(
     path: str, kind: str, choose: Callable[[List[str]], List[Tuple[int, str]]]
 ) -> List[Tuple[int, ElementTree.Element]]:
-    """The parts of an archive that are chosen by their names, with their numbers; why there are none is printed."""
+    """An archive's parts chosen by name, with their numbers; prints why there are none."""
     try:
         with zipfile.ZipFile(path) as archive:
             return [(number, _xml(archive, name)) for number, name in choose(archive.namelist())]

@@ -13,7 +13,7 @@ from ..files.text_file import decode, is_binary, readable
 
 
 def read_lines(path: str) -> List[str]:
-    """The lines without their ends, of any system; one at the end of the file begins no further line."""
+    """The lines without their ends, of any system; a final end begins no further line."""
     with open(path, "rb") as file:
         return lines_of(file.read())
 
@@ -30,7 +30,7 @@ _SIZE_LIMIT = 50 * 1024 * 1024
 
 
 class Window:
-    """Which file is open, the line in the middle of what is shown of it, and the first and the last that are shown."""
+    """The open file, the line in the middle of what is shown, and the first and last shown."""
 
     path: Optional[str] = None
     line = first = last = 1
@@ -78,7 +78,7 @@ def scroll_up() -> None:
 
 
 def _scroll(line: int) -> None:
-    """Show what is around a line; no line between it and what was shown before is passed over."""
+    """No line between it and what was shown before is passed over."""
     lines = _opened()
     if lines is not None:
         _show(lines, min(max(1, line), max(1, len(lines))), WINDOW)
@@ -105,7 +105,7 @@ def _read(path: str) -> Optional[List[str]]:
 
 
 def is_file(path: str) -> bool:
-    """Whether there is such a file; if not, it is said what there is."""
+    """Whether there is such a file; if not, prints what there is."""
     if os.path.isfile(path):
         return True
     if os.path.isdir(path):
@@ -260,7 +260,7 @@ def _is_called(path: str, wanted: str) -> bool:
 
 
 def _lines_with(path: str, term: str) -> List[Tuple[int, str]]:
-    """Numbers and texts of a file's lines with a text; none of those that are no text, or very large."""
+    """Numbers and texts of matching lines; none of files that are no text, or very large."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _SEARCHED_SIZE_LIMIT:
             return []

@@ -73,7 +73,7 @@ class Browser:
             self._next()
 
     def cancel(self, asker: Asker) -> bool:
-        """Break an order off: it is answered as interrupted, at the latest after a few seconds."""
+        """Cancel an order: it is answered as interrupted, after a few seconds at the latest."""
         for turn in self._queue:
             if turn.asker is asker:
                 self._queue.remove(turn)
@@ -189,7 +189,7 @@ def _result(status: str, error: str) -> Dict[str, Any]:
 
 
 def browser_order(args: Dict[str, Any]) -> BrowserOrder:
-    """Check the arguments of ``browser.run`` (`BadRequestError`); what the calls mean is the browser's to judge."""
+    """Check the arguments of ``browser.run`` (`BadRequestError`); the calls are the browser's to judge."""
     is_call = lambda one: (  # noqa: E731
         isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("args", {}), dict)
     )

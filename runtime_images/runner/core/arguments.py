@@ -16,7 +16,7 @@ _LONGEST_SECONDS = 7 * 24 * 3600.0
 
 
 class RequestError(Exception):
-    """A request cannot be served; ``code`` is the answer's error code."""
+    """A request cannot be served; ``code`` is the error code of the response."""
 
     code = "internal"
 
@@ -61,7 +61,7 @@ def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) ->
 
 
 def characters(arguments: Dict[str, Any], name: str, limit: int, default: Optional[str] = None) -> str:
-    """Return a string argument of whole characters, at most ``limit`` of them."""
+    """Return a string argument that is valid Unicode, at most ``limit`` characters long."""
     value = text(arguments, name, default)
     if len(value) > limit:
         raise BadRequestError(f"{name} has {len(value)} characters, the limit is {limit}")
@@ -132,7 +132,7 @@ def is_unicode(content: str) -> bool:
 
 
 def resolve(folder: str, path: str) -> str:
-    """Return the absolute path that is meant: one below the folder, or, as in a shell, below the home with ``~/``."""
+    """Return an absolute path: relative ones are below the folder, those with ``~/`` below the home."""
     if path == "~" or path.startswith("~/"):
         path = os.path.expanduser("~") + path[1:]
     return os.path.normpath(os.path.join(folder, path))

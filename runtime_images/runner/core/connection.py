@@ -1,4 +1,4 @@
-"""A server's connection: frames in, frames out, with a bound on what waits to be sent; and its requests."""
+"""A server's connection: frames in, frames out, a bound on what waits to be sent; and its requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class StreamEnds:
         os.set_blocking(self.target, False)
 
     def close(self) -> None:
-        """Let go of all of them."""
         if self.control is not None:
             os.close(self.source)
             os.close(self.target)
@@ -41,7 +40,7 @@ class StreamEnds:
 
 
 class Connection:
-    """A stream of frames. Requests are not read while more than a limit waits to be sent: memory stays bounded."""
+    """A stream of frames; requests are not read while more than a limit waits to be sent, so memory stays bounded."""
 
     def __init__(
         self,
@@ -65,17 +64,16 @@ class Connection:
 
     @property
     def has_room(self) -> bool:
-        """True while data that can wait may be sent: they would not delay what follows them by much."""
+        """True while data that can wait may be sent: it would hardly delay what follows."""
         return self._waiting < _ROOM
 
     def start(self) -> None:
-        """Begin to read."""
         if self._ends.control is not None:
             self._loop.add_reader(self._ends.control.fileno(), self.close)  # it says nothing: it has ended
         self._set_reading(True)
 
     def send(self, message: Dict[str, Any], blob: Optional[bytes] = None) -> None:
-        """Send a frame, in order; without effect once the connection is closed."""
+        """Send a frame, in order; no effect once the connection is closed."""
         if not self.is_open:
             return
         data = encode(message, blob)
@@ -88,7 +86,7 @@ class Connection:
             self._set_reading(False)
 
     def send_live(self, message: Dict[str, Any]) -> bool:
-        """Send a frame that may be left out; False, and nothing sent, when the other side reads too slowly."""
+        """Send a frame that may be dropped; False, and nothing sent, when the other side reads too slowly."""
         if not self.is_open:
             return True  # nobody watches: there is no use in keeping it
         if self._waiting > _LIVE_LIMIT:
@@ -97,7 +95,6 @@ class Connection:
         return True
 
     def end(self, message: Dict[str, Any]) -> None:
-        """Send a last frame and close."""
         self.send(message)
         self._set_reading(False)
         self._ending = True
@@ -191,7 +188,7 @@ class Asker:
 
 
 class Request(Asker):
-    """One request under way. Its answer goes to whoever asked last for the same key."""
+    """One request being served; its answer goes to whoever last asked for the same key."""
 
     def __init__(self, connection: Connection, number: Any, done: Callable[[Request, Answer], None]) -> None:
         self.connection = connection
@@ -203,19 +200,15 @@ class Request(Asker):
         self._done = done
 
     def is_from(self, connection: Connection, number: Any) -> bool:
-        """True when this connection asked it under this number."""
         return self.connection is connection and self.number == number
 
     def finish(self, result: Result, blob: Optional[bytes] = None) -> None:
-        """Answer with a result, and with bytes that go with it."""
         self.answer({"ok": True, "result": result}, blob)
 
     def fail(self, code: str, message: str) -> None:
-        """Answer with an error."""
         self.answer(failed_answer(code, message))
 
     def live(self, output: str) -> bool:
-        """Send output while the command runs."""
         return self.connection.send_live({"id": self.number, "output": output})
 
     def answer(self, answer: Answer, blob: Optional[bytes] = None) -> None:

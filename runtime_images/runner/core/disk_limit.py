@@ -1,4 +1,4 @@
-"""The sandbox's room on its disk: what is taken, and an end to what writes when that is more than allowed."""
+"""The sandbox's disk limit: measures what is used and ends the processes that write when it is exceeded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .journal import Answer
 
 _FASTEST_BYTES = 4 * 1024**3
 _FASTEST_ENTRIES = 400_000
-"""What may come within a second: so long as more is left, there is time."""
+"""Entries that can be made within a second: as long as more are free, a look can wait."""
 _SHORTEST, _LONGEST = 0.05, 1.0
 _AGE = 5.0
 _QUIET_AGE = 60.0
 _SHARE = 20
-"""A look at everything takes at most one part in so many of the time, as long as there is room."""
+"""A full measurement takes at most one part in so many of the time, as long as there is room."""
 _ROUNDS = 100
 _ENDING_SECONDS = 3.0
 
@@ -28,22 +28,20 @@ Remark = Callable[[Answer], Answer]
 
 
 class _Free(NamedTuple):
-    """What is left on the file systems, in bytes and entries, each."""
-
     bytes: Sequence[int]
     entries: Sequence[int]
 
 
 class DiskLimiter:
-    """Watches, in a thread of its own, how much is taken below some folders.
+    """Watches, in a thread of its own, the disk usage below some folders.
 
-    Whether much can have changed is told by the file systems, at once and for next to nothing; only then everything is
-    looked at. When there is more than allowed, all processes of the sandbox but this one are ended. What frees room may
-    run then, and is left alone for as long as it makes nothing more.
+    Everything is measured only when the file systems' free space, a cheap look, shows that much can have changed. Over
+    the limit, all processes of the sandbox but this one are killed; what runs afterwards to free room is left alone for
+    as long as the usage does not grow.
     """
 
     def __init__(self, roots: Sequence[str], most_bytes: int, most_entries: int, *, alone: bool) -> None:
-        """``alone``: all processes that are seen here are the sandbox's. 0 bytes or entries: any number."""
+        """``alone``: all visible processes are the sandbox's. 0 bytes or entries: no limit."""
         places = sorted({os.path.realpath(root) for root in roots} - {"/"})
         self._roots = [one for one in places if not any(one.startswith(f"{other}/") for other in places)]
         self._most_bytes = most_bytes
@@ -61,21 +59,18 @@ class DiskLimiter:
         self.stops = 0
 
     def start(self) -> None:
-        """Begin to watch, if there is a limit."""
         if self._most_bytes or self._most_entries:
             with contextlib.suppress(RuntimeError):  # no further thread can be had; whoever is outside looks, too
                 threading.Thread(target=self._watch, name="room", daemon=True).start()
 
     def close(self) -> None:
-        """Watch no more."""
         self._closing.set()
 
     def state(self) -> Dict[str, Any]:
-        """The result of ``disk.state``."""
         return {"bytes": self.usage.bytes, "entries": self.usage.entries, "over": self.is_over, "stops": self.stops}
 
     def refusal(self, more: int) -> str:
-        """Say why so many bytes more cannot be written; "" when they can."""
+        """Say why so many more bytes cannot be written; "" when they can."""
         if self.is_over:
             return self.words()
         if self._most_bytes and self.usage.bytes + more > self._most_bytes:
@@ -83,7 +78,7 @@ class DiskLimiter:
         return ""
 
     def remark(self) -> Remark:
-        """Return what adds to the answer of a request that begins now why things were ended meanwhile, if they were."""
+        """Return what adds to a request's answer why processes were killed meanwhile, if they were."""
         self._settled.wait(_ENDING_SECONDS)  # what it starts would be ended with what there is now
         begun = self.stops
 
@@ -102,7 +97,6 @@ class DiskLimiter:
         return add
 
     def words(self) -> str:
-        """What is the matter, and what to do about it."""
         most = f" of {_amount(self._most_bytes)}" if self._most_bytes else ""
         many = f" of {self._most_entries}" if self._most_entries else ""
         about = (
@@ -185,7 +179,7 @@ class DiskLimiter:
         return self.usage
 
     def _has_grown(self, usage: TreeUsage) -> bool:
-        """Whether there is more than there was at the least; a little is what the runner itself notes."""
+        """Whether the usage grew beyond its minimum; a little is what the runner itself writes."""
         bytes_more = usage.bytes - self._least.bytes
         entries_more = usage.entries - self._least.entries
         if not usage.whole:  # what is not seen may be where it is written: then only the file system knows

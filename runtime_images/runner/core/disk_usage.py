@@ -1,4 +1,4 @@
-"""What trees of files take on a disk, also what is hidden from an ordinary look; a module that needs no other.
+"""Disk usage of trees of files, also of unlinked and closed ones; imports no other module of the runner.
 
 As a program (``python3 disk_usage.py JSON``) it measures for whoever does not trust what runs in a sandbox.
 """
@@ -13,24 +13,21 @@ import sys
 from typing import Any, Iterable, List, NamedTuple, Set, Tuple
 
 _DEPTH = 200
-"""Folders within folders: nothing that is worked with goes so deep, and each level holds a descriptor."""
+"""Nesting of folders: nobody works deeper, and each level holds a descriptor."""
 _NAMES_FOR_ONE = 8
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_TO_OWNER = stat.S_IRUSR | stat.S_IXUSR
 
 
 class TreeUsage(NamedTuple):
-    """Bytes that are allocated (not those that a sparse file seems to have), and files, folders and links.
-
-    ``whole`` is False when not all could be looked at: then it is more than these.
-    """
+    """Allocated bytes (not a sparse file's size) and entries; ``whole`` is False where they are a lower bound."""
 
     bytes: int = 0
     entries: int = 0
     whole: bool = True
 
     def exceeds(self, most_bytes: int, most_entries: int) -> bool:
-        """True when it is more than allowed, or cannot be told; 0 allows any."""
+        """True when it is over the limits or cannot be told; 0 means no limit."""
         if not (most_bytes or most_entries):
             return False
         too_many = bool(most_entries) and self.entries > most_entries
@@ -38,10 +35,10 @@ class TreeUsage(NamedTuple):
 
 
 def measure(roots: Iterable[str], processes: Iterable[int] = (), most_entries: int = 0) -> TreeUsage:
-    """Measure trees, each file once however many names it has, and what these processes keep open without a name.
+    """Measure trees, each file once, and the unlinked files that these processes hold open.
 
-    Links are not followed, nor file systems mounted in a tree. With ``most_entries`` the look ends when there are
-    clearly more.
+    Symbolic links and mounted file systems are not followed. With ``most_entries`` it stops when there are clearly
+    more.
     """
     found = _Measuring(most_entries)
     for root in roots:
@@ -83,7 +80,7 @@ class _Measuring:
             os.close(descriptor)
 
     def held_by(self, process: int) -> None:
-        """Count files without a name that a process holds open, or has in its memory where that may be looked at."""
+        """Count unlinked files that a process holds open or, where that may be read, has mapped."""
         for kind in ("fd", "map_files"):
             try:
                 names = os.listdir(f"/proc/{process}/{kind}")
@@ -173,7 +170,7 @@ class _Measuring:
 
 
 def main(order: Any) -> None:
-    """Measure what an order names (``roots``, ``processes`` or null for all, ``most_entries``) and print it as JSON."""
+    """Measure a JSON order (``roots``, ``processes`` or null for all, ``most_entries``) and print JSON."""
     os.nice(10)
     processes = order["processes"]
     if processes is None:

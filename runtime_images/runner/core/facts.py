@@ -1,4 +1,4 @@
-"""What there is to know about the sandbox and its workspace without running a program."""
+"""Facts about the sandbox and its workspace, found without running a program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOLDERS = 1000
 
 @lru_cache(maxsize=None)
 def username() -> str:
-    """Return the name of the user the runner runs as, or its number when it has no name."""
+    """Return the name of the user the runner runs as, or its number when it has none."""
     uid = os.getuid()
     try:
         import pwd  # its one home; absent from some minimal builds
@@ -71,7 +71,7 @@ def workspace(directory: str) -> Dict[str, Any]:
 
 
 def json_safe(value: Any) -> Any:
-    """Return a value of JSON in which bytes of names that are no characters are escapes, as a log needs it."""
+    """Return a JSON value in which undecodable bytes of names are escapes, as a log needs it."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     if isinstance(value, dict):
@@ -142,7 +142,7 @@ def _markdown(roots: List[str], names: Tuple[str, ...]) -> List[Dict[str, str]]:
 
 
 def _markdown_files(folder: str) -> Iterator[str]:
-    """Yield the Markdown files below a folder in the order of their paths; links to folders are not followed."""
+    """Yield the Markdown files below a folder, sorted by path; links to folders are not followed."""
     seen = 0
     for place, folders, files in os.walk(folder):
         folders.sort()
@@ -171,7 +171,7 @@ def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
 
 
 def _git_below(directory: str) -> Optional[Dict[str, Optional[str]]]:
-    """The repository in a workspace that is none itself, if there is just one right below it: it was cloned there."""
+    """The only repository right below a workspace that is none itself: it was cloned there."""
     try:
         with os.scandir(directory) as entries:
             folders = [one.path for one in entries if one.is_dir(follow_symlinks=False)][:_FOLDERS]
@@ -192,7 +192,7 @@ def _git_root(directory: str) -> Optional[str]:
 
 
 def _remote(config: str) -> Optional[str]:
-    """Return the URL of ``origin``, or else of the first remote, without any user name or password in it."""
+    """The URL of ``origin``, else of the first remote, without user name and password."""
     section = ""
     urls: Dict[str, str] = {}
     for line in config.splitlines():
@@ -210,7 +210,7 @@ def _remote(config: str) -> Optional[str]:
 
 
 def _read(path: str, limit: int) -> str:
-    """The beginning of a regular file as text; "" for anything that is not one or cannot be read."""
+    """The beginning of a regular file as text; "" for anything else or what cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes beside the runner: side processes, each for one order, and drivers, which stay and speak in lines."""
+"""Processes beside the runner: side processes, one order each, and long-lived drivers that speak JSON lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .workers import TooMuchWorkError
 
 _RESULT_LIMIT = 8 * 1024 * 1024
 _PIPE_BYTES = 4096
-"""For which every pipe has room."""
+"""Every pipe has room for so many."""
 _LINE_LIMIT = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _LOG_SHOWN = 300
@@ -25,7 +25,7 @@ Message = Dict[str, Any]
 class SideProcesses:
     """Runs the runner's own program with a subcommand, a few at a time: work that cannot be interrupted from inside.
 
-    It reads an order and prints a result, as JSON. Lines before the result are told to the asker at once.
+    It reads an order and prints a result, as JSON; lines before the result go to the asker at once.
     """
 
     def __init__(self, loop: Loop, name: str, at_once: int) -> None:
@@ -35,10 +35,9 @@ class SideProcesses:
         self._running: Set[_SideProcess] = set()
 
     def start(self, request: Request, order: Dict[str, Any], limit_seconds: float, overdue: str) -> None:
-        """Start one and have it answer; ``overdue`` is the ``error`` of the result when it takes longer than the limit.
+        """Start one and have it answer; ``overdue`` is the ``error`` of a result that exceeds the time limit.
 
-        Raises:
-            TooMuchWorkError: too many are running, or there can be no further process.
+        Raises `TooMuchWorkError` when too many run or no process can be had.
         """
         if len(self._running) >= self._at_once:
             raise TooMuchWorkError(f"{self._at_once} of these are under way already")
@@ -51,7 +50,6 @@ class SideProcesses:
         request.cancel = process.cancel
 
     def close(self) -> None:
-        """Kill what runs."""
         for process in list(self._running):
             process.cancel()
 
@@ -129,7 +127,7 @@ class _SideProcess:
             request.fail("internal", f"the {self._name} ended without a result; the runner's standard error says how")
 
     def _end(self) -> Optional[Request]:
-        """Let go of everything, and return who waits for the result; None when it has ended before."""
+        """Release everything and return who waits for the result; None when it has ended before."""
         request, self._request = self._request, None
         if request is not None:
             self._timer.cancel()
@@ -141,7 +139,7 @@ class _SideProcess:
 
 
 def _descriptor_holding(data: bytes) -> int:
-    """Return a descriptor from which these bytes can be read; a pipe where they fit, and so are nowhere else."""
+    """A descriptor from which these bytes can be read; a pipe where they fit, so that they touch no disk."""
     if len(data) <= _PIPE_BYTES:
         reader, writer = os.pipe()
         os.write(writer, data)
@@ -165,10 +163,10 @@ def _descriptor_holding(data: bytes) -> int:
 
 
 class DriverProcess:
-    """A program that owns what needs a library (a browser, a kernel): told all on its standard input, in lines of JSON.
+    """A program that owns what needs a library (a browser, a kernel): JSON lines on its standard input and output.
 
-    It answers likewise, and ends with its input. ``told`` gets its messages; ``gone`` is called once, when it has ended
-    by itself. `OSError` where it cannot be started.
+    It ends with its input. ``told`` gets its messages; ``gone`` is called once, when it has ended by itself. Raises
+    `OSError` where it cannot be started.
     """
 
     def __init__(
@@ -210,7 +208,6 @@ class DriverProcess:
         loop.add_reader(self._output, self._read)
 
     def send(self, message: Message) -> None:
-        """Queue a line for it."""
         if self._input < 0:
             return
         idle = not self._pending
@@ -219,7 +216,7 @@ class DriverProcess:
             self._write()
 
     def kill(self) -> None:
-        """End it at once, with everything that it started; nothing is told any more."""
+        """End it at once, with everything that it started; neither callback is called any more."""
         if self.pid:
             pid, self.pid = self.pid, 0
             processes.kill_family(pid)
@@ -231,7 +228,6 @@ class DriverProcess:
         self._input = self._output = -1
 
     def last_words(self) -> str:
-        """The end of what it wrote to its error stream."""
         try:
             with open(self._log_path, "rb") as file:
                 lines = file.read().decode("utf-8", "replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""The journal: results of requests that must not be carried out twice, in memory, and on disk for the next runner."""
+"""Journal of requests that must not be carried out twice: in memory, and on disk for the next runner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = Dict[str, Any]
 
 
 def failed_answer(code: str, message: str) -> Answer:
-    """Return the answer of a request that has failed."""
+    """Return the answer of a failed request."""
     return {"ok": False, "error": {"code": code, "message": message}}
 
 
@@ -39,10 +39,9 @@ _WITHHELD = failed_answer(
 class Journal:
     """What became of each request with a key.
 
-    On disk it is one file of lines, appended to before a request is begun and when it is done. A disk that does not
-    take a line costs the next runner that knowledge, nothing else; ``trouble`` then says why. Answers that may show
-    what was lent to a command are not on disk: from ``withholds`` on it only says there that the request was carried
-    out.
+    On disk it is one file of lines, appended to before a request begins and when it is done. A line that the disk does
+    not take costs the next runner that knowledge, nothing else; ``trouble`` then says why. Answers that may show lent
+    secrets are not on disk: from ``withholds`` on, only that the request was carried out.
     """
 
     def __init__(self, directory: str, *, entries: int = ENTRIES, size: int = BYTES) -> None:
@@ -59,7 +58,7 @@ class Journal:
         self.trouble = ""
 
     def open(self) -> None:
-        """Read what the runner before has left; what it had begun and not ended is answered as interrupted."""
+        """Read what the previous runner left; what it had begun and not ended is answered as interrupted."""
         try:
             with open(self._path, "rb") as file:
                 lines = file.read().split(b"\n")
@@ -74,7 +73,6 @@ class Journal:
         self._rewrite()
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -86,17 +84,14 @@ class Journal:
         return "running" if self._answers[key] is None else "done"
 
     def answer(self, key: str) -> Optional[Answer]:
-        """Return the answer of a request that is done, else None."""
         kept = self._answers.get(key)
         return None if kept is None else json.loads(kept)
 
     def begin(self, key: str) -> None:
-        """Note that a request is about to be carried out."""
         self._answers[key] = None
         self._append(b'{"k":%s}\n' % _encode(key))
 
     def finish(self, key: str, answer: Answer) -> None:
-        """Keep the answer of a request."""
         kept = self._keep(key, answer)
         if self.withholds:
             self._withheld.add(key)
@@ -121,7 +116,7 @@ class Journal:
         return len(known)
 
     def _forget_contents(self) -> None:
-        """Leave no answer in the file, since none is needed any more: it may hold what its user wants to see gone."""
+        """Leave no answer in the file once none is needed: it may hold what its user wants gone."""
         if self._answers or self._descriptor < 0:
             self._rewrite()  # whole or not at all: what was begun must not be taken for unknown
             return
@@ -190,7 +185,6 @@ class Journal:
             self.close()  # the next attempt writes everything anew, when there is room again
 
     def _rewrite(self) -> None:
-        """Write the whole file anew, unless the disk refused a moment ago."""
         self.close()
         if time.monotonic() < self._retry_at:
             return

@@ -1,6 +1,6 @@
-"""Values that were lent to commands as variables: kept out of what the runner writes to the disk.
+"""Secrets that were lent to commands as variables, kept out of what the runner writes to disk.
 
-The server hides them from everybody in more forms than these, and does not see what stays in the sandbox.
+The server hides more forms of them from everybody, but does not see what stays in the sandbox.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Dict, Iterable, List, Optional
 MASK = "<secret_hidden>"
 _LEAST = 4
 _MOST = 200
-"""Values that are remembered; no more than a conversation has secrets, each perhaps once renewed."""
+"""Values that are remembered: as many as a conversation has secrets, each perhaps renewed once."""
 
 
 class LentSecrets:
@@ -26,7 +26,7 @@ class LentSecrets:
         return bool(self._values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Hide these from now on; those shorter than four characters would hide half of every text."""
+        """Hide these from now on, but for values shorter than four characters, which would hide half of every text."""
         fresh = [value for value in values if len(value.strip()) >= _LEAST and value not in self._values]
         if not fresh:
             return
@@ -38,7 +38,6 @@ class LentSecrets:
         self._pattern = re.compile("|".join(map(re.escape, forms)))
 
     def hide(self, text: str) -> str:
-        """Return the text without them."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
     def settled(self, text: str) -> int:

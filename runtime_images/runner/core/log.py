@@ -6,7 +6,7 @@ import sys
 
 
 def complain(text: str) -> None:
-    """Say this on standard error; harmless where that cannot be written, such as a file on a full disk."""
+    """Write this to standard error; harmless where that cannot be written (a full disk)."""
     try:
         sys.stderr.write(text + "\n")
     except OSError:

@@ -1,7 +1,7 @@
-"""The event loop of the runner: readiness of descriptors, timers, and calls from worker threads.
+"""Event loop of the runner: readiness of descriptors, timers, and calls from worker threads.
 
-asyncio would do the same, but importing it costs more than everything else the runner does at its start, and each
-hop through its streams costs more than a round trip of a shell command is allowed to take.
+Importing asyncio costs more than the rest of the runner's start, and each hop through its streams more than a round
+trip of a shell command may take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EVENTS_AT_ONCE = 64
 
 
 class Timer:
-    """A call planned for later; ``cancel`` may be called at any time, also after it has happened."""
+    """A scheduled call; ``cancel`` may be called at any time, also after it has happened."""
 
     __slots__ = ("callback", "when")
 
@@ -32,7 +32,6 @@ class Timer:
         self.callback = callback
 
     def cancel(self) -> None:
-        """Forget the call."""
         self.callback = None
 
     def __lt__(self, other: Timer) -> bool:
@@ -40,31 +39,29 @@ class Timer:
 
 
 class Plan:
-    """At most one call planned for later."""
+    """At most one scheduled call."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._timer: Optional[Timer] = None
 
     def at(self, seconds: float, callback: Callback) -> None:
-        """Plan a call so many seconds from now, in place of the one planned before."""
+        """Schedule a call so many seconds from now, in place of the one scheduled before."""
         self.cancel()
         self._timer = self._loop.call_later(seconds, callback)
 
     @property
     def is_planned(self) -> bool:
-        """True from planning the call on until it happens, or is cancelled."""
         return self._timer is not None and self._timer.callback is not None
 
     def cancel(self) -> None:
-        """Plan nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 class Loop:
-    """One thread's loop. A callback that raises is reported on standard error and does not end the loop."""
+    """One thread's loop; a callback that raises is reported on standard error."""
 
     def __init__(self) -> None:
         self._poller = select.epoll(flags=select.EPOLL_CLOEXEC)
@@ -80,33 +77,29 @@ class Loop:
         self.add_reader(self._wake_reader, self._woken)
 
     def add_reader(self, descriptor: int, callback: Callback) -> None:
-        """Call back whenever the descriptor can be read, or its other end has gone; `OSError` for an ordinary file."""
+        """Call back whenever the descriptor can be read or its other end has gone; `OSError` for an ordinary file."""
         self._set(descriptor, 0, callback)
 
     def add_writer(self, descriptor: int, callback: Callback) -> None:
-        """Call back whenever the descriptor can be written."""
         self._set(descriptor, 1, callback)
 
     def remove_reader(self, descriptor: int) -> None:
-        """Stop watching for reading; harmless when it was not watched."""
         self._set(descriptor, 0, None)
 
     def remove_writer(self, descriptor: int) -> None:
-        """Stop watching for writing; harmless when it was not watched."""
         self._set(descriptor, 1, None)
 
     def call_soon(self, callback: Callback) -> None:
-        """Call back in this turn of the loop, after what is running now."""
+        """Call back in this turn of the loop, after the current callback."""
         self._ready.append(callback)
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """Call back once, after so many seconds."""
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self._timers, timer)
         return timer
 
     def call_from_thread(self, callback: Callback) -> None:
-        """Call back in the loop's thread; the one method that other threads may use."""
+        """Call back in the loop's thread; the only method that other threads may use."""
         self._from_threads.append(callback)
         with contextlib.suppress(OSError):  # the pipe is full of wake-ups already, or the loop has ended
             os.write(self._wake_writer, b"\0")
@@ -119,11 +112,9 @@ class Loop:
         signal.signal(number, lambda _number, _frame: None)
 
     def stop(self) -> None:
-        """Let :meth:`run` return after the current callback."""
         self._stopping = True
 
     def run(self) -> None:
-        """Serve until :meth:`stop`."""
         while not self._stopping:
             for descriptor, mask in self._poller.poll(self._timeout(), _EVENTS_AT_ONCE):
                 if mask & ~_WRITE:  # the other end's end is told to whoever watches, for whatever
@@ -138,7 +129,6 @@ class Loop:
                 self._call(self._ready.popleft())
 
     def close(self) -> None:
-        """Release the loop's own descriptors."""
         signal.set_wakeup_fd(-1)
         self._poller.close()
         os.close(self._wake_reader)

@@ -1,4 +1,4 @@
-"""What this process tells the kernel about itself, through ``prctl``."""
+"""``prctl`` settings of the runner's own process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ _CHILD_SUBREAPER = 36
 
 
 def hide() -> None:
-    """Let nobody look into this process's memory, or take its descriptors; programs started later are not hidden.
+    """Keep others out of this process's memory and descriptors; programs started later are not hidden.
 
-    Commands in the sandbox run as the same user as the runner, whose memory holds what was lent to others of them, and
-    whose descriptors lead to the server.
+    Commands run as the same user as the runner, whose memory holds secrets lent to others of them and whose descriptors
+    lead to the server.
     """
     if not _prctl(_DUMPABLE, 0):
         complain("other programs of this user can look into the runner: this Python cannot call prctl")
 
 
 def adopt_orphans() -> None:
-    """Make what loses its parent this process's child, as it is where this one is the first.
-
-    So it can be found whatever it has done to its session and its environment.
-    """
+    """Make orphans this process's children, so that they are found whatever their session and environment."""
     _prctl(_CHILD_SUBREAPER, 1)  # without it there are still the marks
 
 

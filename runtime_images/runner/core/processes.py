@@ -1,4 +1,4 @@
-"""The processes of a terminal, found in /proc, and signals for them."""
+"""Processes of a terminal, found in /proc, and signals for them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Process(NamedTuple):
 
 
 class TerminalProcesses(NamedTuple):
-    """Which processes are a terminal's own: those of its shell, and those that carry its mark.
+    """A terminal's own processes: those of its shell's session, and those that carry its mark.
 
-    ``mark`` is the value of ``DRYDOCK_TERMINAL``, by which programs are known when they have left the shell's session
-    and lost their parent. ``since`` is when the terminal was made, in clock ticks: nothing older can be its own.
+    ``mark`` is the value of ``DRYDOCK_TERMINAL``, which marks programs that left the session and lost their parent.
+    ``since`` is when the terminal was made, in clock ticks: nothing older is its own.
     """
 
     shell: int
@@ -68,7 +68,7 @@ def replacement(pid: int, argument: bytes) -> Optional[ExecProgram]:
 
 
 def directory(pid: int, name: str) -> str:
-    """Return the working directory of a process: by its own name for it, if that is one, else its real one, or ""."""
+    """Return a process's working directory: ``name`` if that names it, else the real path, or ""."""
     link = f"/proc/{pid}/cwd"
     with contextlib.suppress(OSError, ValueError):
         if name.startswith("/") and os.path.samestat(os.stat(name), os.stat(link)):
@@ -81,7 +81,7 @@ def directory(pid: int, name: str) -> str:
 
 
 def ended(child: int) -> Optional[int]:
-    """Return how a child has ended, 0 if somebody else has collected it; None while it lives. A stopped one goes on."""
+    """Return a child's wait status, 0 if somebody else has collected it; None while it lives, stopped ones too."""
     try:
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
     except ChildProcessError:
@@ -93,7 +93,7 @@ def ended(child: int) -> Optional[int]:
 
 
 def lacks_descriptors(shell: int) -> bool:
-    """Whether a shell may open so few files (``ulimit -n``) that no command would run, and only status 1 be seen."""
+    """Whether a shell may open so few files (``ulimit -n``) that no command would run and only status 1 be seen."""
     try:
         limit = resource.prlimit(shell, resource.RLIMIT_NOFILE)[0]
     except (AttributeError, OSError):  # it has ended, or this system does not tell
@@ -107,7 +107,7 @@ def now_in_ticks() -> int:
 
 
 def seconds_since(ticks: int) -> float:
-    """Return how long ago that is, on the clock of :attr:`Process.started`."""
+    """Return the seconds since a time on the clock of :attr:`Process.started`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / _TICKS
 
 
@@ -155,8 +155,8 @@ def belonging(scope: TerminalProcesses) -> List[Process]:
 def of_sandbox(*, alone: bool) -> List[Process]:
     """Return all processes of the sandbox but this one.
 
-    ``alone``: there are no others here, except the first one and those that were put in from outside. Otherwise they
-    are what this one has started, and what carries the sandbox's mark.
+    ``alone``: no others are here but the first one and those put in from outside. Otherwise they are this one's
+    descendants and what carries the sandbox's mark.
     """
     by_id = table()
     own = os.getpid()
@@ -173,10 +173,7 @@ def of_sandbox(*, alone: bool) -> List[Process]:
 
 
 def end_children(*, alone: bool) -> None:
-    """Kill the processes of the sandbox that have no other parent left, and what comes in their place, for a moment.
-
-    So quick a look also finds what forks and ends at once, again and again, and is gone before a table is read.
-    """
+    """Kill orphans of the sandbox, for a moment: also what forks and ends again and again."""
     own = os.getpid()
     parents = (own, 1) if alone else (own,)
     killed: Set[int] = set()
@@ -190,7 +187,7 @@ def end_children(*, alone: bool) -> None:
 
 
 def of_command(scope: TerminalProcesses, begun: int) -> List[Process]:
-    """Return those that a command begun at that time has started: background jobs of earlier commands are not its."""
+    """Return the processes that a command begun at that time has started, not background jobs of earlier ones."""
     by_id = {process.pid: process for process in belonging(scope)}
 
     def is_new(process: Process) -> bool:
@@ -205,7 +202,7 @@ def of_command(scope: TerminalProcesses, begun: int) -> List[Process]:
 
 
 def send(processes: Iterable[Process], number: int, shell: int) -> None:
-    """Send the signal to each process, to whole groups at once where they can be, never to the shell's own group."""
+    """Send the signal to each process, to whole groups at once where possible, never to the shell's own group."""
     groups: Set[int] = set()
     spared = (shell, os.getpgrp())
     for process in processes:
@@ -217,7 +214,7 @@ def send(processes: Iterable[Process], number: int, shell: int) -> None:
 
 
 def signal_process(pid: int, number: int) -> None:
-    """Send a signal to one process; one that is gone, or was never there, is nobody's fault."""
+    """Send a signal to a process, if it is there."""
     if pid > 1:  # 0 and -1 would mean many processes
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -241,7 +238,7 @@ def ignores(pid: int, number: int) -> bool:
 
 
 def waits(pid: int) -> bool:
-    """True when the process waits for something, and neither for the processor nor for a disk; or is gone."""
+    """True when the process waits for something other than the processor or a disk; or is gone."""
     process = _read(str(pid))
     return process is None or process.state not in "RD"
 
@@ -306,7 +303,6 @@ def _children(pid: int) -> List[int]:
 
 
 def _line(process: Process, by_id: Dict[int, Process]) -> Iterator[Process]:
-    """The process, its parent and so on, as far as they are in the table."""
     for _ in range(256):
         yield process
         if process.parent not in by_id:

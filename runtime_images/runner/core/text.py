@@ -1,4 +1,4 @@
-"""Text for people and models: cut to a limit, and names of files with escapes for what cannot be seen."""
+"""Text for people and models: cut to a limit, and file names with escapes for invisible characters."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Kept(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Text within a limit, and how many characters of the whole it does not show."""
+    """Text within a limit, and how many characters it leaves out."""
 
     text: str
     omitted: int
 
 
 def cut_middle(text: str, limit: int, hint: str = "") -> Cut:
-    """Cut the middle out of a text that is over the limit and say so in its place."""
+    """Cut the middle out of a text over the limit and say so in its place."""
     return cut_ends(text, text, len(text), limit, hint)
 
 
 def cut_ends(head: str, tail: str, total: int, limit: int, hint: str = "", kept: Optional[Kept] = None) -> Cut:
-    """Cut a text of which the beginning and the end are at hand, each at least ``limit`` long unless complete.
+    """Cut a text of which beginning and end are at hand, each at least ``limit`` long unless complete.
 
-    The beginning is as long with a file to name as without one; the end makes room for its name.
+    The beginning has the same length with and without a file to name; the end makes room for its name.
     """
     if total <= limit:
         return Cut(head, 0)
@@ -57,7 +57,7 @@ def _notice(missing: int, hint: str) -> str:
 
 
 def printable(path: str) -> str:
-    """Return a path as text: bytes that are no characters, and characters that cannot be seen, as escapes."""
+    """Return a path as text: undecodable bytes and invisible characters as escapes."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     if text.isprintable():
         return text

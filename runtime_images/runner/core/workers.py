@@ -1,4 +1,4 @@
-"""Work that may block, done by a few threads so that the loop never waits for a disk."""
+"""Blocking work, done by a few threads so that the loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Reply(NamedTuple):
 
 
 class _Job:
-    """One piece of work; what `claim` returns does it, in any thread, and returns the call that tells its outcome."""
+    """One piece of work; what `claim` returns does it, in any thread, and returns the call that reports its outcome."""
 
     def __init__(self, lane: str, finish: Callable[[], Callable[[], None]]) -> None:
         self.lane = lane
         self._turns = [finish]
 
     def claim(self) -> Optional[Callable[[], Callable[[], None]]]:
-        """Decide, once and for one thread only, who does it: None for all but the first who asks."""
+        """Decide, for one thread only, who does it: None for all but the first who asks."""
         try:
             return self._turns.pop()
         except IndexError:
@@ -47,7 +47,7 @@ class _Job:
 
 
 class Workers:
-    """A bounded pool. Jobs of one lane (one file) run one after the other, in the order of asking."""
+    """A bounded pool; jobs of one lane (one file) run one after the other, in order."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -65,10 +65,10 @@ class Workers:
         done: Callable[[T], None] = lambda _value: None,
         failed: Callable[[Exception], None] = lambda _error: None,
     ) -> Callable[[], bool]:
-        """Do the work behind what is done in the same lane, then call one of the two in the loop.
+        """Do the work, after what is queued in its lane, then call one of the two in the loop.
 
-        What is returned takes the work back if it has not begun, and says whether that was so. `TooMuchWorkError`: as
-        many as the pool holds are waiting.
+        Returns a function that withdraws work not yet begun and says whether it did. Raises `TooMuchWorkError` when the
+        queue is full.
         """
 
         def finish() -> Callable[[], None]:
@@ -91,7 +91,7 @@ class Workers:
         return lambda: job.claim() is not None
 
     def serve(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
-        """Do this after what was asked before of the same file, and answer with what it gives."""
+        """Do this after earlier requests for the same file, and answer with its result."""
 
         def failed(error: Exception) -> None:
             if isinstance(error, RequestError):
@@ -109,7 +109,7 @@ class Workers:
         request.cancel = cancel
 
     def close(self) -> None:
-        """Let the threads end once they are idle; those that hang in a system call die with the process."""
+        """Let the threads end once idle; those that hang in a system call die with the process."""
         for _ in self._threads:
             self._ready.append(None)
             self._available.release()

@@ -1,8 +1,7 @@
-"""Opening what is below a folder: no name, no link and nobody who changes links meanwhile leads out of it.
+"""Opening what is below a folder: no name, no link and no concurrent change of links leads out of it.
 
-Each part of a path is opened in the folder before it, never following a link by itself: links are read and walked in
-the same way, and one that leads out is refused. So nothing that is exchanged between a look and an opening can matter.
-What is refused, or is not there, raises `FileError`.
+Each part of a path is opened relative to the folder before it; links are read and walked likewise, and one that leads
+out is refused. So nothing swapped between check and opening matters. Refused or missing paths raise `FileError`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ class Opened(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
         return stat.S_ISDIR(self.status.st_mode)
 
 
 class Place(NamedTuple):
-    """A name in an open folder, and the folders between the two that are not there yet."""
+    """A name in an open folder, and the folders between the two that do not exist yet."""
 
     folder: int
     missing: List[str]
@@ -46,7 +44,7 @@ class ConfinedFolder:
         self._root = root
 
     def parts(self, path: str) -> List[str]:
-        """The names along a path: one relative to the root, or an absolute one below it."""
+        """The names along a path, relative to the root or absolute below it."""
         if "\0" in path:
             raise FileError("bad_request", "a path must not hold NUL")
         parts = _names(_below(self._root, path, path))
@@ -61,7 +59,7 @@ class ConfinedFolder:
             return walk.end(parts)
 
     def place(self, path: str) -> Place:
-        """The place for a new file: the deepest folder on the way to it that is there. A link in its place stays."""
+        """Where a new file goes: the deepest existing folder on its way. A link in its place stays."""
         parts = self.parts(path)
         if not parts or path.endswith("/"):
             raise FileError("bad_request", f"{path!r} is no name for a file")
@@ -71,8 +69,6 @@ class ConfinedFolder:
 
 
 class _Walk:
-    """The folders from the root to where one is."""
-
     def __init__(self, root: str, path: str) -> None:
         self._path = path
         self._root = root
@@ -97,7 +93,7 @@ class _Walk:
         return self._stack[-1]
 
     def folders(self, parts: List[str]) -> List[str]:
-        """Go into these folders; returns those that are not there, from the first such on."""
+        """Enter these folders; return the missing ones, from the first such on."""
         waiting = parts[::-1]
         while waiting:
             name = waiting.pop()
@@ -111,7 +107,7 @@ class _Walk:
         return []
 
     def end(self, parts: List[str]) -> Opened:
-        """Go along these names, and open the last one."""
+        """Walk along these names and open the last one."""
         waiting = parts[::-1]
         while waiting:
             name = waiting.pop()
@@ -126,7 +122,7 @@ class _Walk:
         return Opened(descriptor, os.fstat(descriptor))
 
     def _enter(self, name: str) -> Optional[List[str]]:
-        """Go into a folder, or up; returns what is still to be walked: a link's target. None: it is not there."""
+        """Enter a folder, or go up; return what remains to be walked: a link's target. None: it is missing."""
         if name == "..":
             if len(self._stack) == 1:
                 raise _outside(self._path)
@@ -144,7 +140,7 @@ class _Walk:
         return []
 
     def _open(self, name: str) -> Optional[Opened]:
-        """The last part of a path, open; None when it is a link, or not there."""
+        """Open the last part of a path; None when it is a link or missing."""
         name = self._known(name)
         try:
             status = os.stat(name, dir_fd=self.here, follow_symlinks=False)
@@ -180,7 +176,6 @@ class _Walk:
         return _names(target)
 
     def _known(self, name: str) -> str:
-        """The name as it is on the disk, where it was told with the signs that stand for what is no Unicode."""
         if _REPLACED not in name:
             return name
         present = os.listdir(self.here)
@@ -196,7 +191,6 @@ def readable(name: str) -> str:
 
 
 def _below(root: str, path: str, asked: str) -> str:
-    """A path without the root that it begins with; a relative one as it is."""
     for known in (root, os.path.realpath(root)):
         if path == known or path.startswith(known.rstrip("/") + "/"):
             return path[len(known) :]

@@ -24,8 +24,8 @@ class LineChange(NamedTuple):
 def unified(old: str, new: str, path: str) -> str:
     """Return the diff, "" for equal texts; cut when it is very long.
 
-    It is found in about linear time, for files of millions of lines: lines that stand once in both versions divide it,
-    and what is between two of them is shown as one change where it begins and ends differently.
+    It takes about linear time, for files of millions of lines: lines unique in both versions divide it, and what is
+    between two of them is shown as one change.
     """
     if old == new:
         return ""
@@ -42,7 +42,7 @@ def unified(old: str, new: str, path: str) -> str:
 
 
 def changes(before: List[str], after: List[str]) -> List[LineChange]:
-    """Return what differs, in its order; never two changes without a common line between them."""
+    """Return the differences in order; never two without a common line between them."""
     found: List[LineChange] = []
     waiting = [(LineChange(0, len(before), 0, len(after)), _DEPTH)]
     while waiting:
@@ -67,7 +67,7 @@ def _trimmed(before: List[str], after: List[str], part: LineChange) -> LineChang
 
 
 def _divided(before: List[str], after: List[str], part: LineChange) -> List[LineChange]:
-    """Return what is between the lines that stand once on both sides, as many of them as are in the same order."""
+    """What is between the lines unique on both sides, as many of them as are in the same order."""
     old, new = before[part.old_start : part.old_end], after[part.new_start : part.new_end]
     once = Counter(old)
     places = {line: place for place, line in enumerate(new) if once.get(line) == 1}
@@ -83,7 +83,7 @@ def _divided(before: List[str], after: List[str], part: LineChange) -> List[Line
 
 
 def _rising(pairs: "List[tuple[int, int]]") -> "List[tuple[int, int]]":
-    """Return the longest run of pairs, given by rising first numbers, whose second numbers rise too."""
+    """The longest run of pairs, given by rising first numbers, whose second numbers rise too."""
     tops: List[int] = []
     ends: List[int] = []
     above: List[int] = []

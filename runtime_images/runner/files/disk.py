@@ -1,4 +1,4 @@
-"""Reading and replacing regular files, with a `FileError` that says what to do, and never waiting for a device."""
+"""Reading and replacing regular files, never waiting for a device; `FileError` says what to do."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def failure(error: OSError, path: str) -> FileError:
 
 
 def kind(path: str) -> str:
-    """Return "file", "directory", "missing", or for anything else what it is ("a device", "a FIFO", "a socket")."""
+    """Return "file", "directory", "missing", or what else it is ("a device", "a FIFO", "a socket")."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -87,8 +87,8 @@ def read(path: str, limit: int, offset: int = 0) -> Content:
 def replace(path: str, data: bytes, mode: Optional[int] = None) -> bool:
     """Make these bytes the file's content, all or nothing; return whether the file is new.
 
-    Missing parent directories are made. Permission bits, and the owner where that is allowed, are kept; a symbolic link
-    stays one, and its target is written. With a `FileError` the old content is intact.
+    Missing parents are made. Permission bits, and where allowed the owner, are kept; a symbolic link stays, its target
+    is written. With a `FileError` the old content is intact.
     """
     found = kind(path)
     if found not in ("file", "missing"):

@@ -21,7 +21,7 @@ _REQUIRED = {"create": ("file_text",), "str_replace": ("old_str", "new_str"), "i
 class Edit(NamedTuple):
     """The checked arguments of one ``file.edit``; ``directory`` is where relative paths might have been meant.
 
-    Where ``only`` is given, no other files may be changed. ``create`` may replace a content that is ``blank``.
+    ``only`` limits which files may be changed. ``create`` may replace a content that is ``blank``.
     """
 
     command: str
@@ -37,7 +37,7 @@ class Edit(NamedTuple):
 
 
 class Editor:
-    """Edits files, keeping the versions before each edit. Blocking; to be used from worker threads."""
+    """Edits files, keeping the versions before each edit. Blocking; for worker threads."""
 
     def __init__(self, history: EditHistory) -> None:
         self._history = history
@@ -60,7 +60,7 @@ class Editor:
         return outcome_of(edit.command, edit.path, work)
 
     def _check(self, edit: Edit, existed: bool) -> None:
-        """The checks that all commands share, in the order in which a model is told of them."""
+        """Checks that all commands share, in the order in which a model is told of them."""
         path = edit.path
         if edit.only is not None and edit.command != "view" and os.path.normpath(path) not in edit.only:
             raise EditError(
@@ -198,7 +198,7 @@ class Editor:
 
 
 def _is_blank(edit: Edit) -> bool:
-    """True when the file has nothing in it that ``create`` would destroy."""
+    """True when ``create`` would destroy nothing."""
     if edit.blank is None or disk.kind(edit.path) != "file":
         return False
     text = decode(disk.read(edit.path, FILE_LIMIT).data).text
@@ -233,7 +233,7 @@ def _cut(text: str, hint: str = _CUT_HINT) -> str:
 
 
 def edit_of(args: Dict[str, Any], directory: str) -> Edit:
-    """Check the types of the arguments of ``file.edit``; what their values mean is the editor's to judge."""
+    """Check the types of the arguments of ``file.edit``; their values are the editor's to judge."""
     where = arguments.edited_path(args)
     given_range = args.get("view_range")
     if given_range is not None and not isinstance(given_range, list):

@@ -1,4 +1,4 @@
-"""What all ways of editing files share: their checks and limits, earlier versions, and how files are shown."""
+"""What all editing tools share: checks and limits, earlier versions, and how files are shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EditError(Exception):
 
 
 def outcome_of(command: str, path: str, work: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Dict[str, Any]:
-    """Return the result of a command: what the work, which is given it, adds; what is wrong is a result, too."""
+    """Return the result of a command, extended by the work, which gets it; errors are a result too."""
     result: Dict[str, Any] = {"command": command, "path": path, "is_error": False, "prev_exist": False}
     result.update(old_content=None, new_content=None, diff=None)
     try:
@@ -37,7 +37,7 @@ def outcome_of(command: str, path: str, work: Callable[[Dict[str, Any]], Dict[st
 
 
 def change_of(path: str, old: Optional[bytes], new: bytes) -> Dict[str, Any]:
-    """Return what a result tells of a change: the contents, each if it is not too long, and the diff."""
+    """Return a result's fields about a change: the contents, each if not too long, and the diff."""
     before, after = None if old is None else decode(old).text, decode(new).text
     return {
         "old_content": before if before is not None and len(before) <= CONTENT_LIMIT else None,
@@ -49,8 +49,8 @@ def change_of(path: str, old: Optional[bytes], new: bytes) -> Dict[str, Any]:
 class EditHistory:
     """The last ten versions of each file, newest last: on disk, or in memory where the disk does not take them.
 
-    Used from worker threads, one file by one thread at a time. A file is the same by whatever link it is reached. All
-    versions together are bounded: those of the files that were not edited for the longest time go first.
+    For worker threads, one file by one thread at a time. A file is the same by whatever link it is reached. The total
+    is bounded: files not edited for the longest time go first.
     """
 
     def __init__(self, directory: str) -> None:
@@ -59,7 +59,6 @@ class EditHistory:
         self._added = DISK_LIMIT  # bytes since it was last looked how many there are; nobody has looked yet
 
     def push(self, path: str, content: bytes) -> None:
-        """Remember a version."""
         path = os.path.realpath(path)
         folder = self._folder(path)
         self._make_room(len(content))
@@ -81,7 +80,7 @@ class EditHistory:
                 del self._memory[next(iter(self._memory))]
 
     def pop(self, path: str) -> Optional[bytes]:
-        """Return the newest version and forget it; None when there is none."""
+        """Return and forget the newest version; None when there is none."""
         path = os.path.realpath(path)
         kept = self._memory.get(path)
         if kept:
@@ -139,7 +138,7 @@ def exists(path: str) -> bool:
 
 
 def require_absolute(path: str, directory: str) -> None:
-    """Refuse a relative path; ``directory`` is the one below which it might have been meant."""
+    """Refuse a relative path; ``directory`` is where it might have been meant."""
     if os.path.isabs(path):
         return
     text = f"Invalid `path` parameter: {path}. It must be an absolute path, beginning with `/`."
@@ -148,7 +147,7 @@ def require_absolute(path: str, directory: str) -> None:
 
 
 def require_ordinary(path: str) -> None:
-    """Refuse what is neither a file nor a directory: reading it might never end."""
+    """Refuse what is neither file nor directory: reading it might never end."""
     kind = disk.kind(path)
     if kind not in ("file", "directory"):
         raise EditError(f"File validation failed for {path}: it is {kind}, not a regular file.")

@@ -23,8 +23,8 @@ class Span(NamedTuple):
     """The checked arguments of one ``file.range``.
 
     ``first`` and ``last`` count from one; -1 is the end of the file, for ``first`` the place behind its last line.
-    ``draft`` is what similar parts are looked for by where the range is too long to be read. ``version`` is the one
-    that was read, "" for a file that was not there; no other is overwritten. ``problems`` are told of in the result.
+    ``draft`` finds similar parts where the range is too long to be read. ``version`` is the one that was read, "" for a
+    missing file; no other is overwritten. ``problems`` are reported in the result.
     """
 
     command: str
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 
 class Ranges:
-    """Reads and replaces ranges. Blocking; to be used from worker threads."""
+    """Reads and replaces ranges, answering errors as results. Blocking; for worker threads."""
 
     commands = ("read", "replace")
 
@@ -47,7 +47,6 @@ class Ranges:
         self._history = history
 
     def run(self, span: Span) -> Dict[str, Any]:
-        """Do it and return the result; what is wrong with it is a result too."""
         result: Dict[str, Any] = {"command": span.command, "path": span.path, "is_error": False, "prev_exist": False}
         try:
             data = _content(span)
@@ -71,10 +70,7 @@ class Ranges:
 
 
 def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
-    """Return the file with the text in place of these lines, and all others byte for byte as they were.
-
-    A line that is the file's last stays without an end if it had none. No text takes the lines out.
-    """
+    """Return the file with the text in place of these lines, all others byte for byte; no text removes the lines."""
     if not old:
         return encode(text, "utf-8")
     file = TextFile(old)
@@ -88,7 +84,6 @@ def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
 
 
 def _content(span: Span) -> Optional[bytes]:
-    """Return the file's bytes; None when there is no file yet."""
     edits.require_absolute(span.path, span.directory)
     if not edits.exists(span.path):
         if span.path.endswith(("/", "/.")):
@@ -119,7 +114,7 @@ def _read(span: Span, data: Optional[bytes]) -> Dict[str, Any]:
 
 
 def _bounds(span: Span, count: int) -> Tuple[int, int]:
-    """Return the first and last line that are meant; behind the end there is an empty range."""
+    """The first and last line meant; behind the end there is an empty range."""
     first, last, most = span.first, span.last, max(1, count)
     if not (first == -1 or 1 <= first <= most):
         rule = f"`start` must be from 1 to {most}, or -1 to put the draft behind the last line"
@@ -148,7 +143,7 @@ def _too_long(span: Span, lines: List[str], first: int, last: int) -> str:
 
 
 def _similar(lines: List[str], draft: str) -> List[Tuple[int, float]]:
-    """Return where the parts begin that have the most words in common with the draft, the most similar one first."""
+    """Where the parts begin that share most words with the draft, the most similar first."""
     wanted = Counter(_WORD.findall(draft))
     total = sum(wanted.values())
     found: List[Tuple[float, int]] = []

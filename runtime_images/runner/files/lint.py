@@ -1,4 +1,4 @@
-"""The lint program: syntax errors that an edit would make, as the languages' own readers report them where they are."""
+"""The lint program: syntax errors that an edit would make, as reported by the languages' own parsers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MOST = 100
 
 
 class LintProblem(NamedTuple):
-    """What is wrong, and in which line, if that is known; 0 otherwise."""
+    """What is wrong and in which line; 0 where that is unknown."""
 
     line: int
     text: str
 
 
 def main(order: str) -> int:
-    """Look at a file as an edit would leave it, and print what it would break."""
+    """Check a file as an edit would leave it, and print what it would break."""
     found = [{"line": problem.line, "text": problem.text} for problem in report(json.loads(order))]
     sys.stdout.write(json.dumps({"problems": found}))
     return 0
@@ -47,7 +47,7 @@ def report(order: Dict[str, Any]) -> List[LintProblem]:
 
 
 def problems(path: str, data: bytes) -> List[LintProblem]:
-    """Return what is wrong with a file of this name and content; nothing for languages that are not known here."""
+    """Return the problems of a file of this name and content; none for unknown languages."""
     look = _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
     if look is None or is_binary(data):
         return []
@@ -55,7 +55,7 @@ def problems(path: str, data: bytes) -> List[LintProblem]:
 
 
 def _nameless(problem: LintProblem) -> str:
-    """Return what tells a problem from others wherever it stands."""
+    """What identifies a problem wherever it stands."""
     return re.sub(r"\d+", "", problem.text)
 
 

@@ -23,15 +23,15 @@ MOVE = "*** Move to: "
 END_OF_FILE = "*** End of File"
 _SECTIONS = (UPDATE, DELETE, ADD)
 _GIT_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
-"""What a hunk of a patch for git begins with: line numbers, which models count wrong, before what is an anchor."""
+"""Line numbers of a git patch's hunk, which models count wrong, before what is an anchor."""
 _ELSEWHERE = 10000
 _WAYS: "Tuple[Tuple[int, Callable[[str], str]], ...]" = ((0, str), (1, str.rstrip), (100, str.strip))
-"""How lines are compared, each with how doubtful a match is: exactly, without blanks at the end, without any around."""
+"""How lines are compared, each with how doubtful a match is: exactly, without trailing, without outer blanks."""
 _DIFF_LIMIT = 64 * 1024
 
 
 class _Step(NamedTuple):
-    """What is to be done to one file: ``target`` is where the new content goes, None where the file goes."""
+    """What is done to one file: ``target`` is where the new content goes, None where the file goes."""
 
     summary: str
     path: str
@@ -42,7 +42,7 @@ class _Step(NamedTuple):
 
 
 class Patcher:
-    """Applies patches below one folder. Blocking; to be used from worker threads, one patch at a time."""
+    """Applies patches below one folder. Blocking; for worker threads, one patch at a time."""
 
     def __init__(self, workspace: str, history: EditHistory) -> None:
         self._workspace = workspace
@@ -107,7 +107,7 @@ class Patcher:
         return _Step(summary, path, target, old, new, _diff(path, target, lines, found)), doubt
 
     def _inside(self, name: str) -> str:
-        """Return the absolute path of a file that lies in the workspace, also when links are followed."""
+        """The absolute path of a file that lies in the workspace, also when links are followed."""
         if "\0" in name:
             raise EditError("A path in the patch holds a NUL character.")
         root = os.path.realpath(self._workspace)
@@ -168,7 +168,6 @@ def _changed(file: TextFile, found: List[Replacement]) -> bytes:
 
 
 def _diff(path: str, target: str, lines: List[str], found: List[Replacement]) -> str:
-    """Return the unified diff of the changes, each as a hunk with up to three lines around it."""
     parts = [f"--- {path}\n+++ {target}\n"] if found else []
     shift = shown = 0
     for index, change in enumerate(found):
@@ -194,14 +193,14 @@ def _diff(path: str, target: str, lines: List[str], found: List[Replacement]) ->
 
 
 class HunkLine(NamedTuple):
-    """A line of a hunk: kept (" "), taken out ("-") or put in ("+")."""
+    """A line of a hunk: kept (" "), removed ("-") or added ("+")."""
 
     sign: str
     text: str
 
 
 class Hunk(NamedTuple):
-    """One place: lines to look for before it, what stands there and what is to, and whether it ends the file."""
+    """One place: anchor lines to look for before it, its old and new lines, and whether it ends the file."""
 
     anchors: List[str]
     lines: List[HunkLine]
@@ -211,7 +210,6 @@ class Hunk(NamedTuple):
 
     @property
     def before(self) -> List[str]:
-        """The lines as they should be found."""
         return [line.text for line in self.lines if line.sign != "+"]
 
 
@@ -226,7 +224,7 @@ class Section(NamedTuple):
 
 
 def parse(text: str) -> List[Section]:
-    """Return the sections of a patch, in their order; the message of an `EditError` names the line."""
+    """Return the sections of a patch in order; raises `EditError`, whose message names the line."""
     lines = text.strip().replace("\r\n", "\n").split("\n")
     if not lines[0].startswith(BEGIN):
         raise EditError(f"Invalid patch: its first line must be `{BEGIN}`.")
@@ -261,7 +259,6 @@ class _Reader:
 
     @property
     def line(self) -> str:
-        """The next line; "" behind the last one."""
         return "" if self.at_end else self._lines[self._position]
 
     @property
@@ -347,7 +344,7 @@ class Replacement(NamedTuple):
 
 
 def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replacement], int]:
-    """Return the changes in their order, and how doubtful the places are (0: all exactly as they were given)."""
+    """Return the changes in order, and how doubtful the places are (0: all matched exactly)."""
     found: List[Replacement] = []
     position = doubt = 0
     for hunk in hunks:
@@ -364,7 +361,6 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replac
 
 
 def _append(found: List[Replacement], change: Replacement) -> None:
-    """Add a change; what follows another without a line between them is one with it."""
     if found and found[-1].start + found[-1].removed == change.start:
         last = found.pop()
         change = Replacement(last.start, last.removed + change.removed, last.added + change.added)
@@ -372,10 +368,7 @@ def _append(found: List[Replacement], change: Replacement) -> None:
 
 
 def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, int]:
-    """Return where the hunk's lines begin, how many of them stand there, and how doubtful that is.
-
-    Empty lines behind a hunk may only set it apart from what follows; and a file has one at its end, so to speak.
-    """
+    """Where the hunk's lines begin, how many stand there, how doubtful that is; trailing empty lines may lack."""
     try:
         start, doubt = _place(path, lines, hunk, position)
     except EditError:
@@ -393,7 +386,7 @@ def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: 
 
 
 def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, Optional[str]]:
-    """Return where to go on, how doubtful that is, and the anchor that is not there, if the hunk can do without it."""
+    """Where to go on, how doubtful that is, and the missing anchor, if the hunk can do without it."""
     doubt = 0
     missing: Optional[str] = None
     for anchor in hunk.anchors:
@@ -413,7 +406,7 @@ def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> T
 
 
 def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, count: int, anchor: str) -> None:
-    """Refuse where the hunk's lines stand below once more, and the anchor is not there to tell where."""
+    """Refuse a hunk whose lines stand below once more when the anchor that would decide is missing."""
     wanted = [line.rstrip() for line in hunk.before[:count]]
     for other in range(start + 1, len(lines) - count + 1):
         if _is_there(lines, wanted, other, str.rstrip):

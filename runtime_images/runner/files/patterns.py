@@ -9,11 +9,11 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Tuple
 _SIZE_LIMIT = 1024 * 1024
 _EXCLUDE = "exclude"
 _KINDS = (".rgignore", ".ignore", ".gitignore")
-"""Names of ignore files; what an earlier kind says counts more than what a later one does."""
+"""Names of ignore files, by falling precedence."""
 
 
 def compiled(pattern: str) -> Pattern[str]:
-    """Return what matches whole paths, whose parts are separated by slashes; a pattern without slashes matches names.
+    """Return a regular expression for whole slash-separated paths, or for names where the pattern has no slash.
 
     Never fails: what is not closed, or makes no sense, stands for itself.
     """
@@ -21,7 +21,7 @@ def compiled(pattern: str) -> Pattern[str]:
 
 
 def split_base(pattern: str) -> Tuple[str, str]:
-    """Return the plain folders that a pattern begins with, and what is left: ``/a/b/*.py`` is ``/a/b`` and ``*.py``."""
+    """Return a pattern's plain leading folders and the rest: ``/a/b/*.py`` is ``/a/b`` and ``*.py``."""
     parts = pattern.split("/")
     count = 0
     while count < len(parts) - 1 and not any(character in parts[count] for character in "*?[{\\"):
@@ -52,7 +52,6 @@ def _translated(pattern: str, *, braces: bool) -> str:
 
 
 def _stars(pattern: str, start: int) -> Tuple[str, int]:
-    """Return what the run of stars stands for, and where the pattern goes on."""
     end = start
     while end < len(pattern) and pattern[end] == "*":
         end += 1
@@ -87,7 +86,7 @@ def _class(pattern: str, start: int) -> Tuple[str, int]:
 
 
 def _class_items(body: str) -> List[Tuple[str, str]]:
-    """Return the characters and ranges of a class, each as its two ends."""
+    """The characters and ranges of a class, each as its two ends."""
     characters: List[Tuple[str, bool]] = []  # each with whether it means a range
     position = 0
     while position < len(body):
@@ -106,10 +105,7 @@ def _class_items(body: str) -> List[Tuple[str, str]]:
 
 
 def _groups(pattern: str) -> Dict[int, str]:
-    """Return what stands for an opening brace, a comma or a closing one of a choice, by its position.
-
-    A pair of braces without a comma of its own is no choice and stands for itself, as in a shell.
-    """
+    """What stands for the braces and commas of a choice, by position; braces without a comma stand for themselves."""
     found: Dict[int, str] = {}
     begun: List[List[int]] = []
     position = 0
@@ -139,7 +135,7 @@ class _Rule(NamedTuple):
 
 
 class IgnoreRules:
-    """The rules of one ignore file, by those of git. Paths are relative to its folder, with slashes."""
+    """The rules of one ignore file, as git reads them. Paths are relative to its folder, with slashes."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules = [rule for rule in map(_rule, lines) if rule is not None]
@@ -150,7 +146,7 @@ class IgnoreRules:
         return bool(self._rules)
 
     def ignores(self, path: str, is_directory: bool) -> Optional[bool]:
-        """Return whether the path is passed over; None when no rule speaks of it. The last rule that does counts."""
+        """Whether the path is ignored, by the last rule that matches; None when none does."""
         if self._any is None or self._any.fullmatch(path) is None:
             return None
         for rule in reversed(self._rules):
@@ -178,7 +174,7 @@ def _rule(line: str) -> Optional[_Rule]:
 
 
 class IgnoreLevel:
-    """What counts below a folder that has rules: they, and those of the folders above."""
+    """The rules that count below a folder: its own, and those of the folders above."""
 
     def __init__(
         self, folder: str, above: "Optional[IgnoreLevel]", rules: Dict[str, IgnoreRules], begins_repository: bool
@@ -190,7 +186,6 @@ class IgnoreLevel:
         self.is_in_repository: bool = begins_repository or (above is not None and above.is_in_repository)
 
     def ignores(self, path: str, is_directory: bool) -> bool:
-        """Return whether an entry below the folder, given by its whole path, is passed over."""
         for kind in (*_KINDS, _EXCLUDE):
             level: Optional[IgnoreLevel] = self
             while level is not None:
@@ -204,7 +199,7 @@ class IgnoreLevel:
 
 
 def level_of(folder: str, above: Optional[IgnoreLevel], names: Iterable[str]) -> Optional[IgnoreLevel]:
-    """Return what counts below a folder that has entries of these names; None when nothing does."""
+    """Return the rules below a folder that has entries of these names; None when there are none."""
     present = set(names)
     begins = ".git" in present
     in_repository = begins or (above is not None and above.is_in_repository)
@@ -218,7 +213,7 @@ def level_of(folder: str, above: Optional[IgnoreLevel], names: Iterable[str]) ->
 
 
 def level_above(folder: str) -> Optional[IgnoreLevel]:
-    """Return what the folders above say; the rules of git only as far up as the repository goes."""
+    """Return the rules of the folders above; those of git only as far up as the repository goes."""
     folders: List[str] = []
     while os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)

@@ -1,7 +1,6 @@
 """Image files as models can take them: whole, of a kind and size that providers accept.
 
-A provider refuses a request for one broken image in its history, and would then refuse all that follow: so what it
-would not take never gets there.
+A provider refuses a broken image in the history with every later request, so it must never get there.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ SIDE_LIMIT = 8000
 
 
 class PictureError(Exception):
-    """The image is broken or too large to be shown; the message says why, as the end of a sentence."""
+    """The image is broken or too large to be shown; the message ends a sentence."""
 
 
 class Picture(NamedTuple):
-    """An image for a model that sees: its type, its width and height, and the whole of it as a data URL."""
+    """An image for a vision model: its type, width and height, and all of it as a data URL."""
 
     mime: str
     width: int
@@ -37,7 +36,7 @@ def is_named_as_one(path: str) -> bool:
 
 
 def picture(data: bytes) -> Optional[Picture]:
-    """Return the image that these bytes are, whatever the file's name said of its kind; None when they are none."""
+    """Return the image that these bytes are, whatever the file's name; None when they are none."""
     found = next(((mime, measure) for start, mime, measure in _KINDS if data.startswith(start)), None)
     if found is None or (found[0] == "image/webp" and data[8:12] != b"WEBP"):
         return None
@@ -124,7 +123,6 @@ def _bmp_row(width: int, depth: int) -> int:
 
 
 def _png(data: bytes, width: int, height: int) -> bytes:
-    """Return a bitmap as PNG, since no provider takes bitmaps."""
     (start,) = struct.unpack_from("<I", data, 10)
     is_upright = struct.unpack_from("<i", data, 22)[0] > 0
     depth, compression = struct.unpack_from("<HI", data, 28)
@@ -155,4 +153,4 @@ _KINDS: "Tuple[Tuple[bytes, str, _Measure], ...]" = (
     (b"RIFF", "image/webp", _size_of_webp),
     (b"BM", "image/bmp", _size_of_bmp),
 )
-"""How files of each kind begin, and what measures them; no size means that one is not whole."""
+"""Magic bytes and measure of each kind; no size means that an image is incomplete."""

@@ -54,7 +54,6 @@ class FileRequests:
         }
 
     def close(self) -> None:
-        """Kill the processes on the side."""
         self._searches.close()
         self._lints.close()
 

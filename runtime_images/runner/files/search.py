@@ -1,7 +1,6 @@
-"""The search program: files by name and by content, in a process of its own.
+"""The search program: files by name and by content, in a process of its own; JSON in and out.
 
-Matching a regular expression cannot be interrupted from inside, and would keep the runner from everything else for as
-long as it takes. The order is JSON, and so is what is printed.
+Matching a regular expression cannot be interrupted from inside and would block the runner.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINE_LIMIT = 16 * 1024 * 1024
 _ARGUMENTS_LIMIT = 512 * 1024
 _NOT_FILES = ("/proc", "/sys", "/dev")
-"""Where files are something else, some of which never end."""
+"""Folders of special files, some of which never end."""
 
 
 class SearchError(Exception):
@@ -106,7 +105,7 @@ def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _plain(pattern: str) -> str:
-    """Return the pattern of a path without what says nothing: ``./src//a`` is ``src/a``."""
+    """The pattern of a path normalized: ``./src//a`` is ``src/a``."""
     pattern = re.sub("/{2,}", "/", pattern)
     return re.sub(r"\A(?:\./)+(?=.)", "", pattern)
 
@@ -130,7 +129,7 @@ def _directory(path: str) -> str:
 
 
 def _chooser(include: str) -> "Callable[[Entry], bool]":
-    """Return what chooses the files to look into: those that ``include`` names, or else all that are not put aside."""
+    """Chooses files to look into: those that ``include`` names, or else all that are not ignored."""
 
     def names(pattern: "re.Pattern[str]", entry: Entry) -> bool:
         return pattern.fullmatch(entry.relative if "/" in include else entry.name) is not None
@@ -160,7 +159,7 @@ def _result(walk: "Walk", matches: "List[FoundFile]", limit: int, too_large: int
 
 
 class FoundFile(NamedTuple):
-    """A file, with its time of change in nanoseconds and its size in bytes."""
+    """A file, with its modification time in nanoseconds and its size in bytes."""
 
     path: str
     changed: int
@@ -168,7 +167,7 @@ class FoundFile(NamedTuple):
 
 
 class Entry:
-    """A file that may be chosen; ``relative`` is its path below the folder where the walk began."""
+    """A candidate file; ``relative`` is its path below the folder where the walk began."""
 
     def __init__(self, entry: "os.DirEntry[str]", relative: str, level: Optional[IgnoreLevel]) -> None:
         self.name = entry.name
@@ -179,14 +178,13 @@ class Entry:
 
     @property
     def is_ignored(self) -> bool:
-        """True when an ignore file says to pass over it."""
         return self._level is not None and self._level.ignores(self._path, is_directory=False)
 
 
 class Walk:
-    """One walk through a tree, without links and ignored folders; ``unreadable`` counts folders that it could not read.
+    """One walk through a tree, each folder once, without links and ignored folders; ``unreadable`` counts folders.
 
-    ``takes`` chooses files; ``enters_hidden`` says, by their names, which hidden folders to go into.
+    ``takes`` chooses files; ``enters_hidden`` says, by name, which hidden folders to enter.
     """
 
     def __init__(self, root: str, takes: Callable[[Entry], bool], enters_hidden: Callable[[str], bool]) -> None:
@@ -196,7 +194,6 @@ class Walk:
         self._enters_hidden = enters_hidden
 
     def files(self) -> Iterator[FoundFile]:
-        """Yield the chosen files; each folder is seen once."""
         waiting: List[Tuple[str, str, Optional[IgnoreLevel]]] = [(self.root, "", level_above(self.root))]
         while waiting:
             folder, prefix, above = waiting.pop()
@@ -273,7 +270,7 @@ _UNCLEAR = r"(?-u)[\x1c-\x1f\x80-\xff]|\r[^\n]"
 
 
 def reads_alike(pattern: str) -> bool:
-    """Return whether a pattern of Python's means the same to ripgrep; no when in doubt."""
+    """Return whether a Python pattern means the same to ripgrep; False when in doubt."""
     return _ALIKE.fullmatch(pattern) is not None
 
 
@@ -300,7 +297,6 @@ def _matching(program: str, found: List[FoundFile], pattern: "re.Pattern[str]", 
 
 
 def _batches(found: List[FoundFile]) -> Iterator[List[FoundFile]]:
-    """Divide the files such that each part fits on a command line."""
     batch: List[FoundFile] = []
     size = 0
     for file in found:
@@ -315,7 +311,7 @@ def _batches(found: List[FoundFile]) -> Iterator[List[FoundFile]]:
 
 
 def _listed(program: str, pattern: str, files: List[str]) -> Optional[Set[bytes]]:
-    """The files with a line that matches, whatever the case; None where ripgrep cannot tell."""
+    """The files with a line that matches, ignoring case; None where ripgrep cannot tell."""
     import subprocess  # only here: the rest of the search starts faster without it
 
     options = ["--no-config", "--files-with-matches", "--null", "--text", "--crlf", "--ignore-case", "--no-messages"]

@@ -1,8 +1,8 @@
 """Snapshots of the workspace's files: every content once, and a list of files for each moment.
 
-Nothing in the workspace is touched to keep it, a repository of the user's least of all. Left alone, which means neither
-kept nor brought back nor removed: folders with the names in `LEFT_ALONE`, files over a limit, and what is no file.
-Everything may raise `OSError`, and `KeyError` for a name under which nothing is kept.
+Nothing in the workspace is touched to take one. Neither kept nor restored nor removed are folders named in
+`LEFT_ALONE`, files over a limit, and what is no file. Everything may raise `OSError`, and `KeyError` for an unknown
+name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 _REPOSITORIES = (".git", ".hg", ".svn")
 _MADE_AGAIN = ("node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
 LEFT_ALONE = frozenset((*_REPOSITORIES, *_MADE_AGAIN, ".ruff_cache", ".gradle", ".terraform"))
-"""Folders that belong to version control, or that a tool makes again."""
+"""Folders of version control, or that a tool makes again."""
 
 FILE_LIMIT = 32 * 1024 * 1024
 ENTRIES_LIMIT = 20_000
@@ -28,11 +28,11 @@ BYTES_LIMIT = 256 * 1024 * 1024
 NAMES_LIMIT = 500
 STORE_LIMIT = 512 * 1024 * 1024
 _RACY = 50_000_000
-"""Nanoseconds: a file that was changed so shortly before it was looked at may have changed again unnoticed."""
+"""Nanoseconds: a file changed so shortly before it was read may have changed again unnoticed."""
 
 
 class SnapshotEntry(NamedTuple):
-    """A file (kind f), folder (d), link (l), or what is left alone (x); value is a digest, or where a link points."""
+    """A file (kind f), folder (d), link (l), or what is left alone (x); value is a digest or a link's target."""
 
     kind: str
     mode: int
@@ -41,7 +41,6 @@ class SnapshotEntry(NamedTuple):
 
     @property
     def same(self) -> Tuple[str, int, str]:
-        """What has to be equal in two moments."""
         return self.kind, self.mode, self.value
 
 
@@ -58,7 +57,7 @@ class StoppedError(Exception):
 
 
 class Tree:
-    """Keeps the workspace's files and brings them back. One call at a time, in any thread."""
+    """Takes and restores snapshots of the workspace. One call at a time, in any thread."""
 
     def __init__(self, workspace: str, store: TreeStore) -> None:
         self._workspace = workspace
@@ -68,7 +67,7 @@ class Tree:
         self._is_newest = False
 
     def take(self, name: str, stop: Callable[[], bool] = lambda: False) -> Entries:
-        """Keep the files as they are under a name; `TooLargeError` for too much, `StoppedError` if ``stop`` said so."""
+        """Keep the files under a name; raises `TooLargeError`, or `StoppedError` if ``stop`` said so."""
         began = time.time_ns()
         entries: Entries = {}
         size = 0
@@ -88,10 +87,10 @@ class Tree:
         return entries
 
     def take_unchanged(self, name: str, limit: int) -> bool:
-        """Keep the files under this name too if a glance shows that none has changed since they were last kept.
+        """Keep the files under this name too if a glance shows no change since they were last kept.
 
-        Returns False, having done nothing, where one has, where that cannot be told without reading it, and where there
-        are more than ``limit``.
+        Returns False, having done nothing, where one changed, where that cannot be told without reading, and over
+        ``limit`` files.
         """
         if not self._is_newest or len(self._known) > limit:
             return False
@@ -108,14 +107,10 @@ class Tree:
         return True
 
     def first_kept(self, names: List[str]) -> Optional[str]:
-        """The first of these names under which files are kept."""
         return next((name for name in names if self._store.has(name)), None)
 
     def restore(self, name: str, present: Entries) -> Tuple[int, int]:
-        """Make the files as they were when this name was taken; ``present`` is what ``take`` has just told of now.
-
-        Returns how many paths were written, and how many removed.
-        """
+        """Restore this name's files; ``present`` is what ``take`` just returned. Counts paths written and removed."""
         wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
         removed = 0
         for path in sorted(present, reverse=True):  # what is in a folder before the folder
@@ -150,7 +145,7 @@ class Tree:
                     folders.append(path)
 
     def _entry(self, path: str, found: os.DirEntry[str], *, reads: bool = True) -> Optional[SnapshotEntry]:
-        """None where it cannot be told, or only by reading what is not to be read."""
+        """None where it cannot be told, or only by a reading that is not allowed."""
         try:
             facts = found.stat(follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
@@ -206,7 +201,7 @@ class Tree:
         os.replace(fresh, place)
 
     def pack(self, name: str, target: str) -> None:
-        """Write a tar file with the files as they were under a name, and the folders of version control as they are."""
+        """Write a tar file with the files of a name and the present folders of version control."""
         with tarfile.open(target, "w") as archive:
             for path, parts in sorted(self._store.entries(name).items()):
                 entry = SnapshotEntry(*parts)
@@ -231,7 +226,7 @@ class Tree:
                         archive.add(place, os.path.relpath(place, self._workspace))
 
     def unpack(self, source: str) -> int:
-        """Put the files of such a tar file into the workspace; returns how many entries it has."""
+        """Put the files of such a tar file into the workspace; returns the number of entries."""
         count = 0
         with tarfile.open(source) as archive:
             # Newer Pythons would change modes and refuse links by themselves.
@@ -246,7 +241,7 @@ class Tree:
 
 
 class TreeStore:
-    """A folder outside the workspace with contents, lists of files and names; the oldest go when it is too large."""
+    """A folder outside the workspace with contents, lists of files and names; over its limit, the oldest go."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -256,11 +251,10 @@ class TreeStore:
         self._folders: Set[str] = set()
 
     def has(self, name: str) -> bool:
-        """Whether something is kept under this name."""
         return name in self._loaded()
 
     def keep(self, name: str, entries: Lists) -> None:
-        """Keep a list of files under a name; one that had it before is forgotten."""
+        """Keep a list of files under a name, in place of an earlier one."""
         plain = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
         digest = hashlib.blake2b(plain, digest_size=20).hexdigest()
         place = self._place("lists", digest)
@@ -270,7 +264,7 @@ class TreeStore:
         self.keep_same(name)
 
     def keep_same(self, name: str) -> None:
-        """Keep the list that was kept last, by this object, under another name too."""
+        """Keep the list last kept by this object under another name too."""
         names = self._loaded()
         names.pop(name, None)
         names[name] = self._newest
@@ -280,19 +274,16 @@ class TreeStore:
             self._forget_oldest()
 
     def entries(self, name: str) -> Lists:
-        """The list of files of this name."""
         with open(self._place("lists", self._loaded()[name]), "rb") as file:
             found: Lists = json.loads(zlib.decompress(file.read()))
         return found
 
     def put(self, digest: str, data: bytes) -> None:
-        """Keep a content."""
         place = self._place("objects", digest)
         if not os.path.exists(place):
             self._write(place, data)
 
     def object(self, digest: str) -> str:
-        """Where a content is."""
         return self._place("objects", digest)
 
     def _place(self, kind: str, digest: str) -> str:

@@ -1,8 +1,8 @@
-"""When snapshots of the workspace are taken, and the operations that bring them back (see `snapshot_tree`).
+"""When snapshots of the workspace are taken, and the operations that restore them (see `snapshot_tree`).
 
-Once a server has asked for the first one, one is taken behind each operation that may have changed something, under
-the operation's key: while the model thinks, so that nobody waits. What comes meanwhile waits for its end, within a
-limit. In a workspace so large that this takes long, only the snapshots that are asked for are taken.
+Once a server has asked for one, one is taken after each operation that may have changed something, under its key, while
+the model thinks. Operations that come meanwhile wait for its end, within a limit. Where it takes too long (a large
+workspace) only requested snapshots are taken.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..wire import MAX_BLOB
 LANE = "snapshots"
 WAIT_SECONDS = 2.0
 QUICK_SECONDS = 0.25
-"""Of work, not of waiting for others who have the processors: a small workspace stays one on a busy machine."""
+"""Of work, not of waiting for a processor: a small workspace stays one on a busy machine."""
 GLANCE = 64
-"""Files and folders that are looked at between two operations, without a thread."""
+"""Files and folders that are looked at between two operations without a thread."""
 PART = 8 * 1024 * 1024
 _ONE_TIME_KEYS = ("once:", "direct:")
 
@@ -51,7 +51,7 @@ class Snapshots:
         }
 
     def before(self, request: Request, begin: Callable[[], None]) -> None:
-        """Begin an operation that may change something, when the files are not being kept at the moment."""
+        """Begin an operation that may change something once no snapshot is being taken."""
         if not self._busy:
             begin()
             return
@@ -69,7 +69,6 @@ class Snapshots:
         request.cancel = cancel
 
     def after(self, key: str) -> None:
-        """An operation that may have changed something is done."""
         if not self._is_armed or self._is_slow or self._busy or key.startswith(_ONE_TIME_KEYS):
             return
         try:
@@ -176,7 +175,7 @@ class Snapshots:
         *,
         exclusive: bool = False,
     ) -> None:
-        """Do the work when that before it is done; what may change files waits, for long if ``exclusive``."""
+        """Do the work after the one before it; what may change files waits, for long if ``exclusive``."""
 
         def ended() -> None:
             self._busy -= 1
@@ -198,7 +197,7 @@ class Snapshots:
         self._exclusive += exclusive
 
     def _hurry(self) -> None:
-        """It takes too long: whoever waits goes on, and what is not kept by now is not."""
+        """Over the limit: whoever waits goes on, and the snapshot is dropped."""
         if self._exclusive:
             self._hurrying.at(WAIT_SECONDS, self._hurry)
         elif self._busy:

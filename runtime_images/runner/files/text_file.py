@@ -1,4 +1,4 @@
-"""Text files: finding their encoding, and edits after which all that is not edited is there byte for byte."""
+"""Text files: finding their encoding, and edits that leave everything else byte for byte."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _CANDIDATES = (
 _CONFIDENCE = 0.6
 _MOSTLY = 4
 _UTF8_WITH_STRAYS = "utf-8 with strays"
-"""UTF-8 but for a few bytes, which are kept as half characters (``surrogateescape``)."""
+"""UTF-8 but for a few bytes, kept as half characters (``surrogateescape``)."""
 _STRAYS = re.compile("[\udc80-\udcff]")
 _RUN = re.compile(rb"[\x80-\xff]{3,}")
 
 
 class Decoded(NamedTuple):
-    """A file's text and the codec that gives its bytes back; ``mark`` is what stands before the text in them."""
+    """A file's text and the codec that gives its bytes back; ``mark`` is the byte order mark before it."""
 
     text: str
     encoding: str
@@ -46,7 +46,7 @@ class Decoded(NamedTuple):
 
 
 def is_binary(data: bytes) -> bool:
-    """True when the bytes are not a text in any encoding that the editor would edit."""
+    """True when the bytes are no text in any encoding that the editor would edit."""
     if _mark(data) is not None:
         return False
     sample = data[:_SAMPLE]
@@ -66,7 +66,7 @@ def decode(data: bytes) -> Decoded:
 
 
 def readable(text: str) -> str:
-    """Return a text for anybody: bytes that are no characters become replacement characters."""
+    """Return a text for showing, with replacement characters for undecodable bytes."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -88,7 +88,6 @@ def _mark(data: bytes) -> Optional[str]:
 
 
 def _exactly(data: bytes, encoding: str) -> Optional[str]:
-    """The text if encoding it gives the same bytes again."""
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
@@ -97,7 +96,6 @@ def _exactly(data: bytes, encoding: str) -> Optional[str]:
 
 
 def _decode_strays(data: bytes) -> Optional[Decoded]:
-    """Return a text whose characters beyond ASCII are mostly UTF-8."""
     text = data.decode("utf-8", "surrogateescape")
     strays = len(_STRAYS.findall(text))
     characters = sum(1 for character in text if character > "\x7f") - strays
@@ -137,9 +135,9 @@ def _share(usual: Pattern[str], text: str) -> float:
 class TextFile:
     """One version of a file. Positions and lines refer to :attr:`text`, in which a newline alone ends every line.
 
-    An edit touches the bytes of its own range only: encoding, byte order mark and the line ends of all other lines,
-    mixed ones too, stay as they are. New lines end as most lines of the replaced range, or else of the file, do. In a
-    file without any newline, carriage returns alone end the lines.
+    An edit touches the bytes of its own range only: encoding, byte order mark and all other line ends, mixed ones too,
+    stay. New lines end as most lines of the replaced range, or else of the file. In a file without any newline,
+    carriage returns alone end the lines.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -153,14 +151,13 @@ class TextFile:
             found = self._raw.find("\r\n", found + 2)
 
     def lines(self) -> List[str]:
-        """Return the lines without their ends; a final line end begins no further line."""
+        """The lines without their ends; a final line end begins no further line."""
         lines = self.text.split("\n")
         if not lines[-1]:
             lines.pop()
         return lines
 
     def replaced(self, start: int, end: int, new: str) -> bytes:
-        """Return the file's bytes with a range of its text replaced."""
         return self.with_changes([(start, end, new)])
 
     def with_changes(self, changes: List[Tuple[int, int, str]]) -> bytes:
@@ -174,7 +171,7 @@ class TextFile:
         return encode("".join([*parts, self._raw[kept:]]), self.encoding)
 
     def line_start(self, number: int) -> int:
-        """Return the position at which the line after the first ``number`` lines begins."""
+        """The position behind the first ``number`` lines."""
         position = 0
         for _ in range(number):
             position = self.text.find("\n", position) + 1

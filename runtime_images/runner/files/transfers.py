@@ -1,4 +1,4 @@
-"""Transfers: files of the workspace on their way out and in, opened once and moved in parts; idle ones are dropped."""
+"""Transfers: workspace files on their way out and in, opened once and moved in parts; idle ones are dropped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PART = 4 * 1024 * 1024
 _ZIP_SECONDS = 0.5
 LIMIT = 10_000
 HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
-"""Names that lists for people leave out."""
+"""Names that listings for people leave out."""
 _RULES_BYTES = 1024 * 1024
 IDLE_SECONDS = 600.0
 AT_ONCE = 64
@@ -44,7 +44,7 @@ class Outgoing:
             self._archive, self._descriptor, self.size = ZipStream(opened.descriptor), -1, -1
 
     def part(self, offset: int, limit: int) -> Tuple[bytes, bool]:
-        """The bytes from there on, and whether they are the last; of an archive only the newest part again."""
+        """The bytes from there on, and whether they are the last; an archive gives again only its newest part."""
         if self._archive is None:
             data = os.pread(self._descriptor, max(0, min(limit, self.size - offset)), offset)
             return data, offset + len(data) >= self.size
@@ -58,7 +58,6 @@ class Outgoing:
         return self._last[1], self._last[2]
 
     def close(self) -> None:
-        """Let go of it."""
         if self._archive is not None:
             self._archive.close()
         elif self._descriptor >= 0:
@@ -67,7 +66,7 @@ class Outgoing:
 
 
 class Incoming:
-    """A file that is written beside where it is to be; nothing is seen of it before `keep`."""
+    """A file written beside its destination; nothing of it is seen before `keep`, and without it nothing is left."""
 
     def __init__(self, beneath: ConfinedFolder, path: str) -> None:
         self._place = beneath.place(path)
@@ -86,14 +85,13 @@ class Incoming:
             raise
 
     def part(self, offset: int, data: bytes) -> None:
-        """Take bytes for that place in the file."""
         view = memoryview(data)
         while view:
             written = os.pwrite(self._descriptor, view, offset)
             view, offset = view[written:], offset + written
 
     def keep(self) -> int:
-        """Make it the file under its name; returns its size. Folders on the way are made."""
+        """Give the file its name, making missing folders; returns its size."""
         folder = os.dup(self._place.folder)
         try:
             for name in self._place.missing:
@@ -115,7 +113,7 @@ class Incoming:
             os.close(folder)
 
     def _name(self, folder: int) -> None:
-        """Give the file its name: in two steps, since what has none yet cannot replace what is there."""
+        """In two steps, since an unnamed file cannot replace what is there."""
         name = _beside(self._place.name)
         os.link(f"/proc/self/fd/{self._descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
         try:
@@ -125,7 +123,6 @@ class Incoming:
             raise
 
     def close(self) -> None:
-        """Let go of it; what was not kept is gone."""
         if self._descriptor < 0:
             return
         if self._temporary is not None:
@@ -145,7 +142,7 @@ class Incoming:
         return os.open(self._temporary, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._place.folder)
 
     def _check_present(self, folder: int) -> None:
-        """What is there may be a file or a link, which are replaced; a file's rights are kept."""
+        """Existing files and links are replaced; a file's permissions are kept."""
         try:
             present = os.stat(self._place.name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -163,15 +160,15 @@ def _beside(name: str) -> str:
 
 
 class FolderList:
-    """Serves ``folder.list``. Blocking; to be used from worker threads."""
+    """Serves ``folder.list``. Blocking; for worker threads."""
 
     def __init__(self, beneath: ConfinedFolder) -> None:
         self._beneath = beneath
 
     def of(self, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
-        """The entries of a folder, folders first: name, kind, size, time of change, and whether they are passed over.
+        """A folder's entries, folders first: name, kind, size, modification time, and whether they are ignored.
 
-        ``after`` is where the list goes on: the place of an entry that was listed before (see `place_of`).
+        ``after`` is the entry that the listing continues behind (see `place_of`).
         """
         opened = self._beneath.open(path)
         try:
@@ -230,7 +227,7 @@ class FolderList:
 
 
 def place_of(is_folder: bool, name: str) -> Place:
-    """What lists are sorted by."""
+    """The sort key of listings."""
     return (not is_folder, name.lower(), name)
 
 
@@ -262,7 +259,6 @@ class Transfers:
         }
 
     def close(self) -> None:
-        """Drop all of them."""
         for timer in self._timers.values():
             timer.cancel()
         for transfer in self._open.values():
@@ -354,7 +350,6 @@ class Transfers:
         self._workers.start(f"transfer {ident}", work, done, lambda error: _fail(request, error))
 
     def _work(self, request: Request, lane: str, work: Callable[[], Reply], *, ends: bool = False) -> None:
-        """Do it behind what is done for the same transfer already."""
         if lane in self._timers:
             self._timers[lane].cancel()
 
@@ -378,7 +373,6 @@ class Transfers:
         self._timers.setdefault(ident, Plan(self._loop)).at(IDLE_SECONDS, lambda: self._end(ident))
 
     def _end(self, ident: str) -> None:
-        """Close it, when what is being done for it is done."""
         if ident in self._timers:
             self._timers.pop(ident).cancel()
         if ident in self._open:

@@ -31,7 +31,7 @@ class WholeFileArguments(NamedTuple):
 
 
 class WholeFiles:
-    """Serves ``file.whole``. Blocking; to be used from worker threads."""
+    """Serves ``file.whole``, answering errors as results. Blocking; for worker threads."""
 
     commands = ("read", "write", "replace", "list")
 
@@ -39,7 +39,6 @@ class WholeFiles:
         self._history = history
 
     def run(self, asked: WholeFileArguments) -> Dict[str, Any]:
-        """Do it and return the result; what is wrong with it is a result too."""
         do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[asked.command]
         return outcome_of(asked.command, asked.path, lambda _: do(asked))
 
@@ -144,7 +143,7 @@ def _places(text: str, wanted: str) -> List[int]:
 
 
 def whole_file(args: Dict[str, Any], directory: str) -> WholeFileArguments:
-    """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home."""
+    """Check the arguments of ``file.whole``; a relative path is below the directory, or with ``~/`` the home."""
     command = arguments.text(args, "command")
     if command not in WholeFiles.commands:
         raise arguments.BadRequestError(f"command must be one of {', '.join(WholeFiles.commands)}")

@@ -1,7 +1,7 @@
-"""A ZIP file of a folder, made as it is read: nothing is kept but the list of what is in it.
+"""A ZIP file of a folder, made while it is read: only the list of its contents is kept.
 
-Links are kept as links and never followed. What cannot be read, and what is no file, is left out; a text in the archive
-then says so. Files are taken up to the size that they have when their turn comes.
+Links are stored as links, never followed. Unreadable and special files are left out and named in a text in the archive.
+Files are taken up to the size that they have when their turn comes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _Head(NamedTuple):
-    """What an entry says of itself, twice: before its content, and at the end of the archive."""
+    """An entry's header, written before its content and at the end of the archive."""
 
     name: bytes
     flags: int
@@ -66,7 +66,6 @@ class ZipStream:
         return data[:most], not has_more and not self._rest
 
     def close(self) -> None:
-        """Let go of all files."""
         self._parts.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -195,7 +194,7 @@ class ZipStream:
 
 
 def _listed(head: _Head, version: int, checksum: int, packed: int, size: int, offset: int) -> bytes:
-    """The entry in the list at the end; what does not fit into 32 bits stands in an extra field."""
+    """The entry in the central directory; what exceeds 32 bits goes into an extra field."""
     wide = [value for value in (size, packed, offset) if value >= _BITS_32]
     extra = head.extra + (struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b"")
     common = (_MADE_ON_UNIX | 45, 45 if wide else version, head.flags, head.method, head.moment, checksum)
@@ -205,7 +204,7 @@ def _listed(head: _Head, version: int, checksum: int, packed: int, size: int, of
 
 
 def _moment(seconds: int) -> int:
-    """Date and time as a ZIP file has them, which begin in 1980 and count in pairs of seconds."""
+    """Date and time of ZIP: from 1980, in pairs of seconds."""
     at = time.gmtime(max(seconds, 315532800))
     day = (at.tm_year - 1980) << 9 | at.tm_mon << 5 | at.tm_mday
     return day << 16 | at.tm_hour << 11 | at.tm_min << 5 | at.tm_sec // 2

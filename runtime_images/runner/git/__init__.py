@@ -1,6 +1,6 @@
-"""Repositories of the workspace, looked at and cloned by git in a process of its own.
+"""Repositories of the workspace, viewed and cloned by git in a process of its own.
 
-Here is what those who ask git and those who do it agree on, so that the runner's start loads nothing else.
+Only what the runner and that process share is here, so that the runner's start loads nothing else.
 """
 
 from __future__ import annotations

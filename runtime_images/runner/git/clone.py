@@ -1,7 +1,7 @@
 """Cloning a repository, and setting the user's name for commits.
 
-The password goes through a pipe from this process to the helper that git asks for it, for the one address that it is
-meant for. It is in no file, no argument, no variable, and nothing that is left when this has ended.
+The password goes through a pipe to the helper that git asks for it, for the one address it is meant for: it is in no
+file, argument or variable, and nothing of it is left afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import scratch_of
 from .command import GitError, environment
 
 _DESCRIPTOR = 9
-"""One digit: shells take no longer number for a descriptor to read from."""
+"""One digit: shells accept no longer descriptor to read from."""
 
 _SETTINGS = (
     "credential.helper=",
@@ -70,7 +70,7 @@ def clone(asked: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def identify(asked: Dict[str, Any]) -> Dict[str, Any]:
-    """Set the name and mail address for commits of this sandbox's user; what is empty stays as it is."""
+    """Set the name and mail address of this sandbox's user for commits; empty ones stay as they are."""
     for name in ("name", "email"):
         if not asked[name]:
             continue
@@ -138,7 +138,7 @@ def _run(arguments: List[str], asked: Dict[str, Any], password: str) -> None:
 
 
 def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -> None:
-    """Tell how far it is, until it has ended."""
+    """Report progress until it has ended."""
     deadline, told_at, text = time.monotonic() + seconds, 0.0, ""
     assert process.stderr is not None  # noqa: S101 - it was asked for
     with selectors.DefaultSelector() as selector:

@@ -1,7 +1,7 @@
-"""How git is run: where nobody can be asked, and what a repository configures is not trusted.
+"""Running git: it can ask nobody, and a repository's configuration is not trusted.
 
-No hook, pager, editor, file monitor, external diff, text conversion, signature check or network is used for looking,
-nor is anything written; what a repository says about them is overruled (content filters: `views.without_filters`).
+Views use no hook, pager, editor, file monitor, external diff, text conversion, signature check or network and write
+nothing: what a repository says about them is overruled (content filters: `views.without_filters`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GitError(RequestError):
 
 
 class Output(NamedTuple):
-    """What git printed, as much as was wanted, and how it ended; ``is_cut`` when it was stopped for printing more."""
+    """What git printed, as much as was wanted, and its exit; ``is_cut`` when it was stopped for printing more."""
 
     data: bytes
     status: int
@@ -62,7 +62,7 @@ class Output(NamedTuple):
 
 
 def environment() -> Dict[str, str]:
-    """The variables for git: of its own only those about certificates; nobody is ever asked for anything."""
+    """Git's variables: of its own only those about certificates; nobody is ever asked."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT) or name in _KEPT}
     own.update(
         GIT_TERMINAL_PROMPT="0",
@@ -78,9 +78,9 @@ def environment() -> Dict[str, str]:
 def look(
     directory: str, arguments: List[str], limit: int, root: str, overruled: Optional[Mapping[str, str]] = None
 ) -> Output:
-    """Run git in a folder of the repository at ``root``, to look at something, and never in one around that.
+    """Run git in a folder of the repository at ``root``, never in one around it, to view something.
 
-    ``overruled`` are further settings that count for more than what is configured.
+    ``overruled`` are settings that precede the configured ones.
     """
     variables = environment()
     variables["GIT_CEILING_DIRECTORIES"] = os.path.dirname(root)
@@ -110,7 +110,7 @@ def look(
 
 
 def checked(output: Output, what: str) -> bytes:
-    """What was printed; `GitError` where git failed, ``no_repository`` also while ``git init`` is at work."""
+    """What was printed; `GitError` where git failed, ``no_repository`` also during ``git init``."""
     if output.status != 0 and not output.is_cut:
         if _NONE in output.error:
             raise GitError("no_repository", "Not a git repository")
@@ -120,7 +120,7 @@ def checked(output: Output, what: str) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """Names and texts as they are shown; bytes that are no Unicode are replaced."""
+    """Names and texts for showing; bytes that are no Unicode are replaced."""
     return data.decode("utf-8", "replace")
 
 

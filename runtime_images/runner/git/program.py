@@ -11,7 +11,7 @@ from ..core.arguments import RequestError
 
 
 def main(order: str) -> int:
-    """Do what the order, which is JSON, says, and print the result; ``error`` and ``code`` say what is wrong."""
+    """Carry out a JSON order and print the result; ``error`` and ``code`` say what is wrong."""
     asked = json.loads(order)
     # The order may hold a password: nobody who looks at this process is to find it there.
     null = os.open(os.devnull, os.O_RDONLY)

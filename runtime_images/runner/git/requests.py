@@ -1,4 +1,4 @@
-"""Requests about git: looks at repositories, and clones, each in a process of its own."""
+"""Requests about git: views and clones, each in a process of its own, a few at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_o
 
 _AT_ONCE = 4
 _TEXT_LIMIT = 800
-"""So that an order with a password is short enough for a pipe, and never held anywhere else."""
+"""Keeps an order with a password short enough for a pipe, so that it is held nowhere else."""
 
 
 class GitRequests:
-    """Checks what is asked of git and has it done, a few at a time."""
+    """Checks requests about git and has them carried out."""
 
     def __init__(self, loop: Loop, workers: Workers, workspace: str) -> None:
         self._workspace = workspace
@@ -36,7 +36,6 @@ class GitRequests:
         }
 
     def close(self) -> None:
-        """Kill what is under way."""
         self._processes.close()
 
     def _look(self, what: str, request: Request, args: Dict[str, Any]) -> None:

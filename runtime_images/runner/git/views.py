@@ -1,4 +1,4 @@
-"""What is shown of repositories: their changes, one file before and after, and the commits; else `GitError`."""
+"""Views of repositories: their changes, one file before and after, and the commits; else `GitError`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PASSED_OVER = frozenset(("node_modules", "__pycache__", ".venv", "venv", ".tox"
 
 
 class ChangedFile(NamedTuple):
-    """A file that is not as it was in the last commit: M, A, D, or U for a conflict."""
+    """A file changed since the last commit: M, A, D, or U for a conflict."""
 
     status: str
     path: bytes
@@ -50,7 +50,7 @@ class ChangedFile(NamedTuple):
 def status(directory: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
     """The repositories in a folder, each with its branch and its changes; paths are relative to that folder.
 
-    Changes are those since the last commit, or since the branch left its base, where it has one.
+    Changes are since the last commit, or since the branch left its base, where it has one.
     """
     places = found(directory, workspace)
     if not places:
@@ -75,7 +75,7 @@ def status(directory: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str
 
 
 def found(directory: str, workspace: str) -> List[str]:
-    """The repositories at or right below a folder, as paths relative to it; "" for the folder's own."""
+    """The repositories at or right below a folder, as relative paths; "" for the folder's own."""
     places = [""] if root_of(directory, workspace) is not None else []
     waiting: List[Tuple[str, int]] = [("", 0)]
     seen = 0
@@ -146,7 +146,6 @@ def _status(directory: str, place: str, workspace: str, inner: List[bytes], sinc
 
 
 def _change(field: bytes) -> Optional[ChangedFile]:
-    """One entry of ``git status --porcelain=v2 -z``."""
     kind = field[:1]
     if kind == b"?":
         return ChangedFile("A", field[2:], is_untracked=True)
@@ -164,7 +163,7 @@ def _change(field: bytes) -> Optional[ChangedFile]:
 
 
 def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
-    """A file as it was in the last commit (or where its branch was begun), and as it is; empty where it is none."""
+    """A file as in the last commit (or where its branch began), and as it is; empty where it is none."""
     beneath = ConfinedFolder(workspace)
     parts = beneath.parts(os.path.join(directory, path) if not path.startswith("/") else path)
     whole = os.path.join(workspace, *parts)
@@ -188,10 +187,10 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
 
 
 def log(directory: str, path: str, limit: int, skip: int, workspace: str, start: str = "") -> Dict[str, Any]:
-    """The newest commits of the repository that a folder is in, of a file or folder if ``path`` names one.
+    """The newest commits of a folder's repository, or of a file or folder in it (``path``).
 
-    ``start`` is the commit that they lead to; "" stands for the present one. It is told as ``start``: history behind a
-    commit does not change, so the same ``start`` with a greater ``skip`` goes on exactly where a page has ended.
+    ``start`` is the commit that they lead to, "" the present one, and is returned: the same ``start`` with a greater
+    ``skip`` goes on exactly where a page has ended.
     """
     ConfinedFolder(workspace).parts(os.path.join(directory, path))
     root = root_of(directory, workspace)
@@ -209,7 +208,6 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
 
 
 def _meant(root: str, path: str, commit: str) -> str:
-    """The path as git has it, where it was told with the signs that stand for what is no Unicode."""
     if _REPLACED not in path:
         return path
     lists = (["ls-tree", "-r", "-z", "--name-only", commit], ["ls-files", "-z", "--others", "--exclude-standard"])
@@ -219,7 +217,7 @@ def _meant(root: str, path: str, commit: str) -> str:
 
 
 def _head(root: str) -> str:
-    """The present commit; "" where there is none yet. A repository that git cannot use is no such one."""
+    """The present commit; "" where there is none yet, or git cannot use the repository."""
     found = look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root)
     return "" if found.status == _NO_COMMIT else text(checked(found, "git rev-parse")).strip()
 
@@ -297,7 +295,7 @@ def _shown(data: Optional[bytes], path: str) -> str:
 
 
 def root_of(directory: str, workspace: str) -> Optional[str]:
-    """The folder of the repository that a folder is in, no higher than the workspace; None when it is in none."""
+    """The root of a folder's repository, no higher than the workspace; None when it is in none."""
     while not os.path.lexists(os.path.join(directory, ".git")):
         if directory in ("/", workspace) or not directory.startswith(workspace.rstrip("/") + "/"):
             return None
@@ -306,7 +304,7 @@ def root_of(directory: str, workspace: str) -> Optional[str]:
 
 
 def check(root: str, workspace: str) -> None:
-    """See that what git would read of a repository is in the workspace, and can be read without waiting."""
+    """See that all git would read of a repository is in the workspace and readable without waiting."""
     inside = os.path.realpath(workspace).rstrip("/") + "/"
     place = _target(os.path.join(root, ".git"), b"gitdir: ")
     common = _target(os.path.join(place, "commondir"), b"") if os.path.lexists(os.path.join(place, "commondir")) else ""
@@ -320,10 +318,9 @@ def check(root: str, workspace: str) -> None:
 
 
 def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:
-    """Settings that switch off the programs through which a repository would have its files read.
+    """Settings that switch off a repository's own programs for reading its files.
 
-    Those of the sandbox's user (say of large files) stay, unless they are to go as well: they are for all repositories,
-    and no part of this one.
+    The sandbox user's (say for large files), which no repository chooses, stay unless they are to go as well.
     """
     asked = ["--includes", "--name-only", "-z", "--get-regexp", "^filter[.]"]
     told = look(root, ["config", "--show-scope", *asked], _CONFIG_BYTES, root)
@@ -344,7 +341,6 @@ def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:
 
 
 def _target(path: str, mark: bytes) -> str:
-    """Where a file points that holds nothing but the name of a folder; the path itself where it is a folder."""
     try:
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -368,7 +364,7 @@ class MergeBase(NamedTuple):
 
 
 def base_of(root: str) -> Optional[MergeBase]:
-    """The remote's own branch, else main or master of the repository itself; None when there is nothing but that."""
+    """The remote's own branch, else the repository's main or master; None when there is no other."""
     listed = look(root, ["for-each-ref", "--format=%(refname)%00%(symref)%00%(HEAD)%00", *_BRANCHES], _BYTES, root)
     fields = [text(field).lstrip("\n") for field in listed.data.split(b"\0")]
     found = {fields[n]: fields[n + 1] or fields[n] for n in range(0, len(fields) - 3, 3) if fields[n + 2] != "*"}
@@ -382,7 +378,7 @@ def base_of(root: str) -> Optional[MergeBase]:
 
 
 def changes_since(directory: str, root: str, base: MergeBase, overruled: Mapping[str, str]) -> Dict[bytes, str]:
-    """The files below a folder that differ from the base, by paths from the root on; new ones only if git knows."""
+    """The files below a folder that differ from the base, by paths from the root; new ones only if git knows them."""
     asked: List[str] = [*_DIFF, "--ignore-submodules=dirty", base.commit, "--", "."]
     output = look(directory, asked, _BYTES, root, overruled)
     fields = checked(output, "git diff").split(b"\0")

@@ -161,7 +161,7 @@ def _result(status: str, said: List[str], **more: Any) -> Result:
 
 
 def cell_order(args: Dict[str, Any]) -> CellOrder:
-    """Check the arguments of ``kernel.run`` (`BadRequestError`); what is wrong with the code is the kernel's to say."""
+    """Check the arguments of ``kernel.run`` (`BadRequestError`); errors in the code are the kernel's to report."""
     return CellOrder(
         code=arguments.characters(args, "code", _CODE_LIMIT),
         timeout=arguments.seconds_or(args, "timeout", 120.0),
@@ -174,14 +174,14 @@ def cell_order(args: Dict[str, Any]) -> CellOrder:
 class KernelInterruption:
     """The end of one cell, in a kernel that goes on if it can.
 
-    The kernel gets SIGINT, and again if it then waits for something else: a second one must not hit it while it tells
-    of the first. The processes that the cell has started, and no others, get SIGINT, SIGTERM and SIGKILL.
+    The kernel gets SIGINT, and again if it then waits for something else: a second one must not hit it while it reports
+    the first. The processes that the cell started, and no others, get SIGINT, SIGTERM and SIGKILL. ``begun``: the
+    cell's start in clock ticks; ``given_up`` is called when the kernel has to be ended.
     """
 
     def __init__(
         self, loop: Loop, scope: processes.TerminalProcesses, begun: int, given_up: Callable[[], None]
     ) -> None:
-        """``begun`` is when the cell was, in clock ticks; ``given_up`` is called when the kernel has to be ended."""
         self._loop = loop
         self._scope = scope
         self._begun = begun
@@ -213,7 +213,7 @@ class KernelInterruption:
             processes.signal_process(self._scope.shell, signal.SIGINT)
 
     def _look(self) -> None:
-        """Give up a kernel that waits for something else, or has worked on; not one that gets no processor time."""
+        """Give up a kernel that waits or has worked on; not one that gets no processor time."""
         kernel = self._scope.shell
         self._idle_looks = self._idle_looks + 1 if processes.waits(kernel) else 0
         if self._idle_looks >= _IDLE_LOOKS or processes.ticks_used(kernel) - self._used >= _DEAF_TICKS:
@@ -262,7 +262,7 @@ class Kernel:
         self._serve()
 
     def cancel(self, asker: Asker) -> bool:
-        """Stop a cell: it is answered as interrupted. False when no such cell is under way."""
+        """Stop a cell, which is answered as interrupted; False for an unknown one."""
         for entry in [*self._queue, self._next]:
             if entry is not None and entry[1] is asker:
                 if entry is self._next:
@@ -278,7 +278,7 @@ class Kernel:
         return True
 
     def restart(self) -> "dict[str, bool]":
-        """Start a new kernel in place of the one that there is; its cell is answered."""
+        """Start a new kernel in place of the present one, whose cell is answered."""
         self._end("kernel_died", f"The kernel was restarted: {_GONE}.")
         self._serve()
         return {"restarted": self._process is not None}
@@ -404,7 +404,7 @@ class Kernel:
             self._unavailable(f"its program ended unexpectedly ({words or 'without a word'})")
 
     def _end(self, status: str, words: str) -> None:
-        """End this kernel and have the next one started; whoever waits for a cell is told, or else the next one."""
+        """End this kernel and start the next; who waits for a cell is told, or else the next asker."""
         was_ready, was_used = self._is_ready, not self._is_fresh
         self._end_interruption()
         directory = self._kernel_directory()

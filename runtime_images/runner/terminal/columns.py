@@ -1,7 +1,7 @@
 """Columns of a terminal that a text takes, and lines divided or overwritten at a column.
 
-Most characters take one; those of East Asian scripts and most emoji two, accents that combine none. A line that is
-longer than any screen is wide counts each character as one: it is no picture.
+East Asian characters and most emoji take two, combining accents none. A line longer than any screen counts each
+character as one.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ def width(text: str) -> int:
 
 
 def split(line: str, column: int) -> Tuple[str, str]:
-    """The line's first ``column`` columns, filled up with blanks, and the rest.
-
-    Both halves of a character that is cut are blanks, as on a terminal.
-    """
+    """The line's first ``column`` columns, padded with blanks, and the rest; a character that is cut becomes blanks."""
     if _is_simple(line):
         return line[:column].ljust(column), line[column:]
     taken = 0

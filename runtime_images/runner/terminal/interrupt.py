@@ -1,4 +1,4 @@
-"""Stopping a command: asked first, then told, then killed, with everything it started, in under a tenth of a second."""
+"""Stopping a command: asked, then terminated, then killed, with everything it started, in under a tenth of a second."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ INTERRUPT_KEY = b"\x03"
 _YOUNG_SECONDS = 0.1
 _TRIES = 100
 _OF_THE_SHELL = 8
-"""A shell that has heard it may also do with it what it likes, so it is asked less often."""
+"""The shell itself is asked less often: it may do with each what it likes."""
 _LOOK_AGAIN = 0.002
 _HEARD_WITHIN = 0.015
 
 
 class TypedInterrupt:
-    """The interrupt key, typed for somebody to hear it.
+    """The interrupt key, typed when somebody hears it, and again where nobody can have heard it.
 
-    A shell that is about to begin a command does not hear it, nor does a program that is just being started, or just
-    ending in a loop of short ones. So it is typed when somebody hears it, and again where nobody can have heard it.
+    A shell about to begin a command does not hear it, nor does a program that is just being started or ending.
+    ``begun`` is when the command was, in clock ticks.
     """
 
     def __init__(self, loop: Loop, shell: Shell, begun: int, is_over: Callable[[], bool]) -> None:
-        """``begun`` is when the command was, in clock ticks."""
         self._loop = loop
         self._shell = shell
         self._begun = begun
@@ -72,10 +71,10 @@ class TypedInterrupt:
 class Interruption:
     """One running command's end.
 
-    SIGINT goes out at once, to the foreground group as if typed and to the shell, which gives the rest of the command
-    up. Who is still there is sent SIGTERM, then SIGKILL. A shell that does not come back is killed too: soon when it
-    goes on regardless, later when it may only be slow. ``done`` is called once, when the processes are gone and the
-    shell has reported or is dead.
+    SIGINT goes out at once, to the foreground group as if typed and to the shell, which gives up the rest of the
+    command. What remains gets SIGTERM, then SIGKILL. A shell that does not come back is killed too: soon when it goes
+    on regardless, later when it may only be slow. ``done`` is called once, when the processes are gone and the shell
+    has reported or is dead.
     """
 
     def __init__(self, loop: Loop, shell: Shell, begun: int, done: Callable[[], None]) -> None:
@@ -132,7 +131,7 @@ class Interruption:
         return processes.of_command(self._scope, self._begun)
 
     def _check(self) -> None:
-        """When the shell is back, what is left (background processes of the command) need not be asked for longer."""
+        """Once the shell is back, background processes of the command need not be asked for longer."""
         remaining = self._remaining()
         if not remaining:
             self._finish()
@@ -171,7 +170,6 @@ class Interruption:
             self._plan(_INTERRUPT_AGAIN, self._give_up_shell)
 
     def _goes_on(self) -> bool:
-        """True when the shell ignores interrupts, works on, or has started programs since it was asked to stop."""
         return (
             processes.ignores(self._pid, signal.SIGINT)
             or processes.ticks_used(self._pid) - self._used >= _DEAF_TICKS

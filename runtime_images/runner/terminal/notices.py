@@ -1,4 +1,4 @@
-"""Sentences that a result says to the model beside the output."""
+"""Notices to the model beside a command's output."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ SHELL_LOST = (
 
 
 def ended_meanwhile(status: int, output: str) -> str:
-    """How the command before ended, whose result nobody had asked for."""
+    """How the previous command ended, whose result nobody had asked for."""
     text = f"The previous command has ended meanwhile, with exit code {status}."
     return f"{text} Its last output:\n{output}" if output.strip() else text

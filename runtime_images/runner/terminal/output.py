@@ -29,7 +29,7 @@ _OPEN_ESCAPE = re.compile("(?:\x1b(?:\\[[0-?]{0,64}[ -/]{0,8}|[\\]PX^_][^\x07\x1
 
 
 class WholeOutputs:
-    """A folder with the whole of outputs that were cut; the oldest make room, and a full disk costs only the file."""
+    """Whole outputs that were cut, without ``lent`` secrets; the oldest make room, a full disk costs only the file."""
 
     def __init__(
         self,
@@ -40,7 +40,6 @@ class WholeOutputs:
         folder_limit: int = FOLDER_LIMIT,
         lent: Optional[LentSecrets] = None,
     ) -> None:
-        """``lent``: what is not to be in the files."""
         self._lent = LentSecrets() if lent is None else lent
         self._directory = directory
         self._prefix = prefix
@@ -69,7 +68,7 @@ class WholeOutputs:
 
 
 class WholeOutput:
-    """The file of one output while it is written; its name comes from what it holds: the same output has one file."""
+    """The file of one output while it is written; named by its content: equal outputs share one file."""
 
     def __init__(self, directory: str, prefix: str, limit: int, lent: LentSecrets) -> None:
         # Loaded only now: a runner whose commands print little does without it.
@@ -112,7 +111,7 @@ class WholeOutput:
             self.drop()
 
     def keep(self) -> Optional[Kept]:
-        """End the file; return where it is, or None when the disk did not take it."""
+        """End the file; return its path, or None when the disk did not take it."""
         if self._descriptor >= 0 and self._held:
             self._put(self._lent.hide(self._held))
             self._held = ""
@@ -137,7 +136,7 @@ class WholeOutput:
 
 
 class BoundedText:
-    """The beginning and the end of a text of any length; with ``files``, one of them keeps the whole of what is cut."""
+    """The beginning and the end of a text of any length; ``files`` keeps the whole of what is cut."""
 
     def __init__(self, limit: int, files: Optional[WholeOutputs] = None) -> None:
         self._limit = limit
@@ -167,11 +166,10 @@ class BoundedText:
             self._tail = deque(["".join(self._tail)])
 
     def leave_out(self, count: int) -> None:
-        """Count characters that stood here and are not at hand; as much as the limit must come before and after."""
+        """Count characters that are not at hand; as much as the limit must come before and after."""
         self._total += count
 
     def take(self, limit: Optional[int] = None) -> Cut:
-        """What was appended since the last call, cut to the limit."""
         limit = self._limit if limit is None else min(limit, self._limit)
         if self._files is not None and self._total > limit:
             self._begin_file(self._files)
@@ -193,7 +191,7 @@ class BoundedText:
 
 
 class IdleOutput:
-    """The end of what was printed while nobody had anything running."""
+    """The end of what was printed while no command was running."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -212,14 +210,13 @@ class IdleOutput:
 
 
 class LiveFeed:
-    """A running command's output for who watches it: once per interval at most, a bounded amount each time.
+    """A running command's output for a live watcher: once per interval at most, a bounded amount each time.
 
-    It is readable, not exact: control sequences are dropped, a carriage return stands for "this line starts anew", and
-    of a flood only the ends are shown.
+    Readable, not exact: control sequences are dropped, a carriage return starts the line anew, of a flood only the ends
+    are shown. ``send`` returns False when the watcher is too slow; the text is then kept and thinned out.
     """
 
     def __init__(self, loop: Loop, send: Callable[[str], bool]) -> None:
-        """``send`` returns False when the watcher is too slow now; the text is then kept and thinned out."""
         self._loop = loop
         self._send = send
         self._head = ""

@@ -1,4 +1,4 @@
-"""A pseudo-terminal, what is typed at it, and the shell process on it."""
+"""A pseudo-terminal, its typed input, and the shell process on it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from ..core.loop import Loop
 from .terminal_text import COLUMNS, ROWS
 
 KEPT = 4095
-"""So many bytes of a line does a terminal keep, without its end; what is typed beyond them is lost."""
+"""Bytes of a line, without its end, that a terminal keeps; what is typed beyond them is lost."""
 _PIECE = 4000
 _ENDS = (b"\r", b"\n")
 _DISABLED = b"\0"
 
 
 class TypedLine:
-    """The line that is being typed, while the terminal collects lines for a program.
+    """The line being typed while the terminal (``descriptor``: the program's end) collects lines.
 
-    The end-of-input key gives a program what there is of a line; only at the beginning of one does it mean the end.
+    The end-of-input key hands on what there is of a line; only at the beginning of one does it mean the end.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """``descriptor`` is the program's end of the terminal."""
         self._descriptor = descriptor
         self._length = 0
 
@@ -47,7 +46,6 @@ class TypedLine:
         return key if key and key != _DISABLED and self._length >= _PIECE else b""
 
     def room(self, data: bytes) -> int:
-        """How many of the next bytes can be typed at once, at least one."""
         room = max(1, _PIECE - self._length)
         if room >= len(data):
             return len(data)
@@ -61,7 +59,7 @@ class TypedLine:
         self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
 
     def _handing_on(self) -> Optional[bytes]:
-        """Return the key that hands a line on unfinished; None where the program gets every byte at once."""
+        """The key that hands a line on unfinished; None where the program gets every byte at once."""
         modes = termios.tcgetattr(self._descriptor)
         if not modes[3] & termios.ICANON:
             return None
@@ -115,9 +113,9 @@ _SIGNAL_KEYS = {b"\x03": signal.SIGINT, b"\x1a": signal.SIGTSTP, b"\x1c": signal
 
 
 class Terminal:
-    """Both ends of one pseudo-terminal; OSError when the system has none to give.
+    """Both ends of one pseudo-terminal; raises OSError when the system has none to give.
 
-    The program's end stays open here too: programs that outlive their shell keep a terminal for the next shell.
+    The program's end stays open here: programs that outlive their shell keep a terminal for the next shell.
     """
 
     def __init__(self) -> None:
@@ -138,7 +136,7 @@ class Terminal:
         self.restore()
 
     def restore(self) -> None:
-        """Undo what programs did to the terminal's modes and forget input that nobody read."""
+        """Undo what programs did to the terminal's modes and drop input that nobody read."""
         self._pending.clear()
         self._line.begin()
         termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
@@ -150,7 +148,6 @@ class Terminal:
             termios.tcflush(self._slave, termios.TCIFLUSH)
 
     def foreground(self) -> int:
-        """Return the foreground process group, or 0 when there is none."""
         try:
             return max(0, os.tcgetpgrp(self.master))
         except OSError:
@@ -160,7 +157,7 @@ class Terminal:
         """Type the bytes; what the program does not take at once is typed when it does.
 
         False, and nothing typed: too much is waiting, or a line is longer than the terminal could hand on whole. A key
-        that stands for a signal sends it: not every sandbox's kernel does, or it does so late.
+        that stands for a signal sends it: not every sandbox's kernel does, or only late.
         """
         number = _SIGNAL_KEYS.get(data)
         sends = number is not None and termios.tcgetattr(self._slave)[3] & termios.ISIG
@@ -199,10 +196,10 @@ class Terminal:
 
 
 class Inlet:
-    """A terminal to which a shell writes what is for the runner, opened by its path for the purpose, and read here.
+    """A terminal opened by its path, to which a shell writes what is for the runner.
 
     Only a terminal has a path that others of this user can open and nobody can take away: the runner's own descriptors
-    are hidden (see ``hidden``), and a pipe in a folder could be removed.
+    are hidden (see ``hide``), and a pipe in a folder could be removed.
     """
 
     def __init__(self) -> None:
@@ -212,7 +209,7 @@ class Inlet:
         self.restore()
 
     def restore(self) -> None:
-        """Have bytes come through as they are, whatever a program has made of the modes."""
+        """Pass bytes through unchanged, whatever a program made of the modes."""
         modes = termios.tcgetattr(self._writer)
         modes[0] = modes[1] = modes[3] = 0
         with contextlib.suppress(termios.error):
@@ -229,8 +226,8 @@ def spawn_shell(
 ) -> int:
     """Start the shell as leader of a new session on the terminal and return its process id.
 
-    Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
-    own time only. Raises OSError when there is no such shell, or no process can be had (EAGAIN: their limit).
+    Standard input is the control pipe; output goes nowhere, since each command is given the terminal for its own time.
+    Raises OSError without such a shell or any process to be had (EAGAIN: their limit).
     """
     # Opening a terminal makes it the controlling one of a session leader that has none.
     actions: List[Any] = [
@@ -283,7 +280,7 @@ def shell_environment(mark: str) -> Dict[str, str]:
 
 
 def close_inherited(kept: int) -> None:
-    """Close what the runner was started with beyond its standard streams and ``kept`` (-1: none)."""
+    """Close inherited descriptors beyond the standard streams and ``kept`` (-1: none)."""
     if kept >= 0:
         os.set_inheritable(kept, False)
         os.closerange(3, kept)

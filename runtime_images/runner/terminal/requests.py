@@ -20,7 +20,7 @@ _LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 class Order(NamedTuple):
     """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters.
 
-    With ``at_once`` a command does not wait for those of others, nor input for what the command makes of it.
+    ``at_once``: a command does not wait for others' commands, nor input for what the command makes of it.
     """
 
     command: str

@@ -1,4 +1,4 @@
-"""A terminal session: one command at a time, those who wait for it, and what each of them is told."""
+"""A terminal session: one command at a time, its queue, and its answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Wait:
 
 
 class Command:
-    """The command that runs, or has ended without anybody having been told."""
+    """The command that runs, or has ended without anybody having been told; ``output`` returns bytes decoded."""
 
     def __init__(self, limit: int, reply: Callable[[bytes], object], files: Optional[WholeOutputs] = None) -> None:
         self.ticks = processes.now_in_ticks()
@@ -60,7 +60,6 @@ class Command:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def output(self, data: bytes) -> str:
-        """Take what programs wrote to the terminal; return it decoded."""
         text = self._decoder.decode(data)
         self._text.feed(text)
         return text
@@ -80,9 +79,9 @@ class Command:
 class TerminalSession:
     """One named terminal.
 
-    Orders are served one after the other, except what must reach a command while somebody waits for it: input, and a
-    reset; who does not wait in a line is told that it is busy. A command that outlives its asker's patience goes on,
-    and the next asker hears of it.
+    Orders are served in turn, except what must reach a running command: input, and a reset. Who does not wait in a
+    queue is told that it is busy. A command that outlives its asker's time limit goes on, and the next asker hears of
+    it.
     """
 
     def __init__(self, loop: Loop, mark: str, directory: str, files: WholeOutputs) -> None:
@@ -114,7 +113,7 @@ class TerminalSession:
             self._queue.append((order, asker))
 
     def cancel(self, asker: Asker) -> bool:
-        """Stop the asker's command with all its processes, or take it from the queue; False when there is none."""
+        """Stop the asker's command with its processes, or dequeue it; False when there is none."""
         entry = next((entry for entry in self._queue if entry[1] is asker), None)
         is_starting = self._starting is not None and self._starting.asker is asker
         if entry is not None:
@@ -146,7 +145,7 @@ class TerminalSession:
         return True
 
     def destroy(self, notice: str) -> None:
-        """Kill the shell and everything it started, and forget its state; whoever waits is told with the notice."""
+        """Kill the shell and everything it started, and forget its state; whoever waits gets the notice."""
         wait, command = self._waiting or self._starting, self._command
         self._waiting = self._starting = self._command = None
         self._shell.destroy()
@@ -178,7 +177,7 @@ class TerminalSession:
 
     @property
     def is_unused(self) -> bool:
-        """True when nothing runs, waits or has a result that nobody has seen."""
+        """True when nothing runs, waits or has an unseen result."""
         return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
 
     def child_changed(self) -> None:

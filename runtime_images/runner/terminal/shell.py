@@ -1,4 +1,4 @@
-"""A kept bash on a terminal: started, given commands one at a time, watched, and started again with its state kept."""
+"""A kept bash on a terminal: given one command at a time, watched, and restarted with its state kept."""
 
 from __future__ import annotations
 
@@ -56,20 +56,19 @@ class ShellEvents(Protocol):
         """The running command has ended, and all its output has been delivered."""
 
     def lost(self, reason: str) -> None:
-        """The shell has ended while no command was running; one that it had not read goes on in the next."""
+        """The shell ended while no command ran; a command that it had not read goes on in the next."""
 
 
 class LostReportWatch:
-    """Looks from time to time while a command runs; seldom, when nothing is wrong for long.
+    """Looks from time to time, ever more seldom, whether a running command's report was lost.
 
-    A shell that reads the runner's lines again, all of which it has, is not running the command any more: while it
-    does, its standard input is the terminal. Something has cost it the line that reports.
+    A shell that reads the runner's lines again, and has them all, is not running the command any more, during which its
+    standard input is the terminal. ``ask_again`` has it report once more; ``give_up`` ends one that does not.
     """
 
     def __init__(
         self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
     ) -> None:
-        """``ask_again`` has the shell report once more; ``give_up`` ends one that does not, however often asked."""
         self._is_idle = is_idle
         self._ask_again = ask_again
         self._give_up = give_up
@@ -109,7 +108,7 @@ class LostReportWatch:
 
 
 class UnreadCommand:
-    """Keeps the command that was sent last until it is known that it was read, and has it run again once."""
+    """Keeps the last command until the shell is known to have read it, and has it run again once."""
 
     def __init__(self, events: ShellEvents) -> None:
         self._events = events
@@ -120,7 +119,7 @@ class UnreadCommand:
         self._sent, self._again = (command, variables), None
 
     def unread(self, status: int) -> bool:
-        """The shell has ended without having read it; True when the next shell is to run it."""
+        """The shell ended without having read it; True when the next shell is to run it."""
         self._again, self._sent = self._sent, None
         if self._again is None:
             self._events.ended(Ended(-1, -1, f"{how_ended(status)} and has not run the command", True))
@@ -129,7 +128,6 @@ class UnreadCommand:
         return True
 
     def take(self, send: Callable[[str, Dict[str, str]], None]) -> bool:
-        """Send what a shell that is ready is to run now; False: nothing. After that it is not run again."""
         taken, self._again = self._again, None
         if taken is not None:
             send(*taken)
@@ -152,7 +150,7 @@ class UnreadCommand:
 
 
 class Shell:
-    """One bash process and its terminal, and after that process's end the next one."""
+    """One bash process and its terminal, replaced when the process ends."""
 
     def __init__(self, loop: Loop, mark: str, directory: str, events: ShellEvents) -> None:
         self._loop = loop
@@ -174,7 +172,7 @@ class Shell:
         self._unread = UnreadCommand(events)
 
     def prepare(self) -> None:
-        """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
+        """Make a shell, an old or a new one, ready; ends, perhaps at once, in ``ready`` or ``failed``."""
         if self.pid > 0 and processes.lacks_descriptors(self.pid):
             self._events.lost("could open no more files (ulimit -n)")
             self._start()
@@ -188,8 +186,8 @@ class Shell:
     def disturbed(self) -> None:
         """An interrupt was sent to the shell.
 
-        It may have cost the line that reports, which is sent again; or reach the shell late, with the next command,
-        which is not sent before the shell has been heard of once more.
+        It may have cost the line that reports, which is sent again, or come late, with the next command, which waits
+        until the shell has reported once more.
         """
         self._unsure = True
         if self._running:
@@ -210,10 +208,7 @@ class Shell:
         processes.signal_process(self.pid, signal.SIGKILL)
 
     def _settle(self, tries: int) -> None:
-        """Have the shell report until it does: an interrupt on its way to it costs a line that it reads, only not this.
-
-        Half of a command would otherwise be lost, and the other half run.
-        """
+        """Have the shell report until it does, lest an interrupt on its way cost half of the next command."""
         if tries == 0 or self._control is None:
             self._start()
             return
@@ -245,7 +240,7 @@ class Shell:
         self._plan.at(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
-        """Run a command in a usable shell, or in the next if that is lost before it has read it; ends in ``ended``."""
+        """Run a command, in the next shell if this is lost before it has read it; ends in ``ended``."""
         self._unread.sent(command, variables)
         self._send(command, variables)
 
@@ -307,7 +302,7 @@ class Shell:
         self.replaced = self._hung_up = self._unsure = False
 
     def _start_failed(self) -> None:
-        """The profile, the restored state or the machine keeps the shell from starting: try once without the former."""
+        """The profile, the restored state or the machine prevents the start: try once without the former two."""
         self._starting = False
         if self._plain:
             self._plain = False
@@ -367,7 +362,6 @@ class Shell:
             self._events.ended(Ended(report.status, report.background))
 
     def _control_lost(self) -> None:
-        """The shell has closed its input: it is ending, or another program has taken its place, or it was tricked."""
         self._hung_up = True
         if not self._running or self.is_reading:
             processes.signal_process(self.pid, signal.SIGKILL)
@@ -412,7 +406,6 @@ class Shell:
             self._start()
 
     def _finish_death(self, status: int, replaced: bool) -> None:
-        """Every program's last words have had time to arrive: the command has ended together with its shell."""
         self._streams.read_terminal()
         if not self._running:
             return

@@ -1,9 +1,9 @@
-"""What the runner says to a shell, by which it runs a command and reports on it, and where a command's output ends.
+"""Lines by which the runner has a shell run a command and report on it, and where a command's output ends.
 
 The shell reads lines from a private pipe, its standard input. A command is handed to ``eval`` quoted, with the terminal
-as its standard streams for that time. The line that reports is read only after the command has ended: the word that
-makes a report valid does not exist in the shell while the command runs, so no command and no program can speak for it.
-Reports go to a pipe opened by its path for the purpose; no descriptor of the runner is open in any program.
+as its standard streams for that time. The reporting line is read only after the command has ended, and the word that
+makes a report valid does not exist in the shell before: no command and no program can forge one. Reports go to a pipe
+opened by its path for the purpose; no descriptor of the runner is open in any program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .shell_streams import Streams
 
 _SETS = re.compile(r"\b(?:set|shopt)\b")
 _EDITING = re.compile(r"\b(?:vi|emacs)\b|[-+]\w{0,8}o\s{1,8}[\w\"']{0,8}[$`]")
-"""The names of the modes of editing, or an option whose name is only known when the command runs."""
+"""Names of the editing modes, or an option whose name is only known when the command runs."""
 _ONLY_THEN = "promptvars expand_aliases"
 """Options that are on only while a command runs."""
 _BASH_FACTS = '"${!-}" "${PWD+${PWD:0:32768}}" "${PATH+${PATH:0:32768}}" "$-"'
@@ -45,13 +45,13 @@ def _assignments(variables: Dict[str, str]) -> str:
 
 
 def _bash_run(command: str, variables: Dict[str, str], ended: str, terminal: str, last: int, sourced: bool) -> str:
-    """The line that runs the command, which sees ``last`` in ``$?``; its own goes to the variable ``ended``.
+    """The line that runs the command, which sees ``last`` in ``$?``; its status goes to ``ended``.
 
-    ``sourced``: the command may change the mode of editing, or call what does.
+    ``sourced``: the command may change the editing mode, or call what does.
 
-    A list of two, because bash gives up a whole list, and not only its current part, when a program of it dies of
-    an interrupt. What stands around them keeps the prompt before the next line from doing anything: what the command
-    has set to happen there could last, end the shell or change the status. Nor are its aliases for the lines of ours.
+    A list of two, because bash gives up a whole list when a program of it dies of an interrupt. What stands around them
+    disables the prompt's actions and aliases until the next line: those set by the command could last, end the shell or
+    change the status.
     """
     if last == 0:
         before = "[[ 1 ]] &&"
@@ -81,13 +81,13 @@ def _bash_report(word: str, ended: str, pipe: str, terminal: str) -> str:
     """The two lines that report how the command ended.
 
     A shell runs a line when it has read it, so the first holds only what the answer waits for: the marker behind the
-    command's output and, last, the fields of the report. Their ``printf`` leaves a variable behind. If it does not,
-    somebody has replaced the built-in commands, and the second line puts them back (in the shell's POSIX mode
-    functions cannot hide ``unset``) and tries again, or else the shell ends.
+    output and, last, the fields of the report. Their ``printf`` leaves a variable behind. If it does not, the built-ins
+    were replaced, and the second line restores them (in POSIX mode functions cannot hide ``unset``) and tries again, or
+    else the shell ends.
 
-    The first ``printf`` prints nothing. It takes the blame for a write that an interrupt has made fail, which bash puts
-    on the next that writes, and shows whether it can be relied on: another's would print on the terminal. The empty
-    field at the beginning ends whatever an interrupted writer has left in the pipe.
+    The first ``printf`` prints nothing. It takes the blame for a write that an interrupt made fail, which bash puts on
+    the next writer, and shows whether it is the real one: another's would print on the terminal. The empty first field
+    ends whatever an interrupted writer left in the pipe.
     """
     send = (
         f"{{ \\builtin printf '%n' _{word}t; [[ ! ${{_{word}t-}} ]] || {{ "
@@ -115,10 +115,7 @@ def _at_exit(word: str, pipe: str, state_pipe: str) -> str:
 def _bash_start(
     word: str, pipe: str, state_pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool
 ) -> bytes:
-    """The first lines of a new shell, which reports with the same word when it is ready; ``state`` restores one.
-
-    What runs at a prompt is not restored: it would silence the shell, or end it.
-    """
+    """First lines of a new shell, which reports when ready; ``state`` restores one, but for what runs at a prompt."""
     lines: List[str] = []
     streams = f"0<>{terminal} 1>&0 2>&0"
     no_prompt = f"; \\builtin shopt -u {_ONLY_THEN}; \\builtin unset -v PROMPT_COMMAND PS0\n"
@@ -149,10 +146,10 @@ def _bash_start(
 
 
 def _posix_run(command: str, variables: Dict[str, str], ended: str, terminal: str, last: int, _sourced: bool) -> str:
-    """The same for a POSIX shell, whose ``eval`` bears every mode of editing.
+    """The same for a POSIX shell, whose ``eval`` bears every editing mode.
 
-    Without ``command`` a syntax error would cost the shell the lines that follow. A prompt that the command has made
-    could last, or end the shell.
+    Without ``command`` a syntax error would cost the shell the lines that follow. A prompt set by the command could
+    last, or end the shell.
     """
     before = ":;" if last == 0 else f"(exit {last}) ||"
     evaluation = f"{before} {_assignments(variables)}command eval {quote(command)} 0<>{terminal} 1>&0 2>&0"
@@ -168,7 +165,6 @@ def _posix_report(word: str, ended: str, pipe: str, terminal: str) -> str:
 
 
 def _posix_write_down(word: str, pipe: str) -> str:
-    """The commands with which a POSIX shell writes what it can of its state: not its functions."""
     return (
         "{ command printf '\\0'; command export -p; command printf 'umask '; command umask; "
         f"command printf '\\0\\0\\0%s\\0' {word}.state; }} >|{pipe}"
@@ -198,9 +194,9 @@ class Dialect(NamedTuple):
 
     arguments: Tuple[str, ...]
     known_by: str
-    """One of its arguments, by which it is told from a program that has taken its place."""
+    """One of its arguments, which tells it from a program that took its place."""
     reads_ahead: bool
-    """Whether programs of the command may read lines behind it as input: Busybox runs many in a copy of itself."""
+    """Whether the command's programs may read following lines as input: Busybox runs many in a copy of itself."""
     tells_traps: bool
     """Whether it can tell its trap on EXIT from one of a command's."""
     run: Callable[[str, Dict[str, str], str, str, int, bool], str]
@@ -234,7 +230,7 @@ _POSIX = Dialect(
 
 
 class Boundary:
-    """Divides the terminal's bytes at a marker, which may arrive in pieces; what is part of it is never output."""
+    """Divides the terminal's bytes at a marker (a control sequence without effect), which may arrive in pieces."""
 
     def __init__(self) -> None:
         self._marker: Optional[bytes] = None
@@ -246,7 +242,6 @@ class Boundary:
         return self._marker is not None
 
     def expect(self, word: str) -> None:
-        """Begin to look for the marker of a word: a control sequence without effect."""
         self._marker = b"\x1b]" + word.encode() + b"\x07"
         self._held = b""
 
@@ -283,13 +278,13 @@ class ShellProtocol:
         self._sourced = False
 
     def choose(self) -> Optional[str]:
-        """Choose what shell there is to speak to; return its path, None when the image has none."""
+        """Choose a shell and return its path; None when the image has none."""
         bash = find_program("bash")
         self.dialect = _BASH if bash is not None else _POSIX
         return bash or find_program("sh")
 
     def expect(self) -> None:
-        """Make a new word for the next report; those of before are not valid any more."""
+        """Make a new word for the next report; earlier ones become invalid."""
         self.word = _new_word()
         # The state after the last command may still be on its way, and an exiting shell speaks with its first word.
         last = exit_word(self._start_word)
@@ -298,7 +293,7 @@ class ShellProtocol:
         self.boundary.expect(self.word)
 
     def start(self, directory: str, *, plain: bool) -> bytes:
-        """What a new shell is told first, unless ``plain`` with the state of the last one or the profile."""
+        """The first lines for a new shell; not ``plain``, with the last one's state or the profile."""
         self.expect()
         self._start_word = self._command_word = self.word
         streams = self._streams
@@ -308,7 +303,6 @@ class ShellProtocol:
         )
 
     def run(self, command: str, variables: Dict[str, str], status: int) -> Tuple[bytes, bytes]:
-        """What has the shell run a command, and what has it report afterwards."""
         self.expect()
         self._command_word = self.word
         self._ended = f"_{_new_word()}"

@@ -1,7 +1,7 @@
-"""A shell's state: how the shell writes it down, the pipe on which it does, and the script that brings it back.
+"""A shell's state: how the shell writes it down, the pipe on which it does, and the script that restores it.
 
-It is written after every command and needed only when the shell is lost. Bash writes it line by line, so nobody
-listens to the pipe meanwhile: being woken for each line would cost more than the command.
+Written after every command, needed only when the shell is lost. Bash writes line by line, so nobody listens to the pipe
+meanwhile: waking for each line would cost more than the command.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _ENDS_A_SHELL = ("emacs", "errexit", "noexec", "onecmd", "vi")
 
 
 def write_down(word: str, pipe: str) -> str:
-    """The commands with which a bash writes its state to the pipe.
-
-    Variables, functions, aliases and the file mode mask, as commands; then the names of the options that are on.
-    """
+    """Bash commands that write variables, functions, aliases and umask to the pipe, then the options that are on."""
     return (
         "{ \\builtin printf '\\0' || [[ 1 ]]; "
         "\\builtin declare -p; \\builtin declare -f; \\builtin declare -Fx; \\builtin alias -p; \\builtin umask -p; "
@@ -41,7 +38,7 @@ def write_down(word: str, pipe: str) -> str:
 
 
 class ShellState(NamedTuple):
-    """What a shell has written down: commands, and the options of ``shopt`` and of ``set`` that are on."""
+    """State written by a shell: commands, and the options of ``shopt`` and of ``set`` that are on."""
 
     word: str
     declarations: bytes
@@ -49,11 +46,7 @@ class ShellState(NamedTuple):
     settings: bytes
 
     def script(self) -> bytes:
-        """The script that brings the state back.
-
-        Switches come first, since functions may be written in a syntax that one of them allows; settings come last,
-        since some would end the script at its first line that fails.
-        """
+        """Switches first: functions may need the syntax they allow; settings last: some would end the script."""
         before: List[str] = []
         after: List[str] = []
         for variable, on, off in (("BASHOPTS", self.switches, "shopt -u"), ("SHELLOPTS", self.settings, "set +o")):
@@ -112,7 +105,7 @@ class StateReader:
 
 
 class StatePipe:
-    """Where a shell writes its state."""
+    """The pipe to which a shell writes its state."""
 
     def __init__(self, loop: Loop) -> None:
         self._state: Optional[ShellState] = None
@@ -149,7 +142,7 @@ class StatePipe:
         self._kept_lent = frozenset()
 
     def script(self) -> Optional[bytes]:
-        """Return the script that brings the last state back that was written to its end; None without one."""
+        """The script that restores the last complete state; None without one."""
         if self._state is None and not self._environment:
             return None
         lines = [self._state.script() if self._state is not None else b""]
@@ -161,22 +154,22 @@ class StatePipe:
         return b"\n".join(lines)
 
     def lend(self, names: Iterable[str]) -> None:
-        """Variables that the command that is about to run has for its own time only."""
+        """Variables that the next command has for its own time only."""
         self._lent = frozenset(names)
 
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:
-        """Say that a program has taken the shell's place, with these variables, which the next shell gets on top."""
+        """A program took the shell's place, with these variables, which the next shell gets on top."""
         self.read()
         self._environment = environment
         self._kept_lent = self._lent
 
     def expect(self, *words: str) -> None:
-        """Say which words make a state valid from now on; what has been written before is read first."""
+        """Set the words that validate a state from now on; what was written before is read first."""
         self.read()
         self._words = words
 
     def announce(self, word: str, *, at_once: bool = False) -> None:
-        """The shell is about to write its state, with this word behind it; read after a while, unless ``at_once``.
+        """The shell is about to write its state, ended by this word; read after a while, unless ``at_once``.
 
         The pipe has room for an ordinary state meanwhile; a shell with more to write waits.
         """
@@ -205,10 +198,7 @@ class StatePipe:
                 return
 
     def shell_died(self) -> None:
-        """Read a dead shell's last words, and forget what it has only begun to say.
-
-        They may still be on their way: a terminal's kernel side hands them on when it gets to it.
-        """
+        """Read a dead shell's last words, which the kernel may hand on late; drop an unfinished state."""
         self.read()
         end = time.monotonic() + LAST_WORDS_SECONDS
         while self._pipe is not None and self._announced and (left := end - time.monotonic()) > 0:

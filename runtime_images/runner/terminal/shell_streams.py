@@ -1,4 +1,4 @@
-"""What a shell is spoken to and heard through: its control line, its terminal, the pipes of its reports and state."""
+"""Streams to and from a shell: its control line, its terminal, the pipes of its reports and state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = 6
 
 
 class Report(NamedTuple):
-    """What the shell says when a command has ended."""
+    """How a command ended, as the shell reports it."""
 
     word: str
     status: int
@@ -70,10 +70,9 @@ def _number(text: str) -> int:
 
 
 class ControlLine:
-    """The pipe from which the shell reads the lines that it runs."""
+    """The pipe from which the shell reads its lines; ``gone`` is called once, when nobody can read them any more."""
 
     def __init__(self, loop: Loop, gone: Callback) -> None:
-        """``gone`` is called once, when nobody can read the lines any more."""
         self._loop = loop
         self._gone = gone
         self.shell_end, self._writer = os.pipe()
@@ -83,7 +82,7 @@ class ControlLine:
         os.set_blocking(self._writer, False)
 
     def started(self) -> None:
-        """Say that the shell has its end: from now on only it keeps the pipe alive."""
+        """The shell has its end: from now on only it keeps the pipe alive."""
         os.close(self.shell_end)
         self.shell_end = -1
         # A write end never becomes readable; its watcher hears of the last reader's end.
@@ -96,7 +95,7 @@ class ControlLine:
             self._drain()
 
     def send_command(self, command: bytes, after: bytes, *, apart: bool) -> None:
-        """Queue the lines of a command and those behind it; ``apart``, not before the shell has read the former."""
+        """Queue a command's lines and those behind it; ``apart``, not before the shell has read the former."""
         self._behind = 0 if apart else len(after)
         self.send(command if apart else command + after)
         if apart:
@@ -104,14 +103,11 @@ class ControlLine:
 
     @property
     def is_being_read(self) -> bool:
-        """True while the shell has not yet read the whole command, and for ever if it never will.
-
-        False says less: bash reads a kilobyte ahead, and may have what it has not begun.
-        """
+        """True until the shell has read the whole command, which bash, reading ahead, may not have begun."""
         return self._is_cut or self._unread() > self._behind
 
     def is_read_by(self, pid: int) -> bool:
-        """True when the process has this pipe as its standard input now, and has read all that was sent."""
+        """True when the process has this pipe as its standard input and has read all that was sent."""
         if self._writer < 0 or self._unread() > 0:
             return False
         try:
@@ -164,10 +160,9 @@ class ControlLine:
 
 
 class Streams:
-    """Reads them in bounded portions. They outlive a shell: the next one, and background jobs, use them on."""
+    """Reads terminal (``output``) and reports (``said``) in bounded portions; the next shell and old jobs reuse it."""
 
     def __init__(self, loop: Loop, output: Callable[[bytes], None], said: Callable[[Report], None]) -> None:
-        """``output`` gets the terminal's bytes, ``said`` the shell's reports."""
         self.reader = ReportReader()
         self.state = StatePipe(loop)
         self._loop = loop
@@ -192,7 +187,7 @@ class Streams:
         return self._reports.path if self._reports is not None else os.devnull
 
     def open(self) -> Terminal:
-        """Open what is not open; OSError when there is no terminal or no descriptor to be had."""
+        """Open what is not open; OSError when there is no terminal or descriptor to be had."""
         if self._terminal is None:
             self._terminal = Terminal()
             self._loop.add_reader(self._terminal.master, self.read_terminal)
@@ -219,7 +214,7 @@ class Streams:
             self._reports.restore()
 
     def hold(self) -> None:
-        """Leave the terminal alone for a moment: being woken for each line of a short command would cost more."""
+        """Leave the terminal alone for a moment: waking for each line of a short command would cost more."""
         if self._terminal is not None and self._held is None:
             self._loop.remove_reader(self._terminal.master)
             self._held = self._loop.call_later(_HOLD_SECONDS, self.watch)

@@ -1,8 +1,8 @@
 """A terminal's screen as the text that a person would read on it.
 
-A screen of fixed height is kept: what scrolls off its top is final, what is still on it may be changed, so that a
-progress bar leaves its last state and a full-screen program its picture. Colours, titles and all other control
-sequences are dropped. Lines are never wrapped or cut, except on the screen of a full-screen program.
+Lines scrolled off the top of a screen of fixed height are final, those on it may change: a progress bar leaves its last
+state, a full-screen program its picture. Colours, titles and other control sequences are dropped. Lines are never
+wrapped or cut, except on a full-screen program's screen.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ def is_plain(text: str) -> bool:
 class TerminalText:
     """Lines, a cursor and margins; ``commit`` gets final text in order, however the input is divided.
 
-    A full-screen program paints on a screen of its own (the alternate one), of which only the picture counts: it is
-    kept when it has been shown, since the program goes on from there. Only there have lines the screen's width, and
-    tabs their stops: elsewhere what a program prints stays as it is.
+    A full-screen program has a screen of its own (the alternate one), whose picture is kept when shown, since the
+    program goes on from there. Only there have lines the screen's width, and tabs their stops. ``reply`` types the
+    answer to a program that asks where the cursor is.
     """
 
     def __init__(
         self, commit: Callable[[str], None], reply: Optional[Callable[[bytes], object]] = None, *, rows: int = ROWS
     ) -> None:
-        """``reply`` types the answer to a program that asks where the cursor is."""
         self._commit = commit
         self._reply = reply
         self._rows = rows
@@ -134,7 +133,7 @@ class TerminalText:
         return text[match.end() :]
 
     def _append(self, text: str) -> bool:
-        """Add plain text at the screen's end, not divided into lines before it must be; False for anything else."""
+        """Add plain text at the screen's end, undivided as long as possible; False for anything else."""
         is_at_end = bool(self._tail) or (
             self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
         )
@@ -361,7 +360,6 @@ class TerminalText:
         return self._top > 0 or self._bottom < self._rows - 1
 
     def _show(self) -> None:
-        """Commit what is on the screen; an ordinary one is then empty, that of a full-screen program stays."""
         if self._is_full:
             picture = self._picture()
             if picture != self._shown:
@@ -397,7 +395,7 @@ class TerminalText:
                 self._commit("\n".join([*gone, ""]))
 
     def _shift_up(self, top: int, count: int) -> None:
-        """Take lines out at the row ``top``; those below it move up, down to the margin."""
+        """Delete lines at the row ``top``; those below move up, down to the margin."""
         below = self._lines[self._bottom + 1 :]
         inside = self._lines[top : self._bottom + 1]
         gone, inside = inside[:count], inside[count:]
@@ -409,7 +407,7 @@ class TerminalText:
         self._fill()
 
     def _shift_down(self, top: int, count: int) -> None:
-        """Put empty lines in at the row ``top``; those from it on move down, down to the margin."""
+        """Insert empty lines at the row ``top``; those from it on move down, down to the margin."""
         below = self._lines[self._bottom + 1 :]
         inside = [""] * min(count, self._bottom + 1 - top) + self._lines[top : self._bottom + 1]
         self._lines[top:] = inside[: self._bottom + 1 - top] + below

@@ -1,4 +1,4 @@
-"""The TCP ports that something in the sandbox listens on: read from /proc, with the program where it can be seen."""
+"""TCP ports that something in the sandbox listens on: from /proc, with the program where it can be seen."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Se
 from ..core import processes
 
 OWN_MARK = "DRYDOCK_OWN"
-"""Variable of the runner's helper programs (the browser): what they listen on is nobody's to see."""
+"""Variable of the runner's helper programs (the browser), whose ports are hidden."""
 
 SHARED_MARK = "DRYDOCK_SANDBOX"
-"""Variable of a runner that shares its host's network: only what it has started is this sandbox's then."""
+"""Variable of a runner that shares its host's network: only what it started is this sandbox's."""
 
 _OWN = f"{OWN_MARK}=".encode()
 _TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6))
@@ -23,7 +23,7 @@ _COMMAND_LIMIT = 500
 _ENVIRONMENT_LIMIT = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _ENGINE = "127.0.0.11"
-"""Where Docker answers for names in a container's network; the program is its own, outside of the container."""
+"""Address of Docker's name server in a container's network, which is outside of the container."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, and connected to as loopback
 
 
@@ -69,7 +69,7 @@ class SandboxPorts:
         return {"ports": [ports[port] for port in sorted(ports)][:_LISTED_LIMIT]}
 
     def addresses_of(self, port: int, tried: Sequence[str] = ()) -> List[str]:
-        """Where a connection to the port can be tried, but for ``tried``; loopback comes first, without a look-up."""
+        """Addresses at which to try the port, but for ``tried``; loopback comes first, without a look-up."""
         if not tried and SHARED_MARK not in os.environ:
             return list(_LOOPBACK)
         found = [listener for listener in _listeners() if listener.port == port]
@@ -108,7 +108,7 @@ def _listeners() -> List[Listener]:
 
 
 def _address(digits: str, family: int) -> str:
-    """Return the address that the table writes as 32-bit words in the machine's own order."""
+    """An address from the table's 32-bit words in machine order."""
     words = [int(digits[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(digits), 8)]
     packed = b"".join(words)
     if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
@@ -117,7 +117,7 @@ def _address(digits: str, family: int) -> str:
 
 
 def _owners(inodes: Set[int]) -> Dict[int, Owner]:
-    """Return who holds these sockets; of several processes (workers of one server) the one that was first."""
+    """The holders of these sockets; of several processes (workers of one server) the first."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes if inode}
     found: Dict[int, Owner] = {}
     if not wanted:

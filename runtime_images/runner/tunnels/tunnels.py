@@ -34,9 +34,9 @@ _READ = 64 * 1024
 
 
 class TunnelRegistry:
-    """The tunnels of the connection at hand, by their numbers; all end with their server.
+    """The present connection's tunnels by number; all end with their server.
 
-    ``workspace`` is where programs run that are given no other place.
+    ``workspace`` is the default working directory of programs.
     """
 
     def __init__(self, loop: Loop, ports: SandboxPorts, workspace: str) -> None:
@@ -47,7 +47,7 @@ class TunnelRegistry:
         self._connection: Optional[Connection] = None
 
     def receive(self, connection: Connection, frame: Frame) -> None:
-        """Serve a frame of a tunnel; one for a tunnel that is gone is left alone."""
+        """Serve a frame of a tunnel; one for a tunnel that is gone is ignored."""
         if connection is not self._connection:
             self.close()
             self._connection = connection
@@ -71,7 +71,6 @@ class TunnelRegistry:
             tunnel.credit(message["credit"])
 
     def close(self) -> None:
-        """End all tunnels: their server has gone."""
         for tunnel in list(self._open.values()):
             tunnel.close()
 
@@ -118,7 +117,6 @@ class Tunnel:
         self._port_ended = False
 
     def begin(self, args: Mapping[str, Any], ports: SandboxPorts) -> None:
-        """Connect to the port, wherever it is in this sandbox; what comes of it is told the server."""
         port = args.get("port")
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             self.fail("bad_request", "port must be a whole number from 1 to 65535")
@@ -137,7 +135,6 @@ class Tunnel:
         try_next("nothing of this sandbox listens there")
 
     def take(self, data: bytes) -> None:
-        """Pass data from the server on."""
         self._granted -= len(data)
         if self._granted < 0 or self._server_ended:
             self.fail("protocol", "more was sent than was granted")
@@ -147,28 +144,24 @@ class Tunnel:
             self._write()
 
     def server_ended(self) -> None:
-        """Note that nothing more comes from the server."""
         self._server_ended = True
         if self._is_connected and not self._out:
             self._shut()
 
     def credit(self, size: int) -> None:
-        """Allow so many bytes more towards the server."""
         self._credit += size
         self.go_on()
 
     def go_on(self) -> None:
-        """Read again, if that was put off."""
         if self._is_connected and not self._port_ended and not self._is_reading and self._credit > 0:
             self._set_reading(True)
 
     def fail(self, code: str, message: str) -> None:
-        """Tell the server the tunnel's end, and close."""
         self._connection.send({"stream": self.number, "error": {"code": code, "message": message}})
         self.close()
 
     def close(self) -> None:
-        """Close at once; the other end sees a reset where data got lost."""
+        """Close at once; the other end sees a reset where data was lost."""
         self._connecting.cancel()
         if self._socket is not None:
             self._loop.remove_reader(self._socket.fileno())
@@ -255,14 +248,12 @@ class Tunnel:
             self._end()
 
     def _end(self, **words: str) -> None:
-        """Nothing more comes from the other side."""
         self._port_ended = True
         self._set_reading(False)
         self._connection.send({"stream": self.number, "end": True, **words})
         self._close_if_over()
 
     def _broke(self, error: OSError, *, is_reading: bool) -> None:
-        """The other side is gone, as reading from it or writing to it has shown."""
         del is_reading
         self.fail("reset", f"the connection to the port broke: {error.strerror}")
 
@@ -306,7 +297,7 @@ class Tunnel:
 
 
 def _is_with_itself(connection: socket.socket) -> bool:
-    """True for a connection whose two ends are one, which the kernel makes by chance where nobody listens."""
+    """True for a connection with itself, which the kernel makes by chance where nobody listens."""
     try:
         return bool(connection.getsockname() == connection.getpeername())
     except OSError:
@@ -314,15 +305,14 @@ def _is_with_itself(connection: socket.socket) -> bool:
 
 
 class ProgramTunnel(Tunnel):
-    """One program: what comes from the server is its input, what it prints goes to the server.
+    """One program: the server's data are its input, its output goes to the server.
 
-    It ends with its tunnel, and so with its server; whatever it has started in its session ends with it.
+    It ends with its tunnel, together with what it has started in its session.
     """
 
     def __init__(
         self, loop: Loop, connection: Connection, number: int, ended: Callable[[Tunnel], None], workspace: str
     ) -> None:
-        """``workspace`` is where programs run that are given no other place."""
         super().__init__(loop, connection, number, ended)
         self._workspace = workspace
         self._pid = 0
@@ -330,7 +320,6 @@ class ProgramTunnel(Tunnel):
         self._last_words = b""
 
     def begin(self, args: Mapping[str, Any], ports: SandboxPorts) -> None:
-        """Start the program; what comes of it is told the server."""
         del ports
         order = args.get("program")
         problem = _problem(order)
@@ -351,7 +340,6 @@ class ProgramTunnel(Tunnel):
         self._connected()
 
     def close(self) -> None:
-        """Close, and end the program with all that it has started."""
         super().close()
         if self._errors >= 0:
             self._loop.remove_reader(self._errors)
@@ -363,7 +351,7 @@ class ProgramTunnel(Tunnel):
             processes.signal_group(pid, signal.SIGKILL)
 
     def _broke(self, error: OSError, *, is_reading: bool) -> None:
-        """What was meant for a program that reads no more is nobody's; what it has printed still counts."""
+        """Input for a program that reads no more is dropped; what it has printed still counts."""
         del error
         self._grant(sum(map(len, self._out)))
         self._out.clear()
@@ -417,7 +405,7 @@ class ProgramTunnel(Tunnel):
 
 
 def _problem(order: Any) -> str:
-    """Return what is wrong with an order for a program; empty: nothing."""
+    """What is wrong with an order for a program; empty: nothing."""
     if not isinstance(order, dict):
         return "program must be an object"
     command, cwd = order.get("command"), order.get("cwd")

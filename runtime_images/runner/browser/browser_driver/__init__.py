@@ -1,5 +1,5 @@
-"""The program that owns a sandbox's browser, in a process of its own beside the runner.
+"""The program that owns a sandbox's browser, in a process beside the runner, started when one is first used.
 
-Only it needs Playwright, from the image or shown by a local sandbox. The runner starts it when a browser is first
-asked for, and speaks to it in lines of JSON over its standard streams. Python 3.10 or newer, as Playwright.
+Only it needs Playwright, from the image or mounted by a local sandbox, and Python 3.10. It speaks JSON lines over its
+standard streams.
 """

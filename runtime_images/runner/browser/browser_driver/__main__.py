@@ -21,7 +21,6 @@ async def main(workspace: str) -> None:
     file = os.fdopen(out, "wb")
 
     def tell(message: dict[str, Any]) -> None:
-        """Write a line for the runner, which always reads."""
         file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
         file.flush()
 

@@ -65,14 +65,14 @@ Call = Callable[[dict[str, Any]], Awaitable[str]]
 
 
 class Storage:
-    """What sites have stored, as Playwright has it, with the ``sessionStorage`` of the open tabs besides."""
+    """What sites have stored, as Playwright has it, and the ``sessionStorage`` of the open tabs."""
 
     def __init__(self, session: BrowserSession, tabs: Tabs) -> None:
         self._session = session
         self._tabs = tabs
 
     async def read(self) -> State:
-        """All there is; the session storage is that of the tab that was opened last, where several show a site."""
+        """All of it; where several tabs show a site, the session storage of the one opened last."""
         state: State = dict(await self._session.context.storage_state())
         origins = {origin["origin"]: dict(origin) for origin in state.get("origins", ())}
         for origin, items in await asyncio.gather(*map(_session_storage, self._tabs.all())):
@@ -82,7 +82,7 @@ class Storage:
         return {**state, "origins": list(origins.values())}
 
     async def replace(self, state: State) -> str:
-        """Put this in place of all there is; says what was set, and which session storage had no tab to be set in."""
+        """Replace all of it; says what was set, and which session storage had no tab to be set in."""
         cookies, origins = _list(state, "cookies"), _list(state, "origins")
         plain = [{"localStorage": [], **origin} for origin in origins]
         try:
@@ -97,7 +97,6 @@ class Storage:
         return f"{said} But {more}: {', '.join(left)}." if left else said
 
     async def _set_session(self, tab: Tab, wanted: dict[Any, list[State]]) -> str:
-        """The site whose session storage was replaced in the tab; "" for none."""
         origin, _ = await _session_storage(tab)
         if origin:
             try:
@@ -108,7 +107,7 @@ class Storage:
 
 
 async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
-    """A tab's site and what is stored for it; nothing for what has no such storage, and for pages that are busy."""
+    """A tab's site and its session storage; nothing where there is none, and for busy pages."""
     if not tab.asks_for_another:
         try:
             origin, items = await asyncio.wait_for(tab.page.evaluate(_READ), _SECONDS)
@@ -132,10 +131,7 @@ def _list(state: State, name: str) -> list[State]:
 
 
 async def text_of(tab: Tab, *, with_links: bool) -> str:
-    """All text that the page shows, its frames' after its own; then its links, if wished.
-
-    A page that never stays is held for it.
-    """
+    """All visible text of the page and then of its frames, and its links if wanted; a page that never stays is held."""
     try:
         return await _text_of(tab.page, with_links)
     except Error as error:
@@ -209,10 +205,7 @@ class TabCalls:
         }
 
     async def do(self, name: str, args: dict[str, Any]) -> str:
-        """Carry out one call, and wait until the page has done what it does about it.
-
-        Raises `ActionError`, whose message says why it cannot be done, or Playwright's own error.
-        """
+        """Carry out one call and wait for the page's reaction; raises `ActionError` or Playwright's error."""
         call = self._known.get(name)
         if call is None:
             raise ActionError(f"there is no call {name!r}")
@@ -236,10 +229,7 @@ class TabCalls:
         return "\n".join(filter(None, (said, notice)))
 
     async def _new_tabs(self, unseen: int) -> bool:
-        """Wait until the tabs that the call made the page open are there; False when one's site has not answered.
-
-        `unseen` is how many were not there before the call.
-        """
+        """Wait for tabs that the call opened (`unseen`: missing before); False when one's site does not answer."""
         deadline = time.monotonic() + _NEW_TAB_SECONDS
         while await self._session.unseen() > unseen:
             if time.monotonic() > deadline:
@@ -276,7 +266,7 @@ class TabCalls:
         return f"Opened {tab.page.url}{place}.{answer}"
 
     async def _go(self, tab: Tab, url: str) -> tuple[Tab, Response | None]:
-        """Open it; a page that goes elsewhere by itself meanwhile, and again, is left for a new tab."""
+        """A page that goes elsewhere by itself meanwhile, and again, is left for a new tab."""
         for attempt in range(_ATTEMPTS):
             try:
                 response = await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
@@ -326,7 +316,7 @@ class TabCalls:
         return "Turned the wheel."
 
     async def _scroll(self, args: dict[str, Any]) -> str:
-        """Almost a screen; the wheel turns over the middle, so that a list there scrolls in place of the page."""
+        """Almost a screen, with the wheel over the middle, so that a list there scrolls in place of the page."""
         page = (await self._tabs.active()).page
         await page.mouse.move(VIEWPORT["width"] / 2, VIEWPORT["height"] / 2)
         distance = VIEWPORT["height"] - _SCROLL_OVERLAP
@@ -395,7 +385,6 @@ class TabCalls:
 
 
 def _address(url: str) -> str:
-    """An address as people type it, made whole."""
     url = url.strip()
     if not url:
         raise ActionError("url is empty")

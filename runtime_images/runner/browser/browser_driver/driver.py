@@ -1,4 +1,4 @@
-"""Serves requests: a few calls one after the other, then a look at the page; within a limit of time."""
+"""Serves requests: a few calls one after the other, then a look at the page, within a time limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = dict[str, Any]
 
 
 class BrowserDriver:
-    """One browser for one sandbox. Requests are served one at a time, in the order of their coming."""
+    """One browser for one sandbox; requests are served one at a time, in order."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None], workspace: str, chromium: str) -> None:
         self._tell = tell
@@ -92,7 +92,6 @@ class BrowserDriver:
         return {"status": "timeout", "error": words}
 
     async def _ended(self, error: Error) -> Result:
-        """What is told of a call that the end of the browser broke off."""
         if self._session is not None:
             await self._session.end()
         if not is_gone(error):
@@ -134,7 +133,7 @@ class BrowserDriver:
         }
 
     async def _drop_hung(self) -> bool:
-        """Stop what the active page loads; one that does not react any more is closed."""
+        """Stop loading the active page; close it when it does not react any more."""
         session = self._session
         if session is None or not session.is_running:
             return False

@@ -30,9 +30,9 @@ _FORMS = {
     "color": "#ff8800",
     "range": "50",
 }
-"""What a field of each kind takes, by an example."""
+"""An example of what a field of each kind takes."""
 _KEEPING = frozenset({"color", "range"})
-"""Fields that keep their own value in place of one that they do not take; the others are empty then."""
+"""Fields that keep their value in place of one that they do not take; the others become empty."""
 
 
 _TAKES_FOLDER = "e => e.webkitdirectory"
@@ -76,11 +76,7 @@ class Elements:
         self._files = files
 
     async def find(self, number: int) -> Locator:
-        """The element of that number.
-
-        Raises:
-            ActionError: the page has no such element, or not any more.
-        """
+        """The element of that number; raises `ActionError` when the page does not have it, or no longer."""
         tab = await self._tabs.active()
         found = await _present(tab, number) or await _in_new_document(tab, number)
         if found is not None:
@@ -90,11 +86,10 @@ class Elements:
         )
 
     async def address(self, number: int) -> str:
-        """Where it leads: the address of the link that it is, or is in; empty when it is none."""
+        """The address of the link that it is, or is in; empty when it is none."""
         return str(await (await self.find(number)).evaluate(_HREF))
 
     async def click(self, number: int, button: Any, modifiers: list[Any], times: int, new_tab: bool) -> str:
-        """Click it; an option of a list is chosen."""
         element = await self.find(number)
         if await element.evaluate(_KIND) == "OPTION" and (became := await element.evaluate(_CHOOSE)):
             return f"Option {number} is {became}."
@@ -112,7 +107,7 @@ class Elements:
         return clicked
 
     async def type(self, number: int, text: str) -> str:
-        """Put text into a field in place of what is in it, as a person would: choose in a list, name files, type."""
+        """Replace a field's content as a person would: choose in a list, name files, type."""
         element = await self.find(number)
         kind = await element.evaluate(_KIND)
         if kind == "SELECT":
@@ -169,7 +164,7 @@ class Elements:
         return f"Element {number} has the focus."
 
     async def press(self, number: int, keys: str) -> str:
-        """Press a key or a combination in it; a character that no key of the keyboard has is written."""
+        """Press a key or combination in it; a character without a key is inserted."""
         element = await self.find(number)
         if len(keys) == 1 and not keys.isascii():
             await element.focus(timeout=_LIMIT_MS)
@@ -179,11 +174,7 @@ class Elements:
         return f"Pressed {keys} in element {number}."
 
     async def drag(self, source: int, target: int) -> str:
-        """Drag one onto another with the mouse.
-
-        The first moves make it a drag, before the page is scrolled to a target that is out of sight, and what was
-        taken with it.
-        """
+        """Moves first, to make it a drag, before the page scrolls to a target that is out of sight."""
         taken, place = await self.find(source), await self.find(target)
         mouse = (await self._tabs.active()).page.mouse
         await taken.hover(timeout=_LIMIT_MS)
@@ -200,7 +191,7 @@ class Elements:
         return f"Dragged element {source} to element {target}."
 
     async def upload(self, number: int, files: list[str]) -> str:
-        """Choose files for a file input, or for what opens a choice of files; none takes the choice back."""
+        """Choose files for a file input, or for what opens a file chooser; an empty list takes the choice back."""
         element = await self.find(number)
         paths = [self._files.existing(path) for path in files]
         if await element.evaluate(_KIND) == "INPUT:file":
@@ -213,7 +204,7 @@ class Elements:
 
 
 async def _fill(element: Locator, number: int, text: str) -> None:
-    """Put a text into a field in one go; say, where it is for a date or the like, when it does not take it."""
+    """Fill a field in one go; raise where one for a date or the like does not take the text."""
     kind = await element.evaluate(_INPUT_TYPE)
     await element.fill(text, timeout=_LIMIT_MS)
     if kind not in _FORMS or not text:
@@ -224,7 +215,6 @@ async def _fill(element: Locator, number: int, text: str) -> None:
 
 
 async def _present(tab: Tab, number: int) -> Locator | None:
-    """The element, if its document still has it."""
     reference = tab.numbers.reference(number)
     if not reference:
         return None
@@ -236,11 +226,7 @@ async def _present(tab: Tab, number: int) -> Locator | None:
 
 
 async def _in_new_document(tab: Tab, number: int) -> Locator | None:
-    """The only element of that role and name, if the page has been loaded anew since it was seen, and had one only.
-
-    Pages that load themselves again and again would otherwise never be used: they are another document by the time a
-    model has read them.
-    """
+    """The only element of that role and name, when a page that reloads itself has become another document."""
     seen = tab.seen.named_once(number)
     if seen is None or tab.page.url.partition("#")[0] != tab.seen_url.partition("#")[0]:
         return None
@@ -261,7 +247,7 @@ async def _tree(tab: Tab, numbers: ElementNumbers) -> AccessibilityTree:
 
 
 async def _choose_files(element: Locator | ElementHandle, number: int, paths: list[Path]) -> str:
-    """Choose these in place of what was chosen, files or a folder as it takes them; says so."""
+    """Choose these, files or a folder as it takes them, in place of what was chosen; says so."""
     if not paths:
         await element.evaluate(_EMPTY)
         return f"Element {number} has no files now."

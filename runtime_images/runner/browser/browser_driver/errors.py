@@ -35,7 +35,7 @@ class ActionError(Exception):
 
 
 def in_words(error: Error) -> str:
-    """What Playwright's error says, without its own matters."""
+    """What Playwright's error says, without its internals."""
     message = error.message.strip()
     head, _, log = message.partition("\nCall log:")
     lines = [line.strip() for line in head.strip().splitlines() if line.strip()] or [""]
@@ -58,7 +58,7 @@ def in_words(error: Error) -> str:
 
 
 def has_closed(error: Error) -> bool:
-    """Whether the page, or the browser with it, closed in the middle of it; it did not crash."""
+    """Whether the page or the browser closed in the middle of it, without a crash."""
     return "has been closed" in error.message
 
 

@@ -87,7 +87,7 @@ _SCRIPT = """(() => {
 
 
 class _Document(NamedTuple):
-    """What is to be known of a document before its tree is asked for; `is_read`: all of it is there."""
+    """A document before its tree is asked for; `is_read`: all of it is there."""
 
     is_read: bool
     has_body: bool
@@ -105,7 +105,6 @@ class PageViewer:
         self._navigation_seconds = navigation_seconds
 
     async def look(self, wish: dict[str, bool]) -> Seen:
-        """What the page is like now; what cannot be seen of it is told."""
         wanted = [name for name in ("tree", "marks", "screenshot") if wish.get(name)]
         is_there = not wanted or await self._tabs.arrive(self._navigation_seconds)
         tab = await self._tabs.active()
@@ -139,7 +138,7 @@ class PageViewer:
         return seen
 
     async def _tree(self, tab: Tab) -> AccessibilityTree:
-        """The page's tree; a page that is about to be another one is waited for, and held when it never stays."""
+        """A page about to be another is waited for, and held when it never stays."""
         deadline, began = time.monotonic() + _EMPTY_SECONDS, tab.moves
         while tab.moves - began < _RESTLESS_MOVES:
             is_late, moves = time.monotonic() > deadline, tab.moves
@@ -182,10 +181,7 @@ class PageViewer:
 
 
 async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
-    """The tree of the document, such as it is; asyncio.TimeoutError when it does not react.
-
-    Raises `ActionError` where there is so much on it that it would be busy listing it for longer than anybody waits.
-    """
+    """The document's present tree; asyncio.TimeoutError when it does not react, `ActionError` when it is too large."""
     page = tab.page
     # By a locator, which works out of the reach of the page's own scripts.
     count = await asyncio.wait_for(repeated(page.locator("*").count), _COUNT_SECONDS)
@@ -209,7 +205,7 @@ async def _document_of(page: Page) -> _Document:
 
 
 async def _show_clickable(page: Page) -> None:
-    """Let what listens for clicks be numbered in the tree that is read next; a page that is busy stays as it is."""
+    """Have click listeners numbered in the next tree; a busy page stays as it is."""
 
     async def show() -> None:
         connection = await page.context.new_cdp_session(page)
@@ -224,7 +220,7 @@ async def _show_clickable(page: Page) -> None:
 
 
 async def _draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:
-    """The picture with a frame and a number for each mark, as JPEG."""
+    """The picture as JPEG, with a frame and a number for each mark."""
     page = await context.new_page()
     try:
         await page.set_content(_marked_page(picture, marks), wait_until="load", timeout=_LIMIT_MS)

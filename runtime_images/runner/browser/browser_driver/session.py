@@ -1,4 +1,4 @@
-"""One run of Chromium: started when it is needed, made anew when it has ended."""
+"""One run of Chromium: started when needed, started anew when it has ended."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def library_is_new_enough() -> bool:
 
 
 def find_chromium() -> str | None:
-    """The program to start: the one that ``DRYDOCK_CHROMIUM`` names, one on the PATH, or one of Playwright's own."""
+    """The program to start: that of ``DRYDOCK_CHROMIUM``, one on the PATH, or one of Playwright's own."""
     given = os.environ.get(_VARIABLE)
     if given:
         return given if os.access(given, os.X_OK) else None
@@ -101,7 +101,7 @@ class BrowserSession:
         return self._browser is not None and self._browser.is_connected()
 
     async def answers(self) -> bool:
-        """Whether Chromium, and Playwright's process between it and us, still do what they are asked."""
+        """Whether Chromium, and Playwright's process before it, still react."""
         if self._connection is None or not self.is_running:
             return False
         try:
@@ -134,7 +134,7 @@ class BrowserSession:
         return self._context
 
     async def own_context(self) -> BrowserContext:
-        """A context of our own, out of the reach of sites."""
+        """A context of our own, out of sites' reach."""
         if self._browser is None:
             raise NoBrowserError("Chromium does not run")
         if self._own_context is None:
@@ -143,14 +143,14 @@ class BrowserSession:
         return self._own_context
 
     async def unseen(self) -> int:
-        """How many pages Chromium has that are no tabs, or not yet: a new one is announced only when it is set up."""
+        """Pages that are no tabs yet: a new one is announced only when it is set up."""
         if self._connection is None or self._tabs is None:
             return 0
         targets = (await self._connection.send("Target.getTargets"))["targetInfos"]
         return len([target for target in targets if target["type"] == "page"]) - len(self._tabs)
 
     async def allow(self, domains: tuple[str, ...]) -> None:
-        """Let pages come only from these hosts and what is below them; none means all.
+        """Allow pages only from these hosts and their subdomains; none means all.
 
         A browser that does not take it is ended, since it might show what is not allowed (`NoBrowserError`).
         """
@@ -171,7 +171,6 @@ class BrowserSession:
             raise NoBrowserError("Chromium did not react any more; it is started anew with the next call") from None
 
     async def end(self) -> None:
-        """Takes a few seconds at most."""
         tabs, browser, playwright = self._tabs, self._browser, self._playwright
         self._context = self._own_context = self._browser = self._playwright = self._connection = None
         self._allowed = ()

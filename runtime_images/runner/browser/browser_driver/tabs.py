@@ -50,10 +50,10 @@ T = TypeVar("T")
 
 @dataclass
 class Tab:
-    """One open page, its requests under way with the times they began at, and what is known of it.
+    """One open page, its pending requests with their start times, and its state.
 
-    `seen` is what was last seen of it, and where; `is_slow`: it was waited for in vain; `moves` is how many documents
-    it has shown, `moved_at` has the newest times since it was told what to do, `dialogs` those of its newest dialogs.
+    `seen` is what was last seen of it, and where; `is_slow`: it was waited for in vain; `moves` counts its documents,
+    `moved_at` has the newest times since it was told what to do, `dialogs` those of its newest dialogs.
     """
 
     id: str
@@ -76,17 +76,15 @@ class Tab:
 
     @property
     def asks_for_another(self) -> bool:
-        """Whether it is on its way to another document; its frames may be, too."""
+        """Whether it, or a frame of it, is on its way to another document."""
         return bool(self.seconds_asking)
 
     @property
     def seconds_asking(self) -> float:
-        """For how long it has been on its way to another document; 0 when it is not."""
         begun = [since for request, since in self.requests.items() if self._is_for_page(request)]
         return max(1e-9, time.monotonic() - min(begun)) if begun else 0.0
 
     async def stop_loading(self) -> None:
-        """Let it stay at the document that it shows, whatever it is asking for."""
         with contextlib.suppress(Error, asyncio.TimeoutError):
             await asyncio.wait_for(self._stop(), _STOP_SECONDS)
         self.requests.clear()
@@ -98,7 +96,7 @@ class Tab:
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """While in it, the page does nothing by itself: a page that never stays can be looked at."""
+        """Meanwhile the page does nothing by itself: one that never stays can be looked at."""
         connection = await self.page.context.new_cdp_session(self.page)
         try:
             await connection.send("Emulation.setScriptExecutionDisabled", {"value": True})
@@ -127,7 +125,7 @@ class Tab:
             return False  # its frame is not there yet
 
     async def title(self, seconds: float) -> str:
-        """Its page's title; "" for a page that does not tell it within so many seconds."""
+        """Its page's title; "" for one that does not tell it within so many seconds."""
         try:
             return (await asyncio.wait_for(self.page.title(), seconds))[:_SHOWN_TITLE]
         except (Error, asyncio.TimeoutError):
@@ -135,22 +133,21 @@ class Tab:
 
     @property
     def keeps_asking(self) -> bool:
-        """Whether it shows one dialog after the other, so that nobody gets away from it."""
+        """Whether it shows one dialog after the other, so that nobody can leave it."""
         is_many = len(self.dialogs) == _STORM_DIALOGS
         return is_many and time.monotonic() - self.dialogs[0] < _STORM_SECONDS
 
     def was_told(self) -> None:
-        """Whatever documents it has shown until now, somebody wanted them."""
+        """All documents until now were wanted by somebody."""
         self.moved_at.clear()
 
     @property
     def keeps_moving(self) -> bool:
-        """Whether it goes from document to document by itself, which may win against where it is to go."""
+        """Whether it changes documents by itself, which may win against where it is to go."""
         is_often = len(self.moved_at) == _RESTLESS_MOVES
         return is_often and time.monotonic() - self.moved_at[0] < _RESTLESS_SECONDS
 
     async def reacts(self, seconds: float) -> bool:
-        """Whether its page does anything that it is asked within so many seconds."""
         try:
             await asyncio.wait_for(self.page.evaluate("1"), seconds)
         except Error:
@@ -160,7 +157,7 @@ class Tab:
         return True
 
     def moved(self, frame: Frame) -> bool:
-        """A frame shows another document; True for the page's own: what it asked for before is of no interest then."""
+        """A frame shows another document; True for the page's own, which cancels what it asked for before."""
         is_page = frame is self.page.main_frame
         if is_page:
             self.moves += 1
@@ -171,7 +168,7 @@ class Tab:
 
 
 class Tabs:
-    """Follows a context's pages. What they did is told once, by `take_notices`."""
+    """Follows a context's pages; `take_notices` reports once what they did, repeated events once."""
 
     def __init__(self, context: BrowserContext, files: WorkspaceFiles) -> None:
         self._context = context
@@ -203,7 +200,6 @@ class Tabs:
         return tab
 
     async def open(self) -> Tab:
-        """A new empty tab, which becomes the active one."""
         self._opening += 1
         try:
             page = await self._context.new_page()
@@ -212,7 +208,7 @@ class Tabs:
         return self._activate(self._known(page))
 
     async def to_leave(self) -> Tab:
-        """The active tab, to open another page in; a new one in its place where its page would let nobody go."""
+        """The active tab, to open another page in; a new one where its page would not let go."""
         tab = await self.active()
         if tab.asks_for_another:
             await tab.stop_loading()  # until that answers, its page does nothing that it is asked
@@ -231,7 +227,7 @@ class Tabs:
         return fresh
 
     async def arrive(self, limit: float) -> bool:
-        """Wait a while until the page that the active tab asks for is there; after `limit` seconds it is given up."""
+        """Wait for the page that the active tab asks for; after `limit` seconds it is given up."""
         tab = await self.active()
         deadline = time.monotonic() + _ARRIVAL_SECONDS
         while tab.asks_for_another:
@@ -247,20 +243,20 @@ class Tabs:
         return True
 
     async def expect_reaction(self) -> None:
-        """Close the active tab, and raise ValueError, if its page does not react any more."""
+        """Raise ValueError, and close the active tab, if its page does not react any more."""
         tab = await self.active()
         if not await tab.reacts(_BUSY_SECONDS):
             self._drop(tab)
             raise ValueError("the page did not react any more, so its tab was closed")
 
     def switch(self, tab_id: str) -> Tab:
-        """Make a tab the active one; ValueError when there is none of that id."""
+        """Make a tab the active one; ValueError for an unknown id."""
         if tab_id not in self._tabs:
             raise ValueError(f"there is no tab {tab_id!r}; open are: {', '.join(self._tabs) or 'none'}")
         return self._activate(self._tabs[tab_id])
 
     async def listed(self) -> list[dict[str, str]]:
-        """Id, address and title of each, in the order of their opening; a page that is too busy has no title."""
+        """Id, address and title of each, oldest first; a busy page has no title."""
         tabs = self.all()
         titles = await asyncio.gather(*(tab.title(_REACTION_SECONDS) for tab in tabs))
         return [{"id": tab.id, "url": tab.page.url, "title": title} for tab, title in zip(tabs, titles)]  # noqa: B905
@@ -270,12 +266,11 @@ class Tabs:
         return list(self._tabs).index(self._active) if self._active in self._tabs else -1
 
     def note(self, text: str) -> None:
-        """Tell this with the next result; there is a limit to what is told at once."""
+        """Report this with the next result, which is bounded."""
         if text in self._notices or len(self._notices) < _MOST_NOTICES:
             self._notices[text] = self._notices.get(text, 0) + 1
 
     def take_notices(self) -> list[str]:
-        """What happened since the last call; what happened often is told once."""
         notices, self._notices = self._notices, {}
         told = [text if count == 1 else f"{text} ({count} times)" for text, count in notices.items()]
         opened, self._opened_ids = self._opened_ids, []
@@ -340,7 +335,7 @@ class Tabs:
             self._begin(self._adopt(tab))
 
     async def _adopt(self, tab: Tab) -> None:
-        """A tab that a page has opened: it is what the user of a browser would look at now."""
+        """The page opened it: a browser's user would look at it now."""
         if len(self._tabs) > _MOST_TABS:
             self.note(f"The page tried to open more than {_MOST_TABS} tabs; the new one was closed.")
             await tab.page.close()
@@ -364,7 +359,7 @@ class Tabs:
         await dialog.accept()
 
     def _moved(self, tab: Tab, frame: Frame) -> None:
-        """Redirects are followed without asking; one that leads where pages must not come from ends here."""
+        """Redirects are followed without asking; one that leads to a forbidden place ends here."""
         if tab.moved(frame) and not self.may_open(frame.url):
             self.note(f"The page led to {frame.url}, which is not among the allowed domains; it was left.")
             self._begin(tab.page.goto("about:blank"))
@@ -392,7 +387,7 @@ class Tabs:
 
     @contextlib.contextmanager
     def files_at_hand(self) -> Iterator[None]:
-        """While in it, a page that asks for files is given some."""
+        """Meanwhile a page that asks for files is given some."""
         self._has_files = True
         try:
             yield
@@ -412,7 +407,7 @@ class Tabs:
         self._begin(tab.page.close())
 
     def _closed(self, tab: Tab) -> None:
-        """After the active one comes that which was active before it: the page that opened a window, mostly."""
+        """The tab active before becomes active: mostly the page that opened this window."""
         self._tabs.pop(tab.id, None)
         self._visited = [one for one in self._visited if one in self._tabs]
         if self._active == tab.id:
@@ -433,9 +428,9 @@ class Tabs:
 
 
 async def settle(tab: Tab) -> str:
-    """Wait until the tab asks for nothing more and its document is there; returns what there is to say, if anything.
+    """Wait until the tab asks for nothing and its document is there; returns what there is to say.
 
-    A page that goes on loading is waited for until its document is read, and a little longer for the rest.
+    A page that goes on loading is waited for until its document is read, and a little longer.
     """
     deadline = time.monotonic() + (_AGAIN_SECONDS if tab.is_slow else _REQUEST_SECONDS)
     quiet_since = time.monotonic()
@@ -449,9 +444,9 @@ async def settle(tab: Tab) -> str:
 
 
 async def loaded(tab: Tab) -> str:
-    """Wait, within limits, for the page's document and what belongs to it; returns what there is to say, if anything.
+    """Wait, within limits, for the page's document and its parts; returns what there is to say.
 
-    A page that was waited for in vain is not waited for again, until it is done or goes on to another.
+    A page that was waited for in vain is not waited for again until it is done or goes on.
     """
     for state, seconds in (("domcontentloaded", _PARSED_SECONDS), ("load", _LOADED_SECONDS)):
         limit = _AGAIN_SECONDS if tab.is_slow else seconds
@@ -466,7 +461,7 @@ async def loaded(tab: Tab) -> str:
 
 
 async def repeated(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask a page something, and again if it went on to another document in the middle of it, for a while."""
+    """Ask a page something, and for a while again if it changed documents meanwhile."""
     deadline = time.monotonic() + _MOVING_SECONDS
     while True:
         try:

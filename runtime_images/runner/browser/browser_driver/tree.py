@@ -1,7 +1,7 @@
-"""The accessibility tree of a page: Playwright's snapshot read into lines, and written for a model.
+"""The accessibility tree of a page: Playwright's snapshot parsed into lines, and written for a model.
 
-Each element has a number by which calls name it: that of Playwright's reference (``e12``, or ``f3e12`` in the third
-document), and a hundred thousand more for each frame that came before its own.
+Calls name an element by its number: that of Playwright's reference (``e12``, or ``f3e12`` in the third document), plus
+a hundred thousand for each frame before its own.
 """
 
 from __future__ import annotations
@@ -85,17 +85,16 @@ class AccessibilityTree:
         return "\n".join(node.line() for node in shown)
 
     def named_once(self, number: int) -> Node | None:
-        """The element of that number, if it has a name and no other has the same one and the same role."""
+        """The element of that number, if its name and role occur only once."""
         found = next((node for node in self.nodes if node.number == number > 0 and node.name), None)
         alike = [node for node in self.nodes if found and (node.role, node.name) == (found.role, found.name)]
         return found if len(alike) == 1 else None
 
     def focused(self) -> str:
-        """The number of the element that has the focus, as text; empty when it is the page itself."""
+        """The number of the focused element, as text; empty for the page itself."""
         return next((str(node.number) for node in self.nodes if node.is_focused and node.depth > 0), "")
 
     def marks(self, viewport: Box) -> list[tuple[int, Box]]:
-        """The visible elements that a person would use, with their places."""
         return [
             (node.number, node.box)
             for node in self.nodes
@@ -103,7 +102,7 @@ class AccessibilityTree:
         ]
 
     def _visible(self, viewport: Box) -> list[Node]:
-        """What meets the viewport, with what it stands in; text without a place stands where its parent does."""
+        """What meets the viewport, with its ancestors; text without a place has its parent's."""
         kept: list[Node] = []
         seen: list[bool] = []
         for index, node in enumerate(self.nodes):
@@ -118,27 +117,25 @@ class AccessibilityTree:
 
 
 class ElementNumbers:
-    """Which document each number of the last look belongs to. Those of another document are nobody's."""
+    """The document of each number of the last look; numbers of another document are invalid."""
 
     def __init__(self) -> None:
         self._documents: list[str] = []
 
     @property
     def documents(self) -> list[str]:
-        """The documents of the last look, as Playwright names them; the page's own is the first."""
         return list(self._documents)
 
     def forget(self) -> None:
         self._documents = []
 
     def begin(self, snapshot: str) -> None:
-        """A look at the page begins; numbers keep their meaning as long as its document is the same."""
+        """A look at the page begins; numbers stay valid as long as its document does."""
         first = _FIRST_REFERENCE.search(snapshot)
         if first is None or self._documents[:1] != [first.group(1)]:
             self.forget()
 
     def number(self, reference: str) -> int:
-        """The number for Playwright's reference; 0 for what is none."""
         found = _REFERENCE.match(reference)
         if found is None or int(found.group(2)) >= FRAME_STEP:
             return 0
@@ -147,7 +144,7 @@ class ElementNumbers:
         return self._documents.index(found.group(1)) * FRAME_STEP + int(found.group(2))
 
     def reference(self, number: int) -> str:
-        """Playwright's reference for a number; "" for one that no look has shown."""
+        """Playwright's reference for a number; "" for an unknown one."""
         place, element = divmod(number, FRAME_STEP)
         return f"{self._documents[place]}e{element}" if 0 <= place < len(self._documents) else ""
 
@@ -190,7 +187,7 @@ def _read_line(depth: int, text: str, numbers: ElementNumbers) -> Node:
 
 
 def _split(body: str) -> tuple[str, str]:
-    """The key of a line and what follows its colon. A key with special characters stands in single quotes."""
+    """A line's key and what follows its colon. Keys with special characters are in single quotes."""
     if body.startswith("'"):
         end = 1
         while end < len(body):
@@ -247,7 +244,6 @@ def _box(value: str) -> Box | None:
 
 
 def _plain(rest: str) -> str:
-    """Text without the quotes that the snapshot's own syntax needs around it."""
     if len(rest) > 1 and rest[0] == rest[-1] == '"':
         return rest[1:-1].replace('\\"', '"').replace("\\\\", "\\")
     return rest

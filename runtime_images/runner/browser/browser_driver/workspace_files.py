@@ -14,14 +14,14 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
 class WorkspaceFiles:
-    """Files in the workspace, under names of their own; a folder of ours keeps itself out of version control."""
+    """Browser files in the workspace, in folders that keep themselves out of version control."""
 
     def __init__(self, workspace: str) -> None:
         self.workspace = Path(workspace)
         self._number = 0
 
     def save_screenshot(self, data: bytes) -> str:
-        """Keep a picture; returns its path, or "" when the disk does not take it. Only the newest are kept."""
+        """Return its path, or "" when the disk does not take it; only the newest are kept."""
         return self._save(SCREENSHOTS, ".jpg", data)
 
     def save_text(self, text: str) -> str:
@@ -30,7 +30,7 @@ class WorkspaceFiles:
         return self._save(OUTPUT, ".txt", data, name)
 
     def new_path(self, folder: str, extension: str) -> Path:
-        """A path for a new file in one of our folders; OSError when that cannot be made."""
+        """A path in one of our folders; OSError when that cannot be made."""
         place = self._folder(folder)
         while True:
             self._number += 1
@@ -39,7 +39,7 @@ class WorkspaceFiles:
                 return path
 
     def download_path(self, suggested: str) -> Path:
-        """Where a download goes: ``file_N`` at the workspace's root, with the extension that the site suggests."""
+        """``file_N`` at the workspace's root, with the extension that the site suggests."""
         found = _EXTENSION.search(suggested)
         number = 1
         while True:
@@ -49,7 +49,7 @@ class WorkspaceFiles:
             number += 1
 
     def existing(self, path: str) -> Path:
-        """A model's path of a file or folder, relative ones from the workspace; ValueError when there is neither."""
+        """A model's path, relative ones from the workspace; ValueError when there is no such file or folder."""
         found = self.workspace / path
         if "\0" in path or not (found.is_file() or found.is_dir()):
             raise ValueError(f"there is no file {str(found)!r}")

@@ -1,5 +1,5 @@
-"""The program that owns a sandbox's IPython kernel, in a process of its own beside the runner.
+"""The program that owns a sandbox's IPython kernel, in a process beside the runner, one for each kernel.
 
-Only it needs jupyter_client, and its kernel ipykernel, from the image or shown by a local sandbox. The runner starts
-one for each kernel and speaks to it in lines of JSON over its standard streams. Python 3.8 or newer.
+Only it needs jupyter_client, and its kernel ipykernel, from the image or mounted by a local sandbox; Python 3.8. It
+speaks JSON lines over its standard streams.
 """

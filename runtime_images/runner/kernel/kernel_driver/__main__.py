@@ -18,7 +18,6 @@ def main(workspace: str, library: str, folder: str) -> None:
     file = os.fdopen(out, "wb")
 
     def tell(message: Dict[str, Any]) -> None:
-        """Write a line for the runner, which always reads."""
         file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
         file.flush()
 

@@ -1,4 +1,4 @@
-"""The kernel's driver: it starts a kernel through jupyter_client and runs cells in it, one at a time."""
+"""The kernel's driver: starts a kernel through jupyter_client and runs cells in it, one at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ main()
 
 
 class _OurKernel(KernelSpecManager):
-    """Knows one kernel, ours, whatever is installed elsewhere."""
+    """Finds only our kernel, whatever is installed elsewhere."""
 
     command: List[str] = []  # noqa: RUF012 - replaced in each instance
 
@@ -60,13 +60,13 @@ class _OurKernel(KernelSpecManager):
 
 
 class KernelProcess:
-    """A kernel's process, from its start to its end."""
+    """A kernel's process, from its start to its end.
+
+    ``library`` is where ipykernel is when this Python does not have it, else "". The user's packages precede it unless
+    ``library_first``.
+    """
 
     def __init__(self, workspace: str, library: str, folder: str, *, library_first: bool = False) -> None:
-        """``library`` is where ipykernel is when this Python does not have it, "" when it does.
-
-        What the user has installed counts before it, unless ``library_first``.
-        """
         self._folder = _short_folder(folder)
         words_in, words_out = os.pipe()
         self.words = words_in
@@ -101,12 +101,12 @@ class KernelProcess:
         self.client.start_channels(stdin=False, hb=False)
 
     def exit_code(self) -> Optional[int]:
-        """How it ended, a negative number for a signal; None while it runs."""
+        """Negative for a signal; None while it runs."""
         code: Optional[int] = self._process.poll()
         return code
 
     def read_words(self) -> bool:
-        """Take what it has written to its real error stream; False when nothing will come any more."""
+        """Read its real error stream; False at the end."""
         try:
             said = os.read(self.words, 65536)
         except OSError:
@@ -129,7 +129,7 @@ class KernelProcess:
 
 
 def _short_folder(folder: str) -> str:
-    """A folder for sockets: below the given one, or, where such paths are too long for sockets, a temporary one."""
+    """A folder for sockets below the given one, or a temporary one where the path is too long."""
     if len(folder) <= _PATH_LIMIT:
         shutil.rmtree(folder, ignore_errors=True)  # of a kernel that could not remove it itself
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -145,10 +145,9 @@ class KernelError(Exception):
 
 
 class KernelDriver:
-    """One kernel, and what the runner wants of it."""
+    """One kernel; creating it waits until it answers, and raises `KernelError` when it ends instead."""
 
     def __init__(self, tell: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:
-        """Start the kernel and wait until it answers; raises `KernelError` when it ends instead."""
         self._tell = tell
         self._poller = zmq.Poller()
         self._orders = bytearray()
@@ -184,7 +183,7 @@ class KernelDriver:
         self._kernel.close()
 
     def _start(self, workspace: str, library: str, folder: str) -> KernelProcess:
-        """Start one that answers; the second time without what the user has installed, which may not fit together."""
+        """Second try without the user's packages, which may not fit together."""
         for library_first in (False, True) if library else (False,):
             kernel = KernelProcess(workspace, library, folder, library_first=library_first)
             if self._answers(kernel):
@@ -200,7 +199,7 @@ class KernelDriver:
         return kernel
 
     def _answers(self, kernel: KernelProcess) -> bool:
-        """Ask it until we hear it on both channels: then nothing that a cell shows is lost."""
+        """Ask until both channels are heard: then nothing that a cell shows is lost."""
         client = kernel.client
         shell, shown_on = client.shell_channel.socket, client.iopub_channel.socket
         has_replied = has_shown = False
@@ -285,7 +284,7 @@ class KernelDriver:
             self._tell({"cell": number, **item})
 
     def _finish_if_done(self) -> None:
-        """The reply and the last of what was shown come on two ways: the cell is done when both are here."""
+        """The reply and the last output come on two channels: the cell is done when both are here."""
         if self._cell and self._is_idle and self._replied_at:
             self._cell = ""
             self._tell({"cell": self._number, "done": True, "exits": self._exits, "error": self._failed_with})

@@ -34,7 +34,7 @@ _TAIL_CHARACTERS = 64 * 1024
 
 
 class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
-    """Publishes what is written, in order; of a flood the beginning and the end of each moment, and how much it lacks.
+    """Publishes output in order; of a flood both ends of each moment, and how much is missing.
 
     Without a bound the messages of a fast program would fill the memory.
     """
@@ -64,13 +64,12 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
         return len(string)
 
     def flush(self) -> None:
-        """Publish what was written, except what is held back of a flood."""
         if self._is_dirty:
             self._is_dirty = False
             super().flush()
 
     def close(self) -> None:
-        """Publish what there is. It stays open: the cells that follow have no other."""
+        """Publishes what there is and stays open, for the cells that follow."""
         self.release()
 
     def release(self) -> None:
@@ -113,7 +112,7 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
         self._io_loop.call_later(_WINDOW_SECONDS, self._release_if_free)
 
     def _release_if_free(self) -> None:
-        """In the thread that publishes: whoever writes now may wait for this very thread."""
+        """In the publishing thread: whoever writes now may wait for this very thread."""
         if not self._bound.acquire(blocking=False):
             self._release_later()
             return
@@ -138,10 +137,7 @@ _FRAMES = 20
 
 
 def bounded(told: Callable[..., List[str]]) -> Callable[..., List[str]]:
-    """IPython's way of telling an error, with the frames in the middle left out where there are very many.
-
-    Each takes it a millisecond or more, and a function that calls itself without end has thousands.
-    """
+    """Wrap IPython's traceback formatter to leave out the middle of very many frames, a millisecond or more each."""
 
     def short(kind: Any, value: Any, trace: Optional[TracebackType] = None, *more: Any, **options: Any) -> List[str]:
         frames: List[TracebackType] = []
@@ -162,7 +158,7 @@ def bounded(told: Callable[..., List[str]]) -> Callable[..., List[str]]:
 
 
 def warm(shell: Any) -> None:
-    """Have IPython load what it needs to tell of an error, so that the first interrupted cell is answered at once."""
+    """Have IPython load what it needs for errors, so that the first interrupted cell is answered at once."""
     try:
         raise KeyboardInterrupt
     except KeyboardInterrupt:
@@ -171,7 +167,7 @@ def warm(shell: Any) -> None:
 
 # The library takes a TCP port for it, which would be one of the sandbox's ports that users see and open.
 class PortlessThread(IOPubThread):  # type: ignore[misc] # ipykernel has no types
-    """ipykernel's own thread, which listens to forks at `address`; where it does so otherwise it keeps its port."""
+    """ipykernel's thread that hears of forks, at `address`; keeps its port where ipykernel does it otherwise."""
 
     address = ""
     _is_portless = False
@@ -203,8 +199,8 @@ _KILL_AFTER_SECONDS = 0.03
 def run(shell: Any, command: str) -> None:
     """Run a command with the sandbox's shell, in place of IPython's own way, which gives it a terminal.
 
-    With a terminal a program that asks something would wait for the cell's time limit; so it finds no input. The call
-    ends with the command: what that has started in the background goes on, and what it prints later is not shown.
+    With a terminal a program that asks something would wait for the time limit; so it finds no input. The call ends
+    with the command: later output of its background processes is not shown.
     """
     process = subprocess.Popen(
         ["/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", "-c", shell.var_expand(command, depth=2)],
@@ -243,7 +239,7 @@ def _show(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The cell was interrupted: ask the command's processes to end, and kill them when they do not."""
+    """End the interrupted command's processes: asked first, then killed."""
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -260,11 +256,11 @@ _MESSAGES_LIMIT = 100_000
 _WARM_AFTER_SECONDS = 0.3
 
 _lent: Dict[str, Tuple[str, Optional[str]]] = {}
-"""The variables of the cell that runs, and what they were before."""
+"""The running cell's variables, and their values before."""
 
 
 class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # ipykernel has no types
-    """ipykernel's program, with room for many messages on their way, and without a port."""
+    """ipykernel's program, with room for many messages, and without a port."""
 
     def init_iopub(self, context: Any) -> None:
         context.sndhwm = _MESSAGES_LIMIT
@@ -274,7 +270,7 @@ class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # ipykernel has no
 
 
 def prepare(directory: str, variables: Dict[str, str]) -> None:
-    """Before a cell: go where the terminal is, and take over what variables it is lent, in place of the last one's."""
+    """Before a cell: follow the terminal's directory, and take the lent variables in place of the last cell's."""
     for name, (value, before) in _lent.items():
         if os.environ.get(name) == value:  # otherwise a cell has set it for itself
             del os.environ[name]
@@ -329,7 +325,7 @@ def _release_streams() -> None:
 
 
 def _put_in_order(streams: List[BoundedStream]) -> None:
-    """After each cell: prints go to the streams again, where it has left nothing, or has closed them."""
+    """After each cell: prints go to the streams again, even if it closed them."""
     for stream in streams:
         current = getattr(sys, stream.name)
         if current is None or getattr(current, "closed", False):
@@ -338,7 +334,7 @@ def _put_in_order(streams: List[BoundedStream]) -> None:
 
 
 def _give_helpers(shell: Any) -> None:
-    """Let cells find the helpers by their names, also when one has made the namespace empty with ``%reset``."""
+    """Let cells find the helpers by name, even after ``%reset``."""
     reset = shell.reset
 
     def give() -> None:
@@ -353,7 +349,7 @@ def _give_helpers(shell: Any) -> None:
 
 
 def _bound_displays(shell: Any) -> None:
-    """Let no single value's text fill the memory of those that it is sent to."""
+    """Bound the text of a single value, which would fill the receivers' memory."""
     plain = shell.display_formatter.format
 
     def bounded(*args: Any, **options: Any) -> Any:
@@ -369,23 +365,20 @@ def _bound_displays(shell: Any) -> None:
 
 
 def pack(message: Any) -> bytes:
-    """A message as JSON that can be sent whatever is in it, also half characters."""
+    """A message as JSON that can always be sent, also with half characters."""
     return json.dumps(message, default=json_default, ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
 async def _wake_for_signals() -> None:
-    """Let an interrupt wake a loop that waits for something that a cell awaits: ipykernel's own handler does not.
+    """Let an interrupt wake a loop that a cell awaits, which ipykernel's handler does not.
 
-    A loop with a handler for any signal is woken by all of them; the one taken here means nothing to a kernel.
+    A loop with a handler for any signal is woken by all; the one taken here means nothing to a kernel.
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
 
 
 def _let_pip_install() -> None:
-    """Let pip put packages into the user's folder, also where a distribution keeps its own Python to itself.
-
-    Where the distribution's folder could be written, it stays as careful as it is.
-    """
+    """Let pip install into the user's folder although a distribution forbids it, unless its own is writable."""
     if not os.access(sysconfig.get_path("purelib"), os.W_OK):
         os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")

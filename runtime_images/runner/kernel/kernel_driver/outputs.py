@@ -6,9 +6,9 @@ import base64
 from typing import Any, Dict, List
 
 OMITTED = "drydock_omitted"
-"""The kind of message by which our kernel says how many characters it left out (``inside``)."""
+"""The kind of message with which our kernel says how many characters it left out (``inside``)."""
 _IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
-"""The kinds of pictures that models take, and how their data begins."""
+"""Pictures that models take, and how their data begins."""
 _IMAGE_LIMIT = 5 * 1024 * 1024
 _TEXT_LIMIT = 1024 * 1024
 
@@ -16,7 +16,7 @@ Item = Dict[str, Any]
 
 
 def shown(kind: str, content: Dict[str, Any]) -> List[Item]:
-    """What is to be told of a message; nothing of those that are of no concern."""
+    """What to report of a message; nothing of irrelevant ones."""
     if kind == "stream":
         return _text(content["text"], "stream")
     if kind in ("execute_result", "display_data"):
@@ -52,7 +52,7 @@ def _display(content: Dict[str, Any]) -> List[Item]:
 
 
 def _image(data: str, said: str) -> Item:
-    """The picture as what it is; a model's server would refuse the whole history for one that is none."""
+    """A picture by its real kind: a model's server would refuse the whole history for a wrong one."""
     try:
         begin = base64.b64decode(data, validate=True)[:16]
     except ValueError:
@@ -64,7 +64,6 @@ def _image(data: str, said: str) -> Item:
 
 
 def _text(text: str, how: str) -> List[Item]:
-    """The text, with the middle of a very long one left out."""
     if not text:
         return []
     if not text.isascii():  # half characters are written out: no valid text could hold them
