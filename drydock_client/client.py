@@ -25,7 +25,6 @@ from drydock_client.results import (
 )
 
 PAGE: Final = 100
-"""The most that a server gives at a time."""
 
 EVENT_ID_HEADER: Final = "X-Event-Id"
 
@@ -260,7 +259,6 @@ class DrydockClient:
         return await self._change_state(conversation_id, "user_rejected")
 
     async def client_tools(self, conversation_id: str) -> list[dict[str, Any]]:
-        """The tools that clients of the conversation carry out (`ToolCall`), as they were declared."""
         answer = await self._http.json("GET", conversation_path(conversation_id, "client-tools"))
         return listed(answer, "client_tools", "A list of tools")
 

@@ -42,7 +42,6 @@ RESTING: Final = frozenset(
         AgentState.AWAITING_USER_CONFIRMATION,
     }
 )
-"""The states in which nothing happens until somebody acts."""
 
 
 class Tolerant(BaseModel):

@@ -204,7 +204,6 @@ def _body(response: httpx.Response) -> Any:
 
 
 def _may_do_better(response: httpx.Response, *, repeatable: bool) -> bool:
-    """Whether the same request again is safe, and may have a better answer."""
     if response.status_code == 409 and IDEMPOTENCY_HEADER in response.request.headers:
         body = _body(response)  # the first attempt may still be under way: its answer is ours
         return isinstance(body, dict) and body.get("code") == KEY_IN_USE

@@ -56,7 +56,6 @@ class FilesApi(Calls):
         return parsed(Uploaded, await self._http.json("POST", path, query=query, files=parts, repeatable=True))
 
     async def list(self, conversation_id: str, path: str = "") -> Folder:
-        """The content of a folder, by default of the workspace itself."""
         answer = await self._http.json("GET", conversation_path(conversation_id, "files"), query={"path": path or None})
         return parsed(Folder, answer)
 
@@ -145,7 +144,6 @@ class WebhooksApi(Calls):
     """
 
     async def list(self) -> list[Webhook]:
-        """Oldest first."""
         answer = await self._http.json("GET", "/api/webhooks")
         return parsed_list(Webhook, listed(answer, "results", "A list of webhooks"))
 

@@ -127,14 +127,10 @@ class Port(Tolerant):
 
 
 class Webhook(Tolerant):
-    """An address that is told what happens.
+    """An address that is told of `events` (empty: all) of a conversation (None: all).
 
-    Attributes:
-        events: the types of events that it is told of; empty for all.
-        conversation_id: the only conversation that it is told of; None for all.
-        delivered_at: when the receiver last acknowledged something.
-        failing_since: since when it has acknowledged nothing; None while all is well.
-        problem: what was wrong with the last attempt; empty while all is well.
+    It last acknowledged something at `delivered_at`, and nothing since `failing_since` (None while all is well);
+    `problem` is what was wrong with the last attempt.
     """
 
     id: str
@@ -208,5 +204,4 @@ def listed(answer: Any, name: str, what: str) -> list[Any]:
 
 
 def _words(error: ValidationError) -> str:
-    """The problems without the values, which may be anything."""
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])

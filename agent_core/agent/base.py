@@ -349,7 +349,6 @@ class AgentBase(Family):
         return self.tools_map
 
     def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
-        """The schema of a tool as this agent's model is given it."""
         return shown_to_model(tool)
 
     def close(self) -> None:
@@ -397,7 +396,6 @@ class AgentBase(Family):
 
     @property
     def agent_kind(self) -> str:
-        """The `kind`; ask for abilities instead where they will do."""
         return self.kind
 
     def model_dump_succint(self, **options: Any) -> dict[str, Any]:

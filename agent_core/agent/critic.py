@@ -52,7 +52,6 @@ class CriticBase(Family):
         return await loop.run_in_executor(_threads, called, self.evaluate, events, git_patch)
 
     def judges(self, event: AnyEvent) -> bool:
-        """Whether this event, which is not in the log yet, is to be judged."""
         if isinstance(event, MessageEvent):
             return event.source == "agent" and not event.is_blank
         if not isinstance(event, ActionEvent) or event.action is None:

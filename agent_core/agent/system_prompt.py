@@ -124,7 +124,6 @@ class PromptManager:
             raise FileNotFoundError(f"there is no prompt template {system_prompt_filename!r} in {self.prompt_dir}")
 
     def get_system_message(self, **context: Any) -> str:
-        """Variables in `context` count before those that are known."""
         policy = SECURITY_POLICY if (self.prompt_dir / SECURITY_POLICY).is_file() else ""
         return static_message(
             self.prompt_dir,

@@ -57,7 +57,6 @@ _ANSWERABLE = frozenset(
         AgentState.ERROR,
     }
 )
-"""The states in which a user's message sets the agent to work."""
 
 
 class AgentController:
@@ -303,7 +302,6 @@ class HookRounds:
         self._free_to_rest: tuple[int, ...] = ()
 
     def unreviewed(self, state: ConversationState) -> dict[int, str]:
-        """Ids of the user's messages that the hooks have to see before the agent does."""
         if self._hooks is None or not self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
             return {}
         return {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}

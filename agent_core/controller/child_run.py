@@ -161,10 +161,8 @@ class ChildRun:
 class TaskRound:
     """One task, which is the message whose sender is `key`; takes the events in the order of their ids.
 
-    Attributes:
-        asked: id of that message; -1 while it is not in the log.
-        metrics: what the sub-agent has cost so far, with all its tasks.
-        rejections: how often actions that wait for a user were refused during this task.
+    `asked` is that message's id (-1 while it is not in the log); `metrics` the sub-agent's cost with all its tasks;
+    `rejections` how often actions that wait for a user were refused during this one.
     """
 
     def __init__(self, key: str) -> None:
@@ -220,7 +218,6 @@ class TaskRound:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the sub-agent does nothing more for this task by itself."""
         is_read = self._state is AgentState.ERROR or not self._unread
         has_rest = is_read and not self._unanswered  # what it was doing is to be in its log before it is let go of
         return 0 <= self.asked < self._since and self._state in _ENDED and has_rest
@@ -235,12 +232,10 @@ class TaskRound:
 
 @dataclass(frozen=True, slots=True)
 class DelegatedTask:
-    """One task for one sub-agent.
+    """One task for one sub-agent, counted and shown under `label` (such as ``delegate:tests``).
 
-    Attributes:
-        label: under which it is counted and shown, for example ``delegate:tests``.
-        key: of the asking action; an order with the same key is the same one.
-        is_class: whether `agent_type` may be the class of an agent, whose answers count as the asking one's.
+    An order with the same `key`, of the asking action, is the same one. With `is_class`, `agent_type` may be the class
+    of an agent, whose answers count as the asking one's.
     """
 
     name: str

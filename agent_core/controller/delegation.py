@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ID_CHARS: Final = 64
 MAX_SHOWN: Final = 100
-"""Characters of a model's own words in an error."""
 STOP_SECONDS: Final = 5.0
 """Until sub-agents that were told to stop are left alone."""
 
@@ -270,12 +269,9 @@ class SubagentProvider(Protocol):
 class Roster:
     """The sub-agents by id, the tasks by number, and what each has cost; takes the events in the order of their ids.
 
-    A fork has none of those of the conversation that it comes from.
-
-    Attributes:
-        task_ids: the task's id of each action that began one, by the action's id; no id is ever given again.
-        spent: what each sub-agent has cost, by the name of its conversation, as far as the log counts it.
-        places: from 1, which of the newest answer's calls that put sub-agents to work an action is.
+    A fork has none of its parent's. `task_ids` are by the id of the action that began the task, and never given again;
+    `spent` is by conversation name, as far as the log counts it; `places` numbers the newest answer's calls for
+    sub-agents from 1.
     """
 
     def __init__(self) -> None:
@@ -289,7 +285,6 @@ class Roster:
         self.places: dict[int, int] = {}
 
     def fold(self, event: AnyEvent) -> None:
-        """Take the next event into account; one that came before is passed over."""
         if event.id <= self.position:
             return
         self.position = event.id

@@ -90,7 +90,6 @@ class ReplayedTurns:
         self._latest = ""
 
     def call(self, call: MessageToolCall, thought: Sequence[TextContent], response_id: str) -> None:
-        """Add the agent's call, of the answer of this id; "" where it is not known."""
         if response_id and response_id == self._latest:
             calls = [*(self.messages[-1].tool_calls or []), call]
             self.messages[-1] = self.messages[-1].model_copy(update={"tool_calls": calls})

@@ -201,7 +201,6 @@ class ConversationState:
                 self.loop = event
 
     def next_move(self) -> Move:
-        """What has to happen now that the log is folded to its end."""
         answered = not self.unanswered and not self.undecided
         if self.agent_state is AgentState.USER_CONFIRMED and answered:
             return Move.RESUME

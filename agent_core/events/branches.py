@@ -28,13 +28,10 @@ _Read = TypeVar("_Read", bound=Event, covariant=True)
 class Rewind(Event):
     """From here on the conversation goes on behind event `to` (-1: before its first), as if nothing had come after it.
 
-    Any event may be named, also one that is undone: so a rewind can be taken back. What was spent stays spent.
-
-    Attributes:
-        restores: whether the files are brought back next, which a `FilesRestored` then says.
-        files_of: id of the event as of which the files are, where that is known already.
-        note: why they are left as they are, for people.
-        forked_from: id of the conversation that this one is a fork of, in the rewind that begins the fork.
+    Any event may be named, also an undone one: so a rewind can be taken back. What was spent stays spent. With
+    `restores` the files are brought back next, which a `FilesRestored` then says; `files_of` is the event as of which
+    they are, where that is known already, and `note` tells people why they are left as they are. `forked_from` is, in
+    the rewind that begins a fork, the id of the conversation that it comes from.
     """
 
     kind: Literal["Rewind"] = "Rewind"

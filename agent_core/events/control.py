@@ -168,14 +168,10 @@ class MetricsUpdated(Event):
 
 
 class HookExecutionEvent(Event):
-    """A hook was run.
+    """A hook of the type `hook_event_type` (``PreToolUse`` …) was run; `hook_command` may be a question to a model.
 
-    Attributes:
-        hook_event_type: when it is run, as hooks are configured (``PreToolUse`` …).
-        hook_command: the command, or the question to a model.
-        success: whether the hook itself did not fail.
-        blocked: whether it stopped the action `action_id`, the message `message_id`, or the agent's coming to rest.
-        hook_input: what it was told, as JSON text.
+    `success`: the hook itself did not fail. `blocked`: it stopped the action `action_id`, the message `message_id`, or
+    the agent's coming to rest. `hook_input` is what it was told, as JSON text.
     """
 
     kind: Literal["HookExecutionEvent"] = "HookExecutionEvent"

@@ -15,7 +15,6 @@ Source = Literal["agent", "user", "environment", "hook"]
 MAX_PREVIEW_CHARS = 500
 
 UNSTORED = -1
-"""The id of an event that is not in a log (yet)."""
 
 
 def utc_now() -> datetime:
@@ -62,7 +61,6 @@ class Event(Lean, Kindred):
         return text if len(text) <= MAX_PREVIEW_CHARS else f"{text[: MAX_PREVIEW_CHARS - 1]}…"
 
     def stored_as(self, event_id: int) -> Self:
-        """A copy of this event under its id in the log."""
         return self.model_copy(update={"id": event_id})
 
 

@@ -137,7 +137,6 @@ class FolderEventStore:
             return [StoredEvent(i, os.pread(file.fileno(), places[i][1], places[i][0])) for i in wanted]
 
     def _known(self, conversation_id: str) -> _Log:
-        """The log, with what other processes appended."""
         log = self._logs.setdefault(conversation_id, _Log())
         path = self._path(conversation_id)
         size = path.stat().st_size if path.exists() else 0
@@ -172,7 +171,6 @@ def _epoch_in(folder: Path) -> int:
 
 
 def _whole_append(head: bytes, read: Callable[[int], bytes]) -> list[int] | None:
-    """The lengths of an append's payloads, if all of it is there."""
     try:
         check, *lengths = (int(word) for word in head.split())
     except ValueError:

@@ -92,10 +92,8 @@ class SystemPromptEvent(LLMConvertibleEvent):
 class MessageEvent(LLMConvertibleEvent):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
-    Attributes:
-        wait_for_response: of an agent: it is done until the user answers.
-        file_urls: paths of uploaded files that the message mentions.
-        seen: of what came from the model: id of the newest event that it had been shown.
+    `wait_for_response`: the agent is done until the user answers. `file_urls` are paths of uploaded files. `seen` is,
+    of what came from the model, the id of the newest event that it had been shown.
     """
 
     kind: Literal["MessageEvent"] = "MessageEvent"

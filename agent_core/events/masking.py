@@ -186,7 +186,6 @@ class SecretMasker:
         )
 
     def _possible_starts(self, text: str) -> Iterator[int]:
-        """Where the beginning of a secret may stand that `text` breaks off."""
         longest = self._beginnings.longest
         tail = _tail(text, longest, _MAX_WHITE)
         yield from self._beginnings.in_units([(text[place].encode("utf-8", "replace"), place) for place in tail])

@@ -108,7 +108,6 @@ class Message(Lean):
 
     @property
     def text(self) -> str:
-        """All text parts, joined by newlines."""
         return "\n".join(part.text for part in self.content if isinstance(part, TextContent))
 
     @classmethod

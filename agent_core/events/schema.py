@@ -86,7 +86,6 @@ class Action(Tagged):
 
 
 ERROR_NOTE = TextContent(text="[An error occurred during execution.]")
-"""Stands before what the model is shown of a call that failed."""
 
 
 class Observation(Lean, Tagged):
@@ -105,7 +104,6 @@ class Observation(Lean, Tagged):
 
     @property
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
-        """The content for the model; an error is announced by a first block."""
         if not self.is_error:
             return list(self.content)
         return [ERROR_NOTE, *self.content]

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Protocol
 from agent_core.errors import StaleOwnerError
 
 SEPARATOR: Final = "~"
-"""Stands between the id of a conversation and the name of one of its sub-conversations."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 

@@ -115,7 +115,6 @@ class Memory:
             await self._facts()
 
     async def skills(self) -> list[Skill]:
-        """All skills of the conversation; looks at its workspace if need be."""
         if not self._has_seen_workspace and not self._is_silent:
             await self._facts()
         return self._knowledge.active
@@ -281,7 +280,6 @@ class Knowledge:
         self._told.clear()
 
     def take_workspace(self, facts: Mapping[str, Any]) -> None:
-        """Take in the skills of the workspace, from the result of ``workspace.facts``."""
         files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
         git = facts.get("git")
         roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
@@ -319,7 +317,6 @@ class Knowledge:
         return listed if any(skill.is_agentskills_format for skill in listed) else []
 
     def at_hand(self, *, can_invoke: bool) -> str:
-        """The list of what else the workspace has, and how the agent gets it."""
         return available_skills(self._project, can_invoke=can_invoke)
 
     def triggered(self, message: str) -> list[RecalledKnowledge]:

@@ -71,7 +71,6 @@ class Transcript:
         return self._batch
 
     def abandon_batch(self) -> None:
-        """Leave out the calls that will never be answered, with their batch."""
         self._batch, self._answers = [], {}
         self.settled.extend(self.held)
         self.held = []

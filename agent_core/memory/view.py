@@ -112,7 +112,6 @@ class View:
         return self.wants_condensation
 
     def add(self, event: AnyEvent) -> None:
-        """Take the next event of the active branch; a view cannot go back, but is made anew for that."""
         if isinstance(event, ActionEvent | MessageEvent) and event.seen is not None:
             self.seen = max(self.seen, event.seen)
         match event:
