@@ -215,7 +215,6 @@ class SecretView:
         return f"SecretView({list(self)})"
 
     def descriptions(self) -> dict[str, str]:
-        """What the model is told of them."""
         return self._registry().descriptions()
 
     def update(self, secrets: Mapping[str, GivenSecret]) -> None:

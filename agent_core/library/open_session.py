@@ -371,7 +371,6 @@ class KeptServers:
         self._config: Mapping[str, McpServer] = {}
 
     async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
-        """The servers of this agent; new ones where its configuration is another."""
         if self._servers is not None and self._config != agent.mcp_config:
             await self._servers.close()
             self._servers = None

@@ -147,7 +147,6 @@ class RunLoop:
             await self.write(*refusals, *([idle] if is_idle else []))
 
     async def opening_prompt(self) -> SystemPromptEvent | None:
-        """The system prompt of a new conversation like this one."""
         connection = await self.sandbox.connection()
         async with await AgentSession.open(
             self.conversation_id, store=InMemoryEventStore(), settings=self.settings, sandbox=connection
@@ -296,7 +295,6 @@ class RunLoop:
         await self.end_session()
 
     async def _settled(self, session: AgentSession) -> None:
-        """Wait until the callbacks have seen what is in the log now."""
         fold, last = await self.log.present(), session.stream.last_id
         follower = self.sessions.follower
         while not (self.sessions.at_work is session or self.callbacks.is_inside) and fold.last_id < last:

@@ -231,7 +231,6 @@ class McpServers:
         self._loaded_at = asyncio.get_running_loop().time()
 
     async def _expanded(self, server: McpServer) -> McpServer:
-        """The server with its references replaced; raises `McpServerError`."""
         data: dict[str, Any] = server.model_dump()
         if server.kind == "stdio" and any(
             one.server is server and one.name in self._refused for one in self._connections

@@ -265,7 +265,6 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether a second call does no harm."""
         return self.annotations.readOnlyHint or self.annotations.idempotentHint
 
 

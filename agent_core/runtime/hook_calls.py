@@ -119,7 +119,6 @@ class ConversationHooks:
         )
 
     async def after(self, action: ActionEvent, observation: Observation) -> tuple[str, ...]:
-        """Tell the hooks the result of a call; returns what they have to say about it to the model."""
         if not self.has(HookEvent.POST_TOOL_USE):
             return ()
         told = self._of_call(HookEvent.POST_TOOL_USE, action)

@@ -280,7 +280,6 @@ class AgentSession:
             await hooks.close()
 
     def count(self, stats: ConversationStats) -> None:
-        """Take in the cost of calls for this conversation that were made outside of it, once it is ready."""
         self._step.usage.stats.take_over(stats)
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
@@ -362,7 +361,6 @@ class AgentSession:
 
     @property
     def runtime_warning(self) -> str:
-        """What is wrong with the network of the sandbox, for people; empty if nothing is."""
         return self._report.warning
 
     @property
@@ -391,12 +389,10 @@ class AgentSession:
         return self.running.controller.state if self.running is not None else None
 
     async def skills(self) -> list[Skill] | None:
-        """The skills of the agent and its workspace; None before the session is ready."""
         return await self.running.memory.skills() if self.running is not None else None
 
     @property
     def failure(self) -> Exception | None:
-        """What the agent failed with the last time in this session, if it did."""
         return self.running.controller.failure if self.running is not None else None
 
     @property

@@ -96,7 +96,6 @@ class Shared:
         return Parent(self.agent, self.secrets, self.stream.secrets, budget, key, self.depth + 1)
 
     def delegation(self, state: Callable[[], ConversationState]) -> Delegation:
-        """What puts its sub-agents to work; `state` gives that of the conversation."""
         return Delegation(
             self.stream,
             SubagentFactory(self, state),

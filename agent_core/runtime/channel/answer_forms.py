@@ -251,13 +251,11 @@ def without_halves(found: str) -> str:
 SMALL: Final = 128 * 1024
 """Bytes of the JSON of a frame that nothing allows to be larger: greetings, live output, errors, short answers."""
 MAX_LIVE: Final = 16 * 1024
-"""Characters of one piece of live output."""
 MAX_ERROR: Final = 10_000
 
 _MIB: Final = 1024 * 1024
 _ESCAPED: Final = 6
 _SIDE: Final = 9 * _MIB
-"""What a process on the runner's side may print, and what is around it."""
 _PICTURE: Final = 5 * _MIB + 4096
 _CELL_PICTURES: Final = 8 * _MIB
 _WINDOW: Final = 4 * _MIB

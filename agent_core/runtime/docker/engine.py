@@ -314,7 +314,6 @@ def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
 
 
 def _root_cause(error: BaseException) -> str:
-    """The innermost reason, which names the socket's trouble rather than the layers above it."""
     seen: BaseException = error
     while (inner := seen.__cause__ or seen.__context__) is not None:
         seen = inner

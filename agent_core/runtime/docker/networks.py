@@ -217,7 +217,6 @@ class DockerNetworks:
         return f"This sandbox can reach the host of its engine: {problem.rstrip('.')}. To find out more: drydock doctor"
 
     def forget(self) -> None:
-        """Look anew next time: somebody has removed a network."""
         self._made.clear()
 
     async def remove_unused(self, instance_id: str, *, all_of_instance: bool) -> None:

@@ -243,7 +243,6 @@ class DockerObjects:
         await self._engine.call("start the sandbox", work)
 
     async def disconnect(self, network: str) -> None:
-        """Take the container out of this network, if it is in there as far as the engine knows."""
         with ignoring(403, 404, 500):
             await self._engine.call(
                 "disconnect the sandbox",

@@ -190,7 +190,6 @@ class DockerSandbox:
     # --- start-up, step by step ---
 
     async def _create(self, progress: Progress, clock: asyncio.Timeout) -> SandboxStatus:
-        """Make the container; one of the same name is taken as it is."""
         pulled = False
         for _ in range(_CREATE_ATTEMPTS):
             network = await self._networks.ensure(self.spec)
@@ -225,7 +224,6 @@ class DockerSandbox:
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
 
     async def _settle_in_network(self) -> None:
-        """Put an older sandbox into the network that is wished now, and into no other."""
         found = await self._objects.inspect()
         if found is None:
             return

@@ -100,7 +100,6 @@ class SandboxFolder:
 
     @property
     def runner(self) -> ProcessId | None:
-        """The runner; the sandbox counts as stopped when it has ended."""
         return self.process("runner") or self.process("init")
 
     def forget_processes(self) -> None:

@@ -117,7 +117,6 @@ def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:
 
 
 def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
-    """Connect the sandbox through a process of ours; where that fails ``no-network`` says why."""
     namespace = os.open(f"/proc/{record['init']}/ns/net", os.O_RDONLY)
     owner = fcntl.ioctl(namespace, _NS_GET_USERNS)  # not the namespace of the first process: that one is nested in it
     reading, writing = os.pipe()
@@ -315,7 +314,6 @@ def _become(order: dict[str, Any], info: int) -> None:
 
 
 def _listen(folder: str) -> int:
-    """The runner's socket; its path is in no place that the sandbox sees."""
     os.chdir(folder)  # the path of a socket may be only so long
     listener = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o177)
