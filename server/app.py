@@ -75,11 +75,7 @@ _T = TypeVar("_T")
 
 
 def class_at(dotted_path: str, base: type[_T], *, setting: str) -> type[_T]:
-    """The subclass of `base` at that path; `setting` is named in errors.
-
-    Raises:
-        ConfigurationError: there is none, or it is no subclass of `base`.
-    """
+    """The subclass of `base` at that path, else `ConfigurationError` naming the `setting`."""
     module, _, name = dotted_path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -96,7 +92,7 @@ ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 class Application:
     """The server as one ASGI application: previews, else the gate, then Socket.IO or the routes, then the page.
 
-    Its parts are made when its lifespan begins and are gone when that ends; `services` is valid in between.
+    `services` is valid within its lifespan.
     """
 
     services: Services
@@ -235,15 +231,10 @@ class Application:
 def create_app(
     settings: Settings, *, choose: ChooseProvider | None = None, log_masker: SecretMasker | None = None
 ) -> Application:
-    """The application for these settings.
+    """The application for these settings, `ConfigurationError` where they cannot be used.
 
-    Args:
-        settings: see `server.settings.settings.load_settings`.
-        choose: finds the provider of sandboxes; by default the one that the settings ask for.
-        log_masker: hides the users' secrets in the process's log, if there is one to be told of them.
-
-    Raises:
-        ConfigurationError: the settings cannot be used, for example a public address without a token.
+    `choose` finds the provider of sandboxes, by default that of the settings; `log_masker` hides users' secrets in the
+    log.
     """
     return Application(settings, choose=choose, log_masker=log_masker)
 
@@ -270,7 +261,6 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
 
 
 def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
-    """The same, readable for pages of these origins, too: every answer, refusals included."""
     theirs = CORSMiddleware(
         app,
         allow_origins=allowed,
@@ -299,7 +289,6 @@ async def _choose(settings: Settings) -> SandboxSelection:
 
 
 async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application before the lifespan has begun and after it has ended."""
     if scope["type"] == "http":
         await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
     elif scope["type"] == "websocket":

@@ -27,10 +27,7 @@ from server.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of a running server; made when the application starts.
-
-    `ending` is set when it is told to end: answers that would take long are broken off, in words.
-    """
+    """The parts of a running server. `ending`: long answers are to break off, in words."""
 
     settings: Settings
     authenticator: Authenticator

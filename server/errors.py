@@ -125,10 +125,7 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = None) -> dict[str, Any]:
-    """The body of a 422, with these problems `of` so many (None: these are all).
-
-    `message` has the list in words, since that is what the protocol's clients show.
-    """
+    """The body of a 422, with these problems `of` so many (None: all); `message` is what clients show."""
     return {"detail": problems, "message": _in_words(problems, len(problems) if of is None else of)}
 
 

@@ -37,10 +37,9 @@ _STYLE: Final = (
 
 
 class SignIn:
-    """ASGI application around a page: a browser that has not shown the access token is asked for it once.
+    """ASGI application around a page: a browser that has not shown the access token is asked for it once, by a form.
 
-    A page of the browser's own (not its scripts, pictures and data) is answered with a form; the address that the
-    server prints at its start fills it in by its fragment. `/sign-out` ends the session.
+    The address that the server prints at its start fills that in by its fragment. `/sign-out` ends the session.
     """
 
     def __init__(self, page: ASGIApp, *, keeper: Doorkeeper, sessions: PageSessions) -> None:
@@ -53,7 +52,6 @@ class SignIn:
         await (self._page if answer is None else answer)(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response | None:
-        """The answer that is ours to give; None: the page's."""
         path, is_read = request.url.path, request.method in {"GET", "HEAD"}
         if path == SIGN_OUT and is_read and request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
             answer = _form("/", status=200)

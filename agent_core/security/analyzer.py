@@ -33,9 +33,8 @@ History = Sequence[Event]
 class Polymorphic(Frozen):
     """A frozen model whose `kind` is its class name.
 
-    A family is a direct subclass with a `classes` of its own; its subclasses register themselves there by name, also
-    those that a library user adds. An abstract class of it reads the data of its subclasses. Two `kind`s of one family
-    cannot have the same name: the later one is meant.
+    A family is a direct subclass with a `classes` of its own, where its subclasses register themselves by name, library
+    users' too; of two with the same name the later one counts. An abstract class reads the data of its subclasses.
     """
 
     model_config = ConfigDict(defer_build=True)  # until `kind` has its default, just below: to build twice takes long
@@ -71,8 +70,7 @@ class Polymorphic(Frozen):
     def recreate(cls, data: Any) -> Any:
         """The object that `data` (as from ``model_dump``) describes; anything else is returned as it is.
 
-        Raises ValueError: its `kind` is missing, or no class of this family has that name;
-        pydantic.ValidationError: its fields are not those of its kind.
+        ValueError: its `kind` is missing or unknown; pydantic.ValidationError: its fields are not those of its kind.
         """
         if not isinstance(data, dict):
             return data
@@ -89,8 +87,8 @@ class Polymorphic(Frozen):
 class SecurityAnalyzer(Polymorphic):
     """Judges actions before they run. Frozen and serialisable; subclasses are found again by their `kind`.
 
-    A subclass defines `security_risk`, which is called in a thread of its own and may ask somebody else; or overrides
-    `asecurity_risk` too, if it is asynchronous, or `asecurity_risk_after`, if it goes by what came before the action.
+    A subclass defines `security_risk`, which runs in a thread and may block; or overrides `asecurity_risk` if it is
+    asynchronous, or `asecurity_risk_after` if it goes by what came before the action.
     """
 
     classes: ClassVar[dict[str, type[Polymorphic]]] = {}
@@ -103,11 +101,9 @@ class SecurityAnalyzer(Polymorphic):
         """The risk of one action; UNKNOWN when this analyzer cannot tell."""
 
     async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
-        """The same, beside the event loop."""
         return await in_thread(lambda: self.security_risk(action))
 
     async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
-        """The same, for analyzers that go by the history as well."""
         return await self.asecurity_risk(action)
 
     def analyze_pending_actions(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
@@ -175,10 +171,9 @@ class LLMSecurityAnalyzer(SecurityAnalyzer):
 
 
 class EnsembleSecurityAnalyzer(SecurityAnalyzer):
-    """Asks several analyzers; the greatest of the risks that they know counts.
+    """Asks several analyzers; the greatest known risk counts. An analyzer that fails counts as HIGH.
 
-    UNKNOWN counts only when nobody knows, or, with `propagate_unknown`, as soon as one does not. An analyzer that fails
-    counts as HIGH.
+    UNKNOWN counts only when nobody knows, or, with `propagate_unknown`, as soon as one does not.
     """
 
     analyzers: tuple[AnyAnalyzer, ...] = Field(min_length=1)
@@ -206,10 +201,7 @@ class EnsembleSecurityAnalyzer(SecurityAnalyzer):
 
 
 def riskiest(risks: Iterable[SecurityRisk], *, propagate_unknown: bool = False) -> SecurityRisk:
-    """The greatest of the known risks; UNKNOWN when none is known, or there is none.
-
-    With `propagate_unknown` a single UNKNOWN makes the whole UNKNOWN.
-    """
+    """The greatest known risk; UNKNOWN when none is known or, with `propagate_unknown`, a single one is not."""
     given = list(risks)
     known = [risk for risk in given if risk is not SecurityRisk.UNKNOWN]
     if not known or (propagate_unknown and len(known) < len(given)):

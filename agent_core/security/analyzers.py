@@ -22,11 +22,7 @@ ALL_ANALYZERS: tuple[type[SecurityAnalyzer], ...] = (
 
 
 def get_default_analyzer() -> SecurityAnalyzer:
-    """Rules that read the commands, and the model's own word: the greater risk counts.
-
-    The risk is unknown as soon as one of the two cannot tell it: a model that keeps silent does not make its call
-    harmless, nor do rules that do not know its tool.
-    """
+    """Rules that read commands, and the model's own word: the greater risk counts, unknown if either cannot tell."""
     return EnsembleSecurityAnalyzer(analyzers=(ShellRuleAnalyzer(), LLMSecurityAnalyzer()), propagate_unknown=True)
 
 
@@ -43,8 +39,5 @@ def analyzer_named(name: str | None) -> SecurityAnalyzer:
 
 
 def policy_with(name: str | None) -> ConfirmationPolicy:
-    """What waits for a user who wants to be asked and has chosen this analyzer: what it calls risky, or cannot tell.
-
-    Where none is chosen, or one that is not known here, nobody else is to decide: every action waits.
-    """
+    """What waits for users who want to be asked: what it calls risky or cannot tell; everything without one."""
     return ConfirmRisky() if name in ANALYZERS else AlwaysConfirm()

@@ -31,9 +31,9 @@ class ConfirmationPolicy(Polymorphic):
         """Whether the user has to agree to an action of this risk."""
 
     def must_confirm(self, actions: Sequence[ActionEvent]) -> bool:
-        """Whether the user has to agree before any of them runs, by the risks that the actions carry themselves.
+        """Whether the user has to agree before any of them runs, by the actions' own risks (else: `ConfirmationGate`).
 
-        Thoughts and the finish change nothing and are not counted. With an analyzer, use a `ConfirmationGate`.
+        Thoughts and the finish change nothing and are not counted.
         """
         return any(
             self.should_confirm(SecurityRisk(action.security_risk))
@@ -83,10 +83,7 @@ class ConfirmRisky(ConfirmationPolicy):
 
 
 def policy_in_force(stored: Mapping[str, Any] | None, configured: ConfirmationPolicy) -> ConfirmationPolicy:
-    """The policy that the log has `stored` as data, or else the configured one.
-
-    One whose class is gone, or was never here, makes everything wait: whoever chose it wanted to decide something.
-    """
+    """The policy `stored` as data, or else the configured one; of a class that is gone, everything waits."""
     if stored is None:
         return configured
     try:
@@ -101,8 +98,7 @@ def policy_in_force(stored: Mapping[str, Any] | None, configured: ConfirmationPo
 class ConfirmationGate:
     """A policy with the analyzer that tells it the risks (None: all are unknown), and what is known of the tools.
 
-    Actions of read-only tools, thoughts and the finish are LOW where an analyzer does not know better: they change
-    nothing, and models are not asked for their risk. Without an analyzer they are as unknown as all others.
+    With an analyzer, actions of read-only tools, thoughts and the finish are LOW where it does not know better.
     """
 
     policy: ConfirmationPolicy
@@ -117,15 +113,11 @@ class ConfirmationGate:
         return cls(policy, analyzer, _read_only(tools))
 
     def with_tools(self, tools: Mapping[str, ToolDefinition]) -> Self:
-        """The same gate for an agent that has these tools by now."""
         return replace(self, read_only_tools=_read_only(tools))
 
     @property
     def is_confirmation_mode_active(self) -> bool:
-        """Whether actions are analyzed and may be stopped for it: an analyzer is set and the policy does ask.
-
-        It is a report, not a condition: a policy decides without an analyzer too.
-        """
+        """Whether an analyzer is set and the policy does ask: a report, no condition."""
         return is_confirmation_mode_active(self.analyzer, self.policy)
 
     def classify(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
@@ -137,22 +129,18 @@ class ConfirmationGate:
     async def aclassify(
         self, actions: Sequence[ActionEvent], history: History = ()
     ) -> list[tuple[ActionEvent, SecurityRisk]]:
-        """The same, for analyzers that call out, or go by what the model was shown. One that is late makes it HIGH."""
+        """The same, for analyzers that call out or go by the history. One that is late makes it HIGH."""
         if self.analyzer is None:
             return [(action, SecurityRisk.UNKNOWN) for action in actions]
         return self._with_read_only(await self.analyzer.aanalyze_pending_actions(actions, history))
 
     def decide(self, classified: Sequence[tuple[ActionEvent, SecurityRisk]]) -> bool:
-        """Whether the user has to agree before any action of the batch runs.
-
-        An empty batch needs no agreement, nor does a single thought or finish; else one action that does is enough.
-        """
+        """Whether the user has to agree before any of the batch runs; not for a single thought or finish."""
         if not classified or (len(classified) == 1 and isinstance(classified[0][0].action, _NEVER_ASKED)):
             return False
         return any(self.policy.should_confirm(risk) for _, risk in classified)
 
     def must_confirm(self, actions: Sequence[ActionEvent]) -> bool:
-        """`classify` and `decide` at once."""
         return self.decide(self.classify(actions))
 
     def _with_read_only(

@@ -20,10 +20,7 @@ UNEXPLAINED: Final = "blocked by a hook"
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """What one hook came to: whether it wants to stop what is about to happen, why, and text for the model.
-
-    With an `error`, which is of the hook itself, it blocks nothing.
-    """
+    """What one hook came to: whether it blocks, why, and text for the model. A hook with an `error` blocks nothing."""
 
     blocked: bool = False
     reason: str = ""
@@ -51,10 +48,7 @@ def read_result(exit_code: int, stdout: str, stderr: str) -> HookResult:
 
 
 def judgement_in(text: str) -> HookResult:
-    """What a model says that was asked to judge: a JSON object as for `read_result`, words around it left aside.
-
-    Raises ValueError: there is no such object in it, or it decides nothing.
-    """
+    """The JSON object in a model's judgement (see `read_result`); ValueError: none is there, or it decides nothing."""
     said = _object_in(text[text.find("{") : text.rfind("}") + 1])
     decision = str(said.get("decision", "")).lower()
     if decision not in {"allow", "deny"} and not isinstance(said.get("continue"), bool):
@@ -104,7 +98,7 @@ class HookDecision:
 
 
 def decide(event: HookEvent, results: Sequence[HookResult]) -> HookDecision:
-    """Put results together, in the order of their hooks; the first that blocks wins, if the event can be blocked."""
+    """Put results together in order; the first that blocks wins, if the event can be blocked."""
     context: list[str] = []
     errors: list[str] = []
     for result in results:
@@ -135,10 +129,7 @@ class CommandRunner(Protocol):
     async def run(
         self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
     ) -> CommandOutcome:
-        """Run a shell command to its end; cancelling ends it. It need not watch the limit itself; the caller does.
-
-        Raises DrydockError or OSError: the command could not be run.
-        """
+        """Run a shell command to its end, within the caller's limit; DrydockError or OSError: it could not be run."""
         ...
 
 
@@ -146,18 +137,14 @@ class HookJudge(Protocol):
     """Puts the questions of hooks to a model."""
 
     async def judge(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
-        """What the model says. It need not watch the hook's time limit; the caller does.
-
-        Raises DrydockError: the model could not be asked; ValueError: its answer cannot be read.
-        """
+        """What the model says, within the caller's limit. DrydockError: it cannot be asked; ValueError: unreadable."""
         ...
 
 
 class Hooks:
-    """The hooks of one conversation; leaving the context ends those that are still running in the background."""
+    """The hooks of one conversation; leaving the context ends those in the background. No `judge`: no model hooks."""
 
     def __init__(self, config: HookConfig, runner: CommandRunner, judge: HookJudge | None = None) -> None:
-        """Without a `judge` hooks that need a model are passed over."""
         self._config = config
         self._judge = judge
         self._runner = runner
@@ -176,8 +163,8 @@ class Hooks:
     async def run(self, told: HookInput) -> HookDecision:
         """Run the hooks of an event one after another, until one blocks.
 
-        A hook that fails or is late blocks nothing, and is named in the decision's errors; so those that ask a model
-        fail open.
+        A hook that fails or is late blocks nothing (those that ask a model fail open), and is among the decision's
+        errors.
         """
         done: list[HookExecution] = []
         for hook in self._config.for_event(told.event_type, told.tool_name or ""):

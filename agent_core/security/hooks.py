@@ -43,10 +43,7 @@ class _Hook(Frozen):
 
 
 class CommandHook(_Hook):
-    """A shell command that gets a `HookInput` on its standard input.
-
-    With `async` it is started and not waited for, so it cannot block anything.
-    """
+    """A shell command that gets a `HookInput` on its standard input; with `async` nobody waits, and it cannot block."""
 
     type: Literal["command"] = "command"
     command: str = Field(min_length=1)
@@ -74,7 +71,7 @@ class PromptHook(_Question):
 
 
 class AgentHook(_Question):
-    """A question to an agent, which may take `max_iterations` steps with the conversation's tools, or those of `tools`.
+    """A question to an agent, for at most `max_iterations` steps with the conversation's tools, or those of `tools`.
 
     As data the question may also be called ``system_prompt``.
     """
@@ -99,8 +96,8 @@ _METACHARACTERS = re.compile(r"[*?+.|()\[\]{}^$\\]")
 class HookMatcher(Frozen):
     """Hooks for the tools that `matcher` names.
 
-    ``*`` or nothing: all tools. ``/regex/``, or a text with characters that are special in a regular expression: tools
-    whose whole name it matches. Anything else: the tool of exactly that name.
+    ``*`` or nothing: all tools. ``/regex/``, or a text with special characters of one: the whole name matches. Else:
+    the exact name.
     """
 
     matcher: str = "*"
@@ -166,12 +163,9 @@ class HookConfig(Frozen):
 
     @classmethod
     def load(cls, path: str | Path | None = None, working_dir: str | Path | None = None) -> Self:
-        """The configuration in the file `path`; without one that of the project in `working_dir`, or else of the home.
+        """The configuration in `path`, else of the project in `working_dir`, else of the home; empty without one.
 
-        It has no hooks where there is no such file. A conversation finds those of its project and home by itself.
-
-        Raises ValueError: the file holds no configuration; the message says where and why; OSError: it cannot
-        be read.
+        ValueError says where and why a file holds no configuration; OSError: it cannot be read.
         """
         places = [Path(path)] if path else [Path(working_dir or Path.cwd()) / HOOK_FILE, Path.home() / HOOK_FILE]
         found = next((place for place in places if place.is_file()), None)
@@ -179,10 +173,7 @@ class HookConfig(Frozen):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The configuration in a file: ``{"hooks": {event: [...]}}``, or the inner object alone.
-
-        Raises ValueError: it is no such thing; the message says where and why.
-        """
+        """The configuration in a file: ``{"hooks": {event: [...]}}``, or the inner object; else ValueError."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -191,10 +182,7 @@ class HookConfig(Frozen):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """The configuration in such data; see `from_json`.
-
-        Raises ValueError: it is no such thing; the message says where and why.
-        """
+        """As `from_json`, of data."""
         if not isinstance(data, dict):
             raise ValueError(f"hooks must be an object, not {type(data).__name__}")
         try:
@@ -206,24 +194,20 @@ class HookConfig(Frozen):
             raise ValueError(f"hooks are not valid: {problems}") from None
 
     def followed_by(self, other: HookConfig) -> HookConfig:
-        """These hooks, and after them those of `other` (a plugin's, say) that are not among them already."""
+        """These hooks, then those of `other` that are not among them."""
         both = dict(self.hooks)
         for event, matchers in other.hooks.items():
             both[event] = tuple(dict.fromkeys((*both.get(event, ()), *matchers)))
         return HookConfig(hooks=both)
 
     def for_event(self, event: HookEvent, tool_name: str = "") -> tuple[CommandHook | PromptHook | AgentHook, ...]:
-        """The hooks to run, in their order."""
         return tuple(
             hook for matcher in self.hooks.get(event, ()) if matcher.matches(tool_name) for hook in matcher.hooks
         )
 
 
 def event_named(name: str) -> HookEvent:
-    """The event of this name, in ``PascalCase`` or ``snake_case``.
-
-    Raises ValueError: there is none; the message lists those there are.
-    """
+    """The event of this name, in ``PascalCase`` or ``snake_case``; the ValueError lists those there are."""
     plain = name.replace("_", "").lower()
     for event in HookEvent:
         if event.value.lower() == plain:
@@ -249,7 +233,6 @@ class HookInput(Frozen):
         return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
 
     def environment(self) -> dict[str, str]:
-        """The variables that name the project, the session, the event and the tool; absent ones are empty."""
         return {
             "OPENHANDS_PROJECT_DIR": self.working_dir or "",
             "OPENHANDS_SESSION_ID": self.session_id or "",

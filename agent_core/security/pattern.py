@@ -63,12 +63,10 @@ _UNCERTAIN_RULES: Final = frozenset({"syntax", "too-complex", "characters"})
 
 
 class PatternSecurityAnalyzer(SecurityAnalyzer):
-    """Searches what would be executed, and all that the model wrote, for dangerous patterns.
+    """Searches what would be executed, and what the model wrote, for dangerous patterns; up to 30,000 characters each.
 
-    It matches text, so it also finds what is only mentioned: a command that prints ``rm -rf /`` is HIGH. Commands of a
-    shell are read too (`agent_core.security.shell`), which finds deletes behind quotes and nested shells; when that
-    fails and nothing else was found the risk is UNKNOWN. Else it is LOW. Each of the two texts is looked at up to
-    30,000 characters.
+    It matches text, so a command that only prints ``rm -rf /`` is HIGH too. Shell commands are also parsed
+    (`agent_core.security.shell`); when that fails and nothing was found the risk is UNKNOWN, else LOW.
     """
 
     immediate: ClassVar[bool] = True

@@ -39,10 +39,9 @@ def http_address(value: str) -> str:
 
 
 def fetch(request: Request, *, limit_seconds: float, limit_bytes: int) -> bytes:
-    """The body of the answer; blocks.
+    """The body of the answer; blocks. Redirects are not followed.
 
-    Raises OSError, HTTPException: there is no answer within the limit, or it is a redirect or an error; ValueError:
-    it is longer than `limit_bytes`.
+    Raises OSError or HTTPException (no answer in time, a redirect, an error) or ValueError (over `limit_bytes`).
     """
     with build_opener(_NoRedirects).open(request, timeout=limit_seconds) as answer:
         data: bytes = answer.read(limit_bytes + 1)
@@ -59,20 +58,16 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class SecretSource(Protocol):
-    """Where a secret's value comes from. `description` is told to the model, the value never.
+    """Where a secret's value comes from; the model is told the `description`, never the value.
 
-    A program's own source may leave the description out, and have a ``get_value()`` in place of `value`; neither has to
-    be asynchronous.
+    A program's own source may leave that out, and have a ``get_value()`` for `value`; neither has to be asynchronous.
     """
 
     @property
     def description(self) -> str: ...
 
     async def value(self) -> str | None:
-        """The value as it is now; None when it cannot be had.
-
-        It may raise whatever it likes: the registry takes that for None.
-        """
+        """The value as it is now; None, or any exception: it cannot be had."""
         ...
 
 
@@ -87,10 +82,7 @@ class StaticSecret(Frozen):
 
 
 class LookupSecret(Frozen):
-    """A value that a server knows: the body of its answer to GET `url`, without the space around it.
-
-    Redirects are not followed: the headers, which are secret themselves, go to this server only.
-    """
+    """The body of a server's answer to GET `url`, stripped. Redirects are not followed: the headers are secret."""
 
     url: str
     headers: dict[str, SecretStr] = Field(default_factory=dict, exclude=True)
@@ -136,10 +128,7 @@ GivenSecret = SecretSource | SecretStr | str | Callable[[], str | None] | Callab
 
 
 class SecretRegistry:
-    """Knows a conversation's secrets by name.
-
-    `hide` is told every value before anything can show it; a value that has been replaced stays hidden.
-    """
+    """A conversation's secrets by name; `hide` is told each value before it can show, and replaced ones stay hidden."""
 
     def __init__(self, hide: Callable[[Iterable[str]], None]) -> None:
         self._hide = hide
@@ -176,11 +165,10 @@ class SecretRegistry:
         return {name: source.description for name, source in self._sources.items()}
 
     async def environment_for(self, command: str) -> dict[str, str]:
-        """The values of the secrets whose names stand in `command`, in any case, as variables for it.
+        """The values of the secrets that `command` names, in any case, as variables for it.
 
-        Those that cannot be had, and those whose name is no name of a variable, are left out. So that nothing that
-        the command prints can show another secret, values that were never looked up are looked up as well; one that
-        failed is not tried again for a minute unless it is named.
+        Those that cannot be had, or whose name is no variable's, are left out. All others are looked up too, so that
+        nothing it prints can show them; one that failed is not tried again for a minute unless it is named.
         """
         lowered = command.lower()
         named = [name for name in self._sources if name.lower() in lowered]

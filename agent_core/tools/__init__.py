@@ -1,7 +1,4 @@
-"""Tools: their specifications, their definitions, and the built-in ones.
-
-The public names are loaded when they are first used.
-"""
+"""Tools: their specifications, definitions, and the built-in ones, loaded when first used."""
 
 from __future__ import annotations
 
@@ -185,7 +182,6 @@ _OTHER_NAMES = {"ExecuteBashAction": "TerminalAction", "ExecuteBashObservation":
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded when it is asked for."""
     if name == "__all__":
         return sorted(name for names in _MODULES.values() for name in names.split())
     own = _OTHER_NAMES.get(name, name)

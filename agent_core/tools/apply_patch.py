@@ -32,15 +32,11 @@ class ApplyPatchAction(Action):
 
     @property
     def paths(self) -> list[str]:
-        """The files that the patch names, as it names them, each once."""
         return list(dict.fromkeys(_HEADER.findall(self.patch)))
 
 
 class ApplyPatchObservation(Observation):
-    """What became of it: the files that were written or removed, and the unified diff of all of them.
-
-    `fuzz` says how doubtful the places were at which it was applied; 0: all were found exactly.
-    """
+    """The files that were written or removed, and their unified diff. `fuzz` 0: all places were found exactly."""
 
     paths: list[str] = Field(default_factory=list)
     diff: str | None = None

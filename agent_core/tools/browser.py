@@ -38,10 +38,7 @@ class BrowserCall(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is to be known of the page after the calls: its tree with the numbers of the elements, a picture of it.
-
-    `marks`: the picture has the numbers in it (needs `screenshot`). `visible_only`: of the tree, what the window shows.
-    """
+    """What is to be known of the page after the calls: its tree (`visible_only`: of the window), a picture of it."""
 
     tree: bool = False
     screenshot: bool = False
@@ -199,10 +196,7 @@ class BrowserObservation(Observation):
         open_pages: the tabs in the order of their opening, of which `active_page_index` is active (-1: none).
         focused_element: number of the element that has the focus, as far as the tree was asked for; else "".
         screenshot: the window as a data URL, `set_of_marks` the same with the numbers of the elements; "" for none.
-        screenshot_path: where in the workspace the picture is kept.
-        downloads: paths of files that were downloaded meanwhile.
         last_action: what was asked for, as one line of code; `last_action_error` says why it failed.
-        visible_only: whether the tree was that of the window's part only.
         is_picture_for_model: whether models that see are shown the picture; people are in any case.
     """
 
@@ -222,7 +216,6 @@ class BrowserObservation(Observation):
 
     @property
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
-        """The text and, where there is one, the picture: that with the numbers if possible."""
         picture = (self.set_of_marks or self.screenshot) if self.is_picture_for_model else ""
         shown = list(super().to_llm_content)
         return [*shown, ImageContent(image_urls=[picture])] if picture else shown
@@ -272,22 +265,17 @@ _OUTER_MARGIN_SECONDS = 120.0
 
 
 class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
-    """One browser for as many tools as share it. It is started with the first call, in the sandbox.
+    """One browser for as many tools as share it, started with the first call in the conversation's sandbox.
 
-    Inside a conversation that is the conversation's sandbox; without one, a sandbox of its own on `working_dir`. All
-    tools of a conversation share its one browser, whichever executor they have.
+    Without a conversation it has a sandbox of its own on `working_dir` (the present folder if empty). ValueError: a
+    time is not above zero, a domain is empty, or `headless` is false.
 
     Args:
         allowed_domains: hosts that pages may come from, with all below them; none for all.
         init_timeout_seconds: in which the browser must have started.
-        action_timeout_seconds: in which a call must be done; after a call that was not, 30 s at most. The third in a
-            row has the browser started anew.
+        action_timeout_seconds: for a call; after a late one, 30 s at most. The third in a row restarts the browser.
         navigation_timeout_seconds: in which a site must begin to answer.
         session_timeout_minutes: without a call, after which the browser is closed.
-        working_dir: folder of this host for a sandbox of its own; the present one if empty.
-        headless: for programs that name it; a sandbox has no screen, so it can only be true.
-
-    Raises ValueError: a time is not above zero, a domain is empty, or a window is asked for.
     """
 
     def __init__(
@@ -333,7 +321,7 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
     async def ask(
         self, calls: Sequence[BrowserCall], look: Look, context: ToolContext, key: str | None
     ) -> dict[str, Any]:
-        """Have the browser's program do these calls, and return its answer (the runner's ``browser.run``)."""
+        """Have the browser's program do these calls, and return its answer."""
         options = dict(self._options)
         if context.hard_timeout is not None:
             options["timeout"] = context.hard_timeout
@@ -449,8 +437,7 @@ BrowserStopRecordingTool: Final = _tool(BrowserStopRecordingAction, "End the rec
 class BrowserToolSet(ToolDefinition[BrowserAction, BrowserObservation]):
     """All browser tools, on one executor.
 
-    For a part of them, or with an executor of one's own, register a factory that returns what the `create` of single
-    tools gives: ``BrowserNavigateTool.create(executor)``.
+    For some of them, or another executor, register a factory around ``BrowserNavigateTool.create(executor)`` and so on.
     """
 
     make_executor: ClassVar[Callable[..., Any]] = BrowserToolExecutor

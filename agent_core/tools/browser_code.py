@@ -1,7 +1,4 @@
-"""The `browser` tool: a few lines of code, each a call of one of fifteen functions.
-
-The lines look like Python, and only look so: they are parsed, never run.
-"""
+"""The `browser` tool: lines of code, each a call of one of fifteen functions, which are parsed and never run."""
 
 from __future__ import annotations
 
@@ -46,10 +43,7 @@ def _function(function: Callable[..., BrowserCall]) -> Callable[..., BrowserCall
 
 
 def parse(code: str) -> list[BrowserCall]:
-    """The calls that the lines stand for.
-
-    Raises ValueError: a line is no call of a known function with constants; the message names the line and the fix.
-    """
+    """The calls that the lines stand for; the ValueError names the line that is none, and the fix."""
     if len(code) > MOST_CHARACTERS:
         raise ValueError(f"code has {len(code)} characters, the limit is {MOST_CHARACTERS}")
     try:
@@ -221,9 +215,7 @@ class BrowserCodeAction(BrowserAction):
 class BrowserCodeExecutor(BrowserToolExecutor):
     """Carries out lines of code, and shows the page after each; `options` are those of `BrowserToolExecutor`.
 
-    Args:
-        set_of_marks: whether a model that sees is shown a picture with the elements' numbers; people always are.
-        visible_only: whether of the page's tree only what the window shows is told.
+    `set_of_marks`: a model that sees is shown a picture with the elements' numbers, as people always are.
     """
 
     def __init__(self, *, set_of_marks: bool = True, visible_only: bool = False, **options: Any) -> None:

@@ -32,7 +32,6 @@ class FinishTool(ToolDefinition[FinishAction, FinishObservation]):
 
     @staticmethod
     async def function(action: FinishAction, conversation: ToolContext | None = None) -> FinishObservation:
-        """Echo the message."""
         return FinishObservation.from_text(action.message)
 
 
@@ -60,7 +59,6 @@ class ThinkTool(ToolDefinition[ThinkAction, ThinkObservation]):
 
     @staticmethod
     async def function(action: ThinkAction, conversation: ToolContext | None = None) -> ThinkObservation:
-        """The thought is in the log already; there is nothing else to do."""
         return ThinkObservation.from_text("Your thought has been logged.")
 
 
@@ -88,7 +86,7 @@ class CondensationRequestTool(ToolDefinition[CondensationRequestAction, Condensa
     async def function(
         action: CondensationRequestAction, conversation: ToolContext | None = None
     ) -> CondensationRequestObservation:
-        """Put the request into the log, where the agent's condenser finds it before the next step."""
+        """Put the request into the log, where the condenser finds it before the next step."""
         if conversation is None:
             raise ValueError("there is no conversation whose history could be condensed")
         await conversation.request_condensation()

@@ -97,14 +97,10 @@ class SandboxAccess(Protocol):
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> SandboxReply:
-        """Ask the runner for one operation; starts or revives the sandbox if need be.
+        """Ask the runner for one operation; starts or revives the sandbox if need be. Cancelling cancels it there.
 
-        With a `key` the operation runs at most once, however often it is asked for. When the caller is cancelled the
-        operation is cancelled in the sandbox. `limit_seconds` is the outer limit, longer than any inside.
-
-        Raises ToolError: the runner refused the arguments; SandboxLostError: the sandbox went away; whether the
-        operation took effect is unknown; SandboxError: the sandbox cannot be had; the message says why and what
-        to do.
+        With a `key` it runs at most once. `limit_seconds` is the outer limit. Raises ToolError (arguments refused),
+        SandboxLostError (whether it took effect is unknown) or SandboxError (no sandbox; it says why and what to do).
         """
         ...
 
@@ -113,10 +109,7 @@ class DraftModel(Protocol):
     """The model that writes out what an agent has drafted."""
 
     async def answer(self, messages: Sequence[Message]) -> str:
-        """What it says; the conversation pays for it. Cancelling ends the request.
-
-        Raises ToolError: it cannot be asked; the message says why.
-        """
+        """What it says, at the conversation's cost; ToolError where it cannot be asked."""
         ...
 
 
@@ -126,38 +119,29 @@ class Clients(Protocol):
     async def ask(
         self, action_id: int, name: str, arguments: Mapping[str, Any], limit_seconds: float
     ) -> ClientToolResult:
-        """Have one of them carry out a call; one that a crash cut short finds the answer given meanwhile.
-
-        Raises ToolError: none has answered in time; the message says so.
-        """
+        """Have one of them carry out a call; ToolError if none answers in time. After a crash the answer is found."""
         ...
 
 
 class SubAgents(Protocol):
-    """The sub-agents of one conversation. A call that is repeated after a crash goes on where it was.
+    """The sub-agents of one conversation. A call repeated after a crash goes on; cancelling stops those put to work.
 
-    A method that is cancelled stops the sub-agents that it has put to work.
+    Methods raise `SubAgentError` where what is asked for does not exist, or nothing may be delegated.
     """
 
     async def spawn(self, call: ToolContext, ids: Sequence[str], types: Sequence[str]) -> dict[str, SpawnedAgent]:
         """Have a sub-agent for each id, all or none; an id that is in use gets a new one. `types` may be fewer.
 
-        They exist for later calls once the call's result is in the log. Raises SubAgentError: they cannot be had.
+        They exist for later calls once the call's result is in the log.
         """
         ...
 
     async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
-        """Give each of these sub-agents its task, at the same time, and wait for all; reports in the order of `tasks`.
-
-        Raises SubAgentError: an id is not known, or nothing may be delegated.
-        """
+        """Give these sub-agents their tasks at once, and wait for all; reports in the order of `tasks`."""
         ...
 
     async def task(self, call: ToolContext, prompt: str, agent_type: str, *, resume: str | None) -> TaskRun:
-        """Have one new sub-agent do something; or, with `resume`, the one of an earlier task, which remembers it.
-
-        Raises SubAgentError: there is no such kind or task, or nothing may be delegated.
-        """
+        """Have a new sub-agent do something or, with `resume`, the one of an earlier task, which remembers it."""
         ...
 
     def stopped_by(self, action_id: int) -> str:
@@ -165,10 +149,7 @@ class SubAgents(Protocol):
         ...
 
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
-        """Have a new agent of this class, or a sub-agent of this kind, do something; its steps count as the caller's.
-
-        Raises SubAgentError: there is no such agent, or nothing may be delegated.
-        """
+        """Have a new agent of this class, or sub-agent of this kind, do something; its steps count as the caller's."""
         ...
 
 
@@ -211,10 +192,7 @@ class Vision(Protocol):
     """The images of one conversation, and the models that can look at them."""
 
     async def look(self, call: ToolContext, image_index: int, question: str, profile_name: str | None) -> Sight:
-        """Have a stored model answer a question about an image that the maker of the call was told of.
-
-        Raises ToolError: there is no such image or model, or no answer; the message says what there is.
-        """
+        """Have a stored model answer a question about an image that the call's maker was told of; else `ToolError`."""
         ...
 
 

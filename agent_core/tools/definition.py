@@ -43,7 +43,7 @@ def tool_name_of(class_name: str) -> str:
 
 
 class _ToolClass(ModelMetaclass):
-    """Gives a tool's class its `name`: what it says itself (``name = "grep"``), or else what its class is called."""
+    """Gives a tool's class its `name`: its own (``name = "grep"``), or what its class is called."""
 
     def __new__(mcs, name: str, bases: tuple[type[Any], ...], namespace: dict[str, Any], **kwargs: Any) -> type:
         if bases and isinstance(namespace.get("name"), str):
@@ -54,7 +54,6 @@ class _ToolClass(ModelMetaclass):
 
     @property
     def name(cls) -> str:
-        """What a `Tool` spec calls the tool, and so does the model."""
         given: str = cls.__dict__.get("tool_name", "") or getattr(cls, "tool_name", "")
         return given or tool_name_of(cls.__name__)
 
@@ -65,9 +64,9 @@ _CONTENT = (TextContent, ImageContent)
 class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolClass):
     """One tool as the model sees it, with its executor; immutable.
 
-    A subclass overrides `create`, or says what its one tool is: values for the fields, and the executor as `function`,
-    `executor_class` or `make_executor`. It is called what its `name` says, or else its class (``GrepTool``: ``grep``);
-    its types are those of ``ToolDefinition[GrepAction, GrepObservation]``.
+    A subclass overrides `create`, or gives values for the fields and the executor as `function`, `executor_class` or
+    `make_executor`. Its `name` is by default the class's (``GrepTool``: ``grep``), its types are those of
+    ``ToolDefinition[GrepAction, GrepObservation]``.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True)
@@ -82,35 +81,31 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
     tool_name: ClassVar[str] = ""
     function: ClassVar[Callable[..., Any] | None] = None
-    """What carries out every call, where a function does it that needs no parameters; a static method."""
+    """Carries out every call, where no parameters are needed; a static method."""
     executor_class: ClassVar[Callable[[], Callable[..., Any]] | None] = None
-    """Makes what carries out the calls, where that takes no parameters."""
     journaled: ClassVar[bool] = False
-    """Whether all that a call does are requests to the sandbox under its `idempotency_key`, so that after a crash of
-    the server it can be asked what became of the call. Other calls are never repeated, unless they are idempotent."""
+    """Whether all that a call does are sandbox requests under its `idempotency_key`, to be found again after a crash.
+    Other calls are never repeated, unless they are idempotent.
+    """
     resumable: ClassVar[bool] = False
-    """Whether a call that a crash cut short can be made again, because it then goes on where it was."""
+    """Whether a call that a crash cut short can be made again and then goes on."""
     remembers: ClassVar[bool] = False
-    """Whether a call is told the tool's newest result in the log (`ToolContext.latest`): the state of a tool whose
-    result says all of it."""
+    """Whether a call is told the tool's newest result in the log (`ToolContext.latest`), which is its state."""
     tells_when_busy: ClassVar[bool] = False
-    """Whether a call whose caller does not wait (`ToolContext.at_once`) is refused by the tool itself where what it
-    touches is in use; others wait in line for that."""
+    """Whether the tool itself refuses a `ToolContext.at_once` call while what it touches is in use; others wait."""
     resources: ClassVar[tuple[str, ...] | None] = None
     """What every call touches, whatever its arguments; None where that is unknown (see `declared_resources`)."""
 
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, values: Any) -> Any:
-        """Name and types, where they are not given: as the class says."""
         return {"name": cls.name, **_types_of(cls), **values} if isinstance(values, Mapping) else values
 
     @classmethod
     def create(cls, *args: Any, **params: Any) -> Sequence[ToolDefinition]:
         """The definitions that a `Tool` spec of this class stands for; called as ``create(conv_state, **params)``.
 
-        Here the one tool that the class describes, with the `executor` among the parameters, or one that is made of
-        them. Raises TypeError: a parameter is unknown, or the executor is none.
+        Here one, with the parameter `executor`, or one made of the parameters. TypeError: a parameter is unknown.
         """
         return [cls._made(**params)]
 
@@ -131,10 +126,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
     @classmethod
     def make_executor(cls) -> Callable[..., Any]:
-        """What carries out the calls of a tool that `create` makes.
-
-        A subclass may take parameters, by name and each with a default: they are those of a `Tool` spec.
-        """
+        """What carries out the calls; parameters by name, with defaults, are those of a `Tool` spec."""
         if cls.executor_class is not None:
             return cls.executor_class()
         if cls.function is None:
@@ -157,17 +149,15 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return False
 
     def set_executor(self, executor: Callable[..., Any]) -> Self:
-        """A copy of this definition with that executor."""
         return self.model_copy(update={"executor": executor})
 
     def as_executable(self) -> Self:
-        """This definition, known to have an executor. Raises NotImplementedError: it has none."""
+        """This definition; NotImplementedError where it has no executor."""
         if self.executor is None:
             raise NotImplementedError(f"tool {self.name!r} has no executor")
         return self
 
     def declared_resources(self, action: Action) -> DeclaredResources:
-        """What a call with these arguments touches; what its `resources` say, unless a tool knows better."""
         return _resources(self.resources)
 
     @property
@@ -187,10 +177,9 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return self._checked(execute_now(self._executor, action, conversation))
 
     async def acall(self, action: Action, conversation: ToolContext | None = None) -> Observation:
-        """Execute one call; a synchronous executor runs in a thread, so it never blocks the loop.
+        """Execute one call; a synchronous executor runs in a thread.
 
-        Raises NotImplementedError: the tool has no executor; TypeError: the executor returned something that is
-        no observation.
+        Raises NotImplementedError without an executor, TypeError where the result is no observation.
         """
         return self._checked(await execute(self._executor, action, conversation))
 
@@ -201,7 +190,6 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return executor
 
     def _checked(self, result: Any) -> Observation:
-        """The result as an observation of this tool's type, which can be put in words (`__call__`)."""
         observation = self._observation(result)
         content = observation.to_llm_content
         if not isinstance(content, Sequence) or not all(isinstance(one, _CONTENT) for one in content):
@@ -225,10 +213,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             raise TypeError(f"the executor of {self.name!r} returned no {kind}: {problems}") from error
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
-        """The function-tool schema for chat completions, with `summary` and, where it may change something, its risk.
-
-        Both stand first, so that a model writes them first.
-        """
+        """The function-tool schema for chat completions; `summary` and, unless it only reads, its risk come first."""
         function = self._function(add_security_risk_prediction)
         return {"type": "function", "function": function}
 

@@ -102,7 +102,6 @@ class DelegateTool(ToolDefinition[DelegateAction, DelegateObservation]):
 
     @staticmethod
     async def function(action: DelegateAction, conversation: ToolContext | None = None) -> DelegateObservation:
-        """Carry out one call; what the model can mend becomes an error result."""
         run = _spawn if action.command == "spawn" else _delegate
         try:
             return await run(action, conversation)
@@ -157,7 +156,6 @@ class TaskTool(ToolDefinition[TaskAction, TaskObservation]):
 
     @staticmethod
     async def function(action: TaskAction, conversation: ToolContext | None = None) -> TaskObservation:
-        """Carry out one task; what the model can mend becomes an error result."""
         try:
             subagents, call = subagents_of(conversation)
             run = await subagents.task(call, action.prompt, action.subagent_type, resume=action.resume or None)
@@ -231,7 +229,6 @@ class BrowsingDelegateTool(ToolDefinition[AgentDelegateAction, AgentDelegateObse
     async def function(
         action: AgentDelegateAction, conversation: ToolContext | None = None
     ) -> AgentDelegateObservation:
-        """Carry it out; what the model can mend becomes an error result."""
         task = action.inputs.get("task")
         try:
             if not isinstance(task, str) or not task.strip():

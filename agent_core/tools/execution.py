@@ -25,7 +25,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PROVIDER = "agent_core.runtime.standalone"
-"""Makes sandboxes for single executors. It stands above the tools, so it is looked up by its name when it is needed."""
+"""Makes sandboxes for single executors; named, because it stands above the tools."""
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
 
@@ -33,9 +33,8 @@ _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
 class ToolExecutor(ABC, Generic[ActionT, ObservationT]):
     """Base for executors that hold something; a plain function, synchronous or not, will do as well.
 
-    ``executor(action, conversation)`` carries out one call; `conversation` is a `ToolContext` inside a conversation,
-    None without one. A synchronous ``__call__`` runs in a thread. An executor with an ``acall`` of the same arguments
-    is awaited there instead, where a loop runs.
+    ``executor(action, conversation)`` carries out one call; `conversation` is a `ToolContext`, or None. ``__call__``
+    runs in a thread; an ``acall`` of the same arguments is awaited instead, where a loop runs.
     """
 
     @abstractmethod
@@ -62,10 +61,7 @@ class ThreadCall:
     is_ended: bool = False
 
     def do(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> T:
-        """Have the loop do `work`, and wait for it; to be called in the thread of the call.
-
-        Raises concurrent.futures.CancelledError: the call was interrupted.
-        """
+        """Have the loop do `work` and wait, in the call's thread; concurrent.futures.CancelledError if interrupted."""
         future = asyncio.run_coroutine_threadsafe(work(self.context), self.loop)
         self.asked.add(future)
         if self.is_ended:
@@ -76,7 +72,6 @@ class ThreadCall:
             self.asked.discard(future)
 
     def end(self) -> None:
-        """Nobody waits for the call any more."""
         self.is_ended = True
         for future in list(self.asked):
             future.cancel()
@@ -91,10 +86,9 @@ def present_call() -> ThreadCall | None:
 
 
 async def execute(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
-    """Carry out a call, and return what the executor gave; when cancelled, the executor is told to interrupt it.
+    """Carry out a call; when cancelled, the executor is told to interrupt it.
 
-    Raises RuntimeError: the executor raised what is no `Exception` (`SystemExit`, say), which would end the loop of
-    all conversations.
+    RuntimeError stands for what is no `Exception` (`SystemExit`, say), which would end everybody's loop.
     """
     asynchronous = getattr(executor, "acall", None)
     try:
@@ -123,10 +117,7 @@ def _interrupt(executor: Callable[..., Any]) -> None:
 
 
 def execute_now(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
-    """Carry out a call, and wait for what the executor gives.
-
-    An asynchronous one works in the loop of the conversation whose call this thread carries out, or in one of its own.
-    """
+    """Carry out a call and wait; an asynchronous one works in the loop of this thread's conversation, or its own."""
     call = present_call()
     if call is not None and _is_asynchronous(executor):
         return call.do(lambda context: executor(action, context))
@@ -172,9 +163,7 @@ class OwnSandbox(Protocol):
         """Have `work` done in a loop elsewhere; starts the sandbox the first time."""
         ...
 
-    def close(self) -> None:
-        """End the sandbox; the folder stays."""
-        ...
+    def close(self) -> None: ...
 
 
 def open_own_sandbox(folder: str) -> OwnSandbox:
@@ -186,8 +175,7 @@ def open_own_sandbox(folder: str) -> OwnSandbox:
 class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
     """Works in the sandbox of the conversation that asks, or else in one of its own on `working_dir`.
 
-    Subclasses define `carry_out`. Called in a thread, by itself or from another tool's executor, it waits for the
-    result.
+    Subclasses define `carry_out`. Called in a thread it waits for the result.
     """
 
     def __init__(self, working_dir: str = "") -> None:
@@ -199,21 +187,18 @@ class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
         """Do it, with requests to the sandbox of the context; those that must not be repeated under the key."""
 
     def __call__(self, action: ActionT, conversation: ToolContext | None = None) -> ObservationT:
-        """Do it and wait. Raises as `SandboxAccess.request` does."""
         call = present_call()
         if call is not None:
             return call.do(lambda context: self.carry_out(action, context, None))
         return self._alone().submit(lambda context: self.carry_out(action, context, None)).result()
 
     async def acall(self, action: ActionT, conversation: ToolContext | None = None) -> ObservationT:
-        """Do it as a conversation's action."""
         if conversation is None:
             work = self._alone().submit(lambda context: self.carry_out(action, context, None))
             return await asyncio.wrap_future(work)
         return await self.carry_out(action, conversation, conversation.idempotency_key)
 
     def close(self) -> None:
-        """End the sandbox of its own, if it made one."""
         own, self._own = self._own, None
         if own is not None:
             own.close()

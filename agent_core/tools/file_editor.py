@@ -28,10 +28,7 @@ EditorCommand = Literal["view", "create", "str_replace", "insert", "undo_edit"]
 
 
 class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, ObservationT]):
-    """A tool whose calls name the files that they touch; the same file is the same however a call writes its path.
-
-    Relative paths count from `workspace`, where that is known.
-    """
+    """A tool whose calls name the files that they touch, relative to `workspace`; one file has one name for locks."""
 
     workspace: str = ""
 
@@ -41,7 +38,6 @@ class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, Observati
 
     @classmethod
     def in_workspace(cls, conv_state: Any, made: FileTool[Any, Any]) -> ToolDefinition:
-        """The definition, for the workspace of this conversation."""
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", "")
         return made.model_copy(update={"workspace": where}) if isinstance(where, str) else made
 
@@ -84,10 +80,7 @@ class FileEditorObservation(Observation):
 
 
 class FileEditorExecutor(SandboxExecutor[FileEditorAction, FileEditorObservation]):
-    """Has the runner do it; refusals (no such file, not unique …) are observations, not exceptions.
-
-    Without a conversation it works in a sandbox of its own on `workspace_root`, or else the present folder.
-    """
+    """Has the runner do it; refusals are observations. Without a conversation it works on `workspace_root`, or here."""
 
     def __init__(self, workspace_root: str = "") -> None:
         super().__init__(workspace_root)
@@ -102,7 +95,7 @@ async def edit(
 ) -> dict[str, Any]:
     """Have the sandbox do it; returns the fields of the observation.
 
-    Of `bounds`, ``only`` names the files that may be changed, and ``blank`` is a content that `create` may replace.
+    Of `bounds`, ``only`` names the files that may be changed, ``blank`` a content that `create` may replace.
     """
     try:
         reply = await context.sandbox.request(
@@ -174,10 +167,7 @@ class PlanningFileEditorObservation(FileEditorObservation):
 
 
 class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, PlanningFileEditorObservation]):
-    """Edits the plan in the sandbox, where it makes it first if there is none.
-
-    `plan_path` is absolute; without it ``PLAN.md`` in the workspace.
-    """
+    """Edits the plan at `plan_path` (absolute; by default ``PLAN.md`` in the workspace), made if there is none."""
 
     def __init__(self, plan_path: str = "", working_dir: str = "") -> None:
         super().__init__(working_dir)
@@ -185,11 +175,9 @@ class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, Plann
         self._is_prepared = False
 
     def plan_in(self, sandbox: SandboxAccess) -> str:
-        """Absolute path of the plan in this sandbox."""
         return self.plan_path or posixpath.join(sandbox.working_dir, PLAN_FILE)
 
     async def prepare(self, sandbox: SandboxAccess) -> None:
-        """Make the plan file with its headings; one that is there already is left as it is."""
         asked = {"command": "create", "path": self.plan_in(sandbox), "file_text": BLANK_PLAN}
         with contextlib.suppress(ToolError):  # where it cannot be made, the first edit says why
             await sandbox.request("file.edit", asked, limit_seconds=PREPARE_SECONDS)
@@ -235,10 +223,7 @@ class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEdit
 
     @classmethod
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        """The tool; `plan_path` is the absolute path of the plan, ``PLAN.md`` in the workspace if None.
-
-        Raises TypeError: a parameter is unknown; ValueError: the path is not absolute.
-        """
+        """The tool; `plan_path` (absolute) is by default ``PLAN.md`` in the workspace. TypeError: unknown parameter."""
         made = cls._made(**params)
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)
         plan = getattr(made.executor, "plan_path", "")

@@ -23,9 +23,7 @@ async def _search(
 ) -> tuple[str, dict[str, Any]]:
     """Have the sandbox search; returns the report for the model, and the fields that both observations have.
 
-    `matching` and `filtered` say in the report what was looked for; relative paths are below the workspace.
-
-    Raises ToolError: the arguments are no good; SandboxError: the sandbox cannot be had.
+    `matching` and `filtered` say in the report what was looked for.
     """
     asked: dict[str, Any] = {name: value for name, value in args.items() if value is not None}
     asked |= {"limit": MAX_FILES, "timeout": SEARCH_SECONDS}

@@ -143,7 +143,6 @@ class ListDirectoryTool(_GeminiFileTool):
 
 
 def _asked(action: Action) -> tuple[type[FileEditorObservation], dict[str, Any]]:
-    """The type of the result, and the request."""
     match action:
         case ReadFileAction(file_path=path):
             return ReadFileObservation, {

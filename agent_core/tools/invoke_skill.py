@@ -23,10 +23,7 @@ _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 
 
 async def with_outputs(text: str, run: Callable[[str], Awaitable[str]]) -> str:
-    """`text` with each ``!`command` `` replaced by what `run` gives for it, one after another.
-
-    Nothing inside a fenced block of code is a command, and nothing in an output is.
-    """
+    """`text` with each ``!`command` `` outside fenced blocks replaced by what `run` gives for it, one after another."""
     lines: list[str] = []
     fence = ""
     for line in text.split("\n"):
@@ -79,7 +76,6 @@ class InvokeSkillTool(ToolDefinition[InvokeSkillAction, InvokeSkillObservation])
 
     @classmethod
     def make_executor(cls, *, skills: Sequence[Any] = ()) -> Callable[..., Any]:
-        """What serves these skills (or their data)."""
         known = {skill.name: skill for skill in map(Skill.model_validate, skills)}
 
         async def execute(action: InvokeSkillAction, conversation: ToolContext | None = None) -> InvokeSkillObservation:

@@ -43,8 +43,8 @@ class JupyterRequirement:
 class IPythonAction(Action):
     """One cell. The model gives its code; the rest is for programs.
 
-    `include_extra`: the result ends with the kernel's directory and interpreter. `kernel_init_code` runs before the
-    first cell of each kernel.
+    `include_extra`: the result ends with the kernel's directory and interpreter. `kernel_init_code` runs first in each
+    kernel.
     """
 
     code: str = Field(
@@ -70,18 +70,13 @@ class IPythonObservation(Observation):
 
     @property
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
-        """The text, in which printed pictures are named and not repeated, and the pictures that were shown."""
         text = _PRINTED_IMAGE.sub("[A picture was printed here; it is not repeated as text.]", self.text)
         shown = [ImageContent(image_urls=self.image_urls)] if self.image_urls else []
         return [TextContent(text=text), *shown]
 
 
 class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
-    """Runs cells in the one kernel of a sandbox, which is started with the first of them.
-
-    A cell is interrupted after `timeout_seconds`, unless its action has a limit of its own; a time that is not above
-    zero is a ValueError.
-    """
+    """Runs cells in a sandbox's one kernel, started with the first; interrupted after `timeout_seconds` (over 0)."""
 
     def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS, working_dir: str = "") -> None:
         super().__init__(working_dir)
@@ -156,7 +151,6 @@ class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
         timeout_seconds: float = TIMEOUT_SECONDS,
         **params: Any,
     ) -> Sequence[ToolDefinition]:
-        """The one tool. Raises TypeError: a parameter is unknown."""
         if params:
             raise TypeError(
                 f"{cls.tool_name} takes no parameter {sorted(params)}; it takes timeout_seconds and executor"

@@ -38,10 +38,9 @@ _CORRECT: Final = (
 
 
 def extracted(answer: str) -> str | None:
-    """The text that an answer holds; None when it holds none.
+    """The text that an answer holds, without the line ends at the tags and a first ``#EDIT: …``; None: there is none.
 
-    The line ends at the tags are not part of it, nor is a first line that only names the edit (``#EDIT: …``). Nothing
-    but line ends is no text: the part goes.
+    Nothing but line ends is no text: the part goes.
     """
     found = _ANSWER.search(answer) if len(answer) <= MAX_ANSWER_CHARS else None
     if found is None:
@@ -90,8 +89,8 @@ class LLMEditObservation(FileEditorObservation):
 class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
     """Reads the lines, has the conversation's draft model write out the draft, looks for errors, and writes, once.
 
-    What the model cannot do leaves the file as it was. With `enable_auto_lint` the model is asked to correct what the
-    edit breaks, up to `correct_num` times; what is still broken then is written all the same, and told.
+    With `enable_auto_lint` the model corrects what the edit breaks, up to `correct_num` times; what is still broken is
+    written and told. What the model cannot do leaves the file as it was.
     """
 
     def __init__(self, enable_auto_lint: bool = True, correct_num: int = ROUNDS, working_dir: str = "") -> None:
@@ -126,7 +125,6 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
         return _told(await _ask(sandbox, "file.range", write, key))
 
     async def _corrected(self, context: ToolContext, span: _Span, text: str) -> tuple[str, list[_Problem]]:
-        """The text without the problems that the model could correct, and what is left of them."""
         model = context.draft_model
         for _ in range(self.correct_num):
             problems = await _problems(context.sandbox, span, text)
@@ -158,7 +156,6 @@ class _Span(NamedTuple):
 
     @property
     def args(self) -> dict[str, Any]:
-        """They, for a request to the sandbox."""
         return {"path": self.path, "first": self.first, "last": self.last}
 
 
@@ -172,7 +169,6 @@ async def _is_known(sandbox: SandboxAccess, key: str) -> bool:
 
 
 async def _problems(sandbox: SandboxAccess, span: _Span, text: str) -> list[_Problem]:
-    """What the text would break; nothing where that cannot be found out."""
     try:
         result = await _ask(sandbox, "code.lint", {**span.args, "text": text})
     except ToolError:
@@ -181,7 +177,7 @@ async def _problems(sandbox: SandboxAccess, span: _Span, text: str) -> list[_Pro
 
 
 def _around(text: str, line: int) -> tuple[str, str, str]:
-    """The text in three parts, of which the middle one is all of it, or as much around a line as a model may edit."""
+    """The text in three parts; the middle one is all, or as much around a line as a model may edit."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     start = max(0, min(line - MAX_LINES // 2, len(lines) - MAX_LINES))
     parts = lines[:start], lines[start : start + MAX_LINES], lines[start + MAX_LINES :]
@@ -236,7 +232,7 @@ class LLMBasedFileEditTool(FileTool[LLMEditAction, LLMEditObservation]):
 
     @classmethod
     def make_executor(cls, *, enable_auto_lint: bool = True, correct_num: int = ROUNDS) -> Callable[..., Any]:
-        """What carries out the calls. Raises ValueError: `correct_num` is none that makes sense."""
+        """ValueError: `correct_num` makes no sense."""
         if isinstance(correct_num, bool) or not isinstance(correct_num, int) or not 0 <= correct_num <= MAX_ROUNDS:
             raise ValueError(f"correct_num is {correct_num!r}: give a whole number from 0 to {MAX_ROUNDS}")
         if not isinstance(enable_auto_lint, bool):

@@ -27,11 +27,7 @@ _PLANNING_TOOLS: tuple[type[ToolDefinition], ...] = (GlobTool, GrepTool, Plannin
 def get_default_tools(
     enable_browser: bool = True, enable_sub_agents: bool = False, enable_jupyter: bool = False
 ) -> list[Tool]:
-    """What a coding agent works with, with `enable_browser` the browser's tools too.
-
-    With `enable_sub_agents` it can have sub-agents do tasks (`task`), with `enable_jupyter` it can run cells in an
-    IPython kernel (`execute_ipython_cell`).
-    """
+    """What a coding agent works with; on request also the browser's tools, sub-agents (`task`), an IPython kernel."""
     names = [TerminalTool.tool_name, FileEditorTool.tool_name, TaskTrackerTool.tool_name]
     if enable_browser:
         names.append(BROWSER_TOOLS)
@@ -88,7 +84,7 @@ TOOL_PRESETS: Final[Mapping[str, Callable[[], list[Tool]]]] = {
 
 
 def preset_tools(name: str) -> list[Tool]:
-    """The tools of the preset of this name. Raises ValueError: there is none; the message lists those there are."""
+    """The tools of this preset; the ValueError lists those there are."""
     if name not in TOOL_PRESETS:
         raise ValueError(f"there is no preset {name!r}; give one of {', '.join(TOOL_PRESETS)}")
     return TOOL_PRESETS[name]()

@@ -36,8 +36,7 @@ Shaping = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
 ToolT = TypeVar("ToolT", bound=ToolDefinition)
 
 _BUILT_IN = "agent_core.tools.presets"
-"""The module whose import registers the built-in tools. It stands above, so it is looked up by its name, and only when
-a tool is asked for that nobody has registered."""
+"""The module whose import registers the built-in tools, named, because it stands above; imported when first needed."""
 
 _registered: dict[str, Registrable] = {}
 _loading: list[str] = []
@@ -46,8 +45,8 @@ _loading: list[str] = []
 def register_tool(name: str, tool: Registrable) -> None:
     """Make `tool` known under `name`: an instance with an executor, a subclass with `create`, or a factory.
 
-    Registering a name again replaces it, with a warning. Raises TypeError: `tool` is none of these; ValueError: `name`
-    is empty, or the instance has no executor.
+    Registering a name again replaces it, with a warning. Raises TypeError (none of these) or ValueError (no name, no
+    executor).
     """
     if not name:
         raise ValueError("a tool needs a name")
@@ -70,10 +69,10 @@ def built_in(tool: type[ToolT]) -> type[ToolT]:
 
 
 def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
-    """The definitions that `spec` stands for; class-style names (``TerminalTool``) are found as well.
+    """The definitions that `spec` stands for, class-style names (``TerminalTool``) too.
 
-    Raises ToolNotFoundError: no such tool; TypeError: the factory did not give a sequence of definitions;
-    ValueError: parameters were given for a fixed instance, or a form of answers for several tools.
+    Raises ToolNotFoundError; TypeError (the factory gave no sequence of definitions); ValueError (parameters for a
+    fixed instance, or a form of answers for several tools).
     """
     found = _resolved(spec, conv_state)
     if spec.response_schema is not None and len(found) != 1:
@@ -122,9 +121,9 @@ def _make(tool: type[ToolDefinition] | ToolFactory, conv_state: Any, params: dic
 def resolve_tools(
     specs: Sequence[Tool], conv_state: Any = None, *, shaped: Shaping | None = None
 ) -> dict[str, ToolDefinition]:
-    """All definitions of `specs` by their names, in the order of the specs.
+    """All definitions of `specs` by name, in order; ValueError where two have the same name.
 
-    `shaped` gives the one of a spec that has a form of answers that form. Raises ValueError: two have the same name.
+    `shaped` gives the one of a spec that has a form of answers that form.
     """
     found: dict[str, ToolDefinition] = {}
     for spec in specs:
@@ -177,7 +176,6 @@ def canonical_name(name: str) -> str:
 
 
 def _is_called(known: str, tool: Registrable, name: str, plain: str) -> bool:
-    """Whether `name` is that of its class, or `known` the class-style form of `plain`."""
     return tool_name_of(known) == plain or (isinstance(tool, type) and tool.__name__ == name)
 
 
@@ -190,8 +188,7 @@ def _registered_name(name: str) -> str | None:
 class LiveTools(Mapping[str, ToolDefinition]):
     """Tools by name, as they are at the moment; whoever needs them to stay takes a copy.
 
-    `wait` waits, within a bound, for tools that are on their way before the agent takes a step, `wait_for_all` until it
-    is known of all of them whether they come.
+    `wait` waits, within a bound, for tools on their way; `wait_for_all` until it is known of all whether they come.
     """
 
     def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
@@ -200,7 +197,6 @@ class LiveTools(Mapping[str, ToolDefinition]):
         self.wait_for_all: Callable[[], Awaitable[None]] = _nothing_to_wait_for
 
     def replace(self, tools: Mapping[str, ToolDefinition]) -> None:
-        """Have these instead, all at once."""
         self._tools = dict(tools)
 
     def __getitem__(self, name: str) -> ToolDefinition:
@@ -236,15 +232,13 @@ ALWAYS_THE_USERS: Final = ("terminal", "file_editor", "write_file")
 
 
 class CallableTools:
-    """Finds the tool of a call."""
+    """Finds the tool of a call, among the agent's at that time; None where its caller has none of its name."""
 
     def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
-        """`tools` are the agent's, at any time."""
         self._tools = tools
         self._users: dict[str, ToolDefinition] = {}
 
     def of(self, action: ActionEvent) -> ToolDefinition | None:
-        """The tool; None when there is none of its name for whoever calls it."""
         name = action.tool_name
         found = self._tools.get(name)
         if found is not None or action.source != "user" or name not in ALWAYS_THE_USERS:

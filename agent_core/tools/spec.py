@@ -25,7 +25,6 @@ class Tool(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _form_among_params(cls, value: Any) -> Any:
-        """Programs of other libraries give the form as one of the parameters."""
         params = value.get("params") if isinstance(value, dict) else None
         if not isinstance(params, dict) or "response_schema" not in params:
             return value
@@ -35,7 +34,6 @@ class Tool(Frozen):
     @field_validator("response_schema", mode="before")
     @classmethod
     def _form_of_a_model(cls, value: Any) -> Any:
-        """A program may give a pydantic model in place of its schema."""
         is_model = isinstance(value, type) and issubclass(value, BaseModel)
         return value.model_json_schema() if is_model else value
 

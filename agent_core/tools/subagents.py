@@ -23,10 +23,7 @@ DEFAULT_TYPE: Final = "general-purpose"
 
 
 def subagents_of(conversation: ToolContext | None) -> tuple[SubAgents, ToolContext]:
-    """The sub-agents of the conversation in which a call is made, and the call.
-
-    Raises SubAgentError: there are none: the tool is used outside of a conversation.
-    """
+    """The sub-agents of the conversation in which a call is made, and the call; `SubAgentError` outside of one."""
     found = conversation.subagents if conversation is not None else None
     if conversation is None or found is None:
         raise SubAgentError("there are no sub-agents here: this tool works inside a conversation only")

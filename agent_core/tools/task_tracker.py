@@ -1,7 +1,4 @@
-"""The task tracker: the agent's own list of what there is to do.
-
-The list is what the newest result in the log says, so it survives whatever the log survives, and is shown from there.
-"""
+"""The task tracker: the agent's own list of what there is to do, which is the newest result in the log."""
 
 from __future__ import annotations
 
@@ -80,7 +77,6 @@ class TaskTrackerExecutor(ToolExecutor[TaskTrackerAction, TaskTrackerObservation
         self._own: list[TaskItem] = []
 
     def __call__(self, action: TaskTrackerAction, conversation: ToolContext | None = None) -> TaskTrackerObservation:
-        """Show or replace the list."""
         if conversation is not None:
             return _result(action, _tasks_in(conversation.latest))
         observation = _result(action, self._own)
@@ -88,7 +84,6 @@ class TaskTrackerExecutor(ToolExecutor[TaskTrackerAction, TaskTrackerObservation
         return observation
 
     async def acall(self, action: TaskTrackerAction, conversation: ToolContext | None = None) -> TaskTrackerObservation:
-        """The same; there is nothing to wait for."""
         return self(action, conversation)
 
 

@@ -64,10 +64,7 @@ class NamedTerminalAction(TerminalAction):
 
 
 class FreshTerminalAction(TerminalAction):
-    """One command in a shell of its own, which ends with it (``is_static``).
-
-    It disturbs no other command and keeps nothing. It has no soft limit, and without `timeout` 120 seconds.
-    """
+    """One command in a shell of its own (``is_static``); without `timeout` 120 seconds, no soft limit."""
 
     cwd: str | None = Field(
         default=None, description="Where it runs: an absolute path, or one in the workspace; the workspace if absent."
@@ -77,10 +74,9 @@ class FreshTerminalAction(TerminalAction):
 class TerminalObservation(Observation):
     """What a command printed, and the state of the shell after it.
 
-    It is an error when the command was not run, or ended the shell itself (``exit``): then `notice` says so.
-    `exit_code` is -1 while the command is still running or when it is unknown. `content` holds the output alone;
-    what a model is told beside it (directory, status, what to do) is added by `to_llm_content`: `prefix` before the
-    output (it continues that of an earlier call), `suffix` after it.
+    It is an error, told by `notice`, when the command was not run or ended the shell itself. `exit_code` is -1 while it
+    runs or when it is unknown. `content` is the output alone; `to_llm_content` adds `prefix` (it continues that of an
+    earlier call) and `suffix`.
     """
 
     command: str = ""
@@ -97,7 +93,6 @@ class TerminalObservation(Observation):
 
     @property
     def suffix(self) -> str:
-        """The lines that follow the output: what became of the command, and where the shell is."""
         ended = self.status == "completed" and self.exit_code != -1
         said = [f"The command completed with exit code {self.exit_code}."] if ended else []
         said += [self.notice] if self.notice else []
@@ -119,10 +114,10 @@ class TerminalObservation(Observation):
 
 
 class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
-    """Runs terminal actions: in the sandbox of the conversation that asks, or else in one of its own.
+    """Runs terminal actions in the sandbox of the conversation that asks, or one of its own.
 
-    Tools that share one share a shell, the one named `session`. After `soft_timeout` seconds without output a call
-    returns although its command still runs.
+    Tools that share one share the shell named `session`. After `soft_timeout` seconds without output a call returns
+    although its command still runs.
     """
 
     def __init__(
@@ -195,7 +190,6 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
 
 
 def _longer_than_idle(timeout: float | None) -> str:
-    """Why a command must not take so long: the runtime would be stopped as idle meanwhile."""
     if timeout is None:
         return ""
     try:

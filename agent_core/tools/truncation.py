@@ -16,14 +16,11 @@ NOTICE_WITH_FILE = (
 def maybe_truncate(
     text: str, limit: int, notice: str = NOTICE, save_dir: str | Path | None = None, prefix: str = "tool"
 ) -> str:
-    """`text`, if it has at most `limit` characters; else its beginning and its end with a notice between them.
+    """`text`, if it has at most `limit` characters; else that many, its middle replaced by a notice (cut if longer).
 
-    ``{omitted}`` in the notice becomes the number of characters that are missing. The result has `limit` characters;
-    a notice that is longer than that is all that is left, cut.
-
-    With `save_dir` the whole text is in ``{prefix}_output_{beginning of its SHA-256}.txt`` there, which is not written
-    again when it exists. The notice then names that file and the first hidden line; the beginning is as long as
-    without it, the end gives way. If the file cannot be written, the text is cut as without one.
+    ``{omitted}`` in the notice becomes the number of missing characters. With `save_dir` the whole text is kept there
+    in ``{prefix}_output_{beginning of its SHA-256}.txt``, and the notice names that file and the first hidden line,
+    unless it cannot be written.
     """
     if len(text) <= limit:
         return text

@@ -88,10 +88,10 @@ class NotLetIn:
 
 
 class Doorkeeper:
-    """Lets in whom the authenticator knows. Wrong tokens are counted by address and in all; too many are told so.
+    """Lets in whom the authenticator knows; too many wrong tokens, by address and in all, are told so.
 
-    The right token is let in always, whatever came from its address before: nobody can lock its owner out. What is kept
-    is bounded, and a burst of guesses is one line in the log, without what was shown.
+    The right token is always let in, so nobody can lock its owner out. What is kept is bounded, and a burst of guesses
+    is one log line without what was shown.
     """
 
     def __init__(self, authenticator: Authenticator, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -115,7 +115,6 @@ class Doorkeeper:
         return self._authenticator.identify_token(token) or self.wrong(token, address, door)
 
     def wrong(self, shown: str, address: str, door: str) -> NotLetIn:
-        """Count something wrong that was shown, and say what is to be answered."""
         now = self._now()
         mark = hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=8).digest()
         cost = AGAIN if mark in self._marks.get(address, ()) else 1.0
@@ -139,7 +138,6 @@ class Doorkeeper:
             marks.append(mark)
 
     def _tell(self, address: str, now: float, text: str, *, is_refused: bool = True) -> None:
-        """Once, until nothing of the kind has come for a minute."""
         last = self._told.pop((address, is_refused), -math.inf)
         self._told[address, is_refused] = now
         if len(self._told) > MAX_TRACKED_CLIENTS:

@@ -35,9 +35,7 @@ class Authenticator(Protocol):
     """Finds out who asks."""
 
     @property
-    def required(self) -> bool:
-        """Whether a client has to show something at all."""
-        ...
+    def required(self) -> bool: ...
 
     @property
     def opens_addresses(self) -> bool:
@@ -58,10 +56,7 @@ class Authenticator(Protocol):
 
 
 class OneTokenAuthenticator:
-    """An `Authenticator` with one shared token, or (token None) none at all.
-
-    With `sessions` a browser that has shown it once is known by its cookie.
-    """
+    """An `Authenticator` with one shared token (None: none). With `sessions` a browser is then known by its cookie."""
 
     def __init__(self, token: str | None, *, sessions: PageSessions | None = None) -> None:
         self._token = token
@@ -92,10 +87,7 @@ class OneTokenAuthenticator:
 
 
 class PageSessions:
-    """Cookies of browsers that have shown the access `token` once; nothing is kept, and with another token all end.
-
-    `now` is in seconds since the epoch.
-    """
+    """Cookies of browsers that have shown the access `token` once; nothing is kept, and with another token all end."""
 
     def __init__(self, token: str, *, now: Callable[[], float] = time.time) -> None:
         self._key = token.encode()
@@ -103,7 +95,7 @@ class PageSessions:
         self._name = COOKIE_PREFIX + self._seal("name")[:12]
 
     def begin(self, *, is_safe: bool) -> str:
-        """The ``Set-Cookie`` value of a session of `SESSION_SECONDS`; safe: the browser came over TLS.
+        """The ``Set-Cookie`` value of a session of `SESSION_SECONDS`; `safe`: over TLS.
 
         Requests that another site causes come without it (``SameSite``), except that a link leads to a page.
         """
@@ -139,12 +131,9 @@ class PageSessions:
 
 
 def resolve_token(settings: Settings) -> str | None:
-    """The token that this server asks for; None when it asks for none.
+    """The token that this server asks for, None for none; with ``auto`` one is made and kept in the data folder.
 
-    With the setting ``auto`` a token is made on first start and kept, readable by the owner only, in the data folder.
-
-    Raises:
-        ConfigurationError: the kept token cannot be read or written, or is too short.
+    Raises `ConfigurationError` where the kept token cannot be read or written, or is too short.
     """
     if settings.token is None:
         return None

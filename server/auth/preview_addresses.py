@@ -1,7 +1,7 @@
-"""`PreviewAddresses`: a host name of its own for each conversation and port, or a path where there can be none.
+"""`PreviewAddresses`: a host name for each conversation and port, or a path where there can be none.
 
-Both keep what a sandbox serves away from Drydock's own origin. A host name is another origin by itself. Under a path
-the same is reached by the header that sandboxes a document: it has an origin that equals no other one.
+Both keep what a sandbox serves away from Drydock's own origin: a host name is another origin, and a document under a
+path is sandboxed by its header.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ def mark_of(conversation_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PreviewAddresses:
-    """The addresses of previews below a `domain`, every name in which leads to this server; None: they are all paths.
-
-    `LOCAL_DOMAIN` leads each browser to its own machine.
-    """
+    """The addresses of previews below `domain` (`LOCAL_DOMAIN`: each browser's own machine); None: all are paths."""
 
     domain: str | None
 
@@ -51,7 +48,7 @@ class PreviewAddresses:
         return cls(None if preview_domain == "none" else preview_domain)
 
     def mode(self, host: str) -> Mode:
-        """How the previews of a page are served that was asked for under this ``Host``."""
+        """How previews are served for a page under this ``Host``."""
         if self.domain is None or (self.domain == LOCAL_DOMAIN and _name(host) not in _LOOPBACK_HOSTS):
             return "path"
         return "origin"
@@ -63,7 +60,6 @@ class PreviewAddresses:
         return f"{scheme}://{port}-{mark_of(conversation_id)}.{self.domain}{served_at}"
 
     def parse(self, host: str) -> PreviewHost | None:
-        """What a ``Host`` header says, if it names a preview."""
         match = _HOST.fullmatch(host.lower())
         if self.domain is None or match is None or not match["name"].endswith(f".{self.domain}"):
             return None
@@ -97,10 +93,7 @@ def ticket_in(query: str) -> str | None:
 
 
 def without_ticket(path: str, query: str) -> str:
-    """The address on its host that a request means, which is not asked with its ticket.
-
-    Clients that take a link for an origin put a slash and a path behind it: those are the path then.
-    """
+    """The address that a request means, without its ticket; a slash and path put behind that are the path."""
     if TICKET not in query:
         return f"{path}?{query}" if query else path
     kept: list[tuple[str, str]] = []

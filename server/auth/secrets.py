@@ -34,10 +34,7 @@ class SecretUnreadableError(DrydockError):
 
 
 class SecretBox:
-    """Encrypts short texts (AES-256-GCM); each is bound to its purpose and readable for no other one.
-
-    `is_new` says whether the key was made just now.
-    """
+    """Encrypts short texts (AES-256-GCM), each bound to its purpose; `is_new`: the key was made just now."""
 
     def __init__(self, key: bytes, *, is_new: bool = False) -> None:
         if len(key) != _KEY_BYTES:
@@ -52,11 +49,7 @@ class SecretBox:
 
     @classmethod
     def open(cls, key_file: Path) -> SecretBox:
-        """The box whose key is in `key_file`; a missing file is made, readable for this user only.
-
-        Raises:
-            SecretKeyError: the file cannot be read or made, or holds no key.
-        """
+        """The box whose key is in `key_file`, made if missing; `SecretKeyError` where it cannot be used."""
         try:
             key = _read_key(key_file)
             is_new = key is None
@@ -73,7 +66,7 @@ class SecretBox:
         return cls(key, is_new=is_new)
 
     def encrypt(self, text: str, *, purpose: str) -> str:
-        """`text` in a form that is fit for storing; `purpose` (where it is stored) is needed to read it again."""
+        """`text` in a form fit for storing; `purpose` (where it is stored) is needed to read it again."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = self._cipher().encrypt(nonce, text.encode(), purpose.encode())
         return SEALED + base64.urlsafe_b64encode(nonce + sealed).decode("ascii")

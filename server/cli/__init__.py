@@ -17,22 +17,16 @@ from agent_core.errors import DrydockError
 from agent_core.version import VERSION
 
 CLIENT_LIBRARIES = ("aiohttp", "requests", "tornado")
-"""What python-socketio loads for its clients, which this process has no use for: 0.2 s and 20 MB. It does without
-them where they are missing."""
+"""What python-socketio loads for its clients only: 0.2 s and 20 MB."""
 
 
 YOUNG_OBJECTS = 5000
-"""How many objects may be made before the collector looks for cycles among them (Python's default is 700): a page of
-events is more than that and has none, and looking through it again and again was a fifth of the time to read it."""
+"""Objects made before the collector looks for cycles (Python: 700): a page of events has more, and no cycles."""
 
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Within this, modules are loaded without collecting garbage in between, and without `CLIENT_LIBRARIES`.
-
-    For the server's own process only: what was loaded here goes without those libraries for good. Whoever imports them
-    afterwards gets them as usual.
-    """
+    """Within this, modules load without garbage collection and without `CLIENT_LIBRARIES`, for the server's process."""
     hidden = [name for name in CLIENT_LIBRARIES if name not in sys.modules]
     modules = cast(dict[str, ModuleType | None], sys.modules)
     modules.update(dict.fromkeys(hidden))
@@ -49,7 +43,7 @@ def quick_imports() -> Iterator[None]:
 
 
 def spare_collector() -> None:
-    """What is loaded by now stays for the life of the process: the collector of garbage need not look at it again."""
+    """Exempt what is loaded by now, and stays, from garbage collection."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 

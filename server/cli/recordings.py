@@ -32,9 +32,9 @@ def import_recording(
     replay: bool,
     out: TextIO,
 ) -> int:
-    """Make a conversation of the trajectory in a file, and print its id; returns the exit status.
+    """Make a conversation of the trajectory in a file and print its id; returns the exit status.
 
-    The first three arguments are those of `client_of`. With `replay` it is done again, else only shown.
+    With `replay` it is done again, else only shown.
     """
     if replay and title is not None:
         raise DrydockError("--title: a conversation that is replayed is named by its first message; leave it out")

@@ -36,11 +36,7 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"m
 
 
 def serve(settings: Settings, out: TextIO) -> int:
-    """Serve until the process is told to end (SIGINT, SIGTERM); returns the exit status.
-
-    Raises:
-        DrydockError: it cannot start (settings, port, data folder, database); the message says what to do.
-    """
+    """Serve until SIGINT or SIGTERM; returns the exit status. A `DrydockError` says why it cannot start."""
     os.umask(0o077)  # whatever is written from here on is this user's alone
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
     secrets += passwords_of(settings.llm_base_url or "")
@@ -116,7 +112,6 @@ class AnnouncingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _announce(self) -> None:
-        """What it runs on; the sandboxes' provider is found out meanwhile, and told later where that takes long."""
         app = self._app
         reason: str | None = None
         try:

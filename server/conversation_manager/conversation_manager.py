@@ -72,10 +72,9 @@ class ManagerParts:
 
 
 class ConversationManager(ABC):
-    """Runs conversations and knows who is connected to them; an async context manager.
+    """Runs conversations and knows who is connected to them: `server.sockets.conversations.Conversations`.
 
-    Entering it takes up what the last process left; leaving it suspends every conversation, within a time limit, so
-    that the next process goes on where this one ended. Fulfils `server.sockets.conversations.Conversations`.
+    An async context manager: it takes up what the last process left, and suspends everything within a time limit.
     """
 
     def __init__(self, parts: ManagerParts) -> None:
@@ -122,39 +121,22 @@ class ConversationManager(ABC):
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
         """Take it back to right behind this event (None: before the first one); returns the rewind as stored.
 
-        A conversation that does not run is started.
-
-        Raises:
-            NoSuchEventError: its log has no such event.
-            ConversationNotFoundError: there is none of this id.
-            DrydockError: it cannot be started, or the rewind cannot be stored.
+        Starts it if need be. Raises `NoSuchEventError`, `ConversationNotFoundError` or another `DrydockError`.
         """
 
     @abstractmethod
     async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
-        """Have its agent use these tools of clients in place of those before; False when there is no such conversation.
-
-        Raises:
-            ValueError: the agent has another tool of such a name; nothing has changed then.
-        """
+        """Replace its tools of clients; False when there is no such conversation. ValueError: a name is taken."""
 
     @abstractmethod
     async def refresh_secrets(self, user_id: str) -> None:
-        """The user's secrets have changed: have all their conversations that run use and hide them as they are.
-
-        Raises:
-            DatabaseError: the database cannot be read.
-        """
+        """Have the user's running conversations use and hide the present secrets; may raise `DatabaseError`."""
 
     @abstractmethod
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
         """See to it that the conversation runs; however many ask at once, one session starts.
 
-        Returns once its log is open; its sandbox and agent may still be starting.
-
-        Raises:
-            ConversationNotFoundError: there is none of this id.
-            DrydockError: it cannot be started.
+        Returns once its log is open. Raises `ConversationNotFoundError` or another `DrydockError`.
         """
 
     @abstractmethod
@@ -227,12 +209,10 @@ async def take_once(
     store: EventStore,
     deliver: Callable[[str, AnyEvent], Awaitable[AnyEvent]],
 ) -> AnyEvent:
-    """Deliver an event with a `client_key`, unless that was done already; returns it as it was stored then.
+    """Deliver an event with a `client_key`, unless that was done: then it is returned as stored.
 
-    Raises:
-        KeyReusedError: something else was sent to this conversation under the same key.
-        KeyInUseError: it is still being delivered for the first time.
-        DrydockError: as `deliver` raises it; the same may be sent again.
+    Raises `KeyReusedError` (something else came under it), `KeyInUseError` (its first delivery goes on) or what
+    `deliver` raises.
     """
 
     async def work(attempt: Attempt) -> dict[str, int]:

@@ -43,11 +43,8 @@ async def fork_conversation(
 ) -> None:
     """Make the conversation `new_id`, which begins as `source` did up to that event; it is not started.
 
-    The files are copied into the data folder; the fork's first start puts them into its workspace.
-
-    Raises:
-        NoSuchEventError: the source's log has no such event.
-        DrydockError: it cannot be written, or its files cannot be had; nothing is left of it.
+    Files are copied; the first start puts them into the workspace. `NoSuchEventError` or another `DrydockError`:
+    nothing is left of it.
     """
     now = utc_now()
     record = replace(

@@ -31,19 +31,14 @@ class BlobStore(Protocol):
         """Keep `data`, durably when it returns; returns its digest, under which `get` finds it."""
         ...
 
-    async def get(self, conversation_id: str, digest: str) -> bytes:
-        """The content under `digest`."""
-        ...
+    async def get(self, conversation_id: str, digest: str) -> bytes: ...
 
     async def delete(self, conversation_id: str) -> None:
         """Forget everything of this conversation; unknown ids are fine."""
         ...
 
     async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
-        """Remove what is in none of the `used` digests (by conversation id), left by a crash; returns how many pieces.
-
-        Younger pieces stay: their event may still be on its way.
-        """
+        """Remove what is in none of the `used` digests (by conversation id), and not young; returns how many went."""
         ...
 
 
@@ -157,17 +152,13 @@ async def drop_blobs(blobs: BlobStore, conversation_id: str) -> None:
 
 
 def folder_name(conversation_id: str) -> str:
-    """A folder name of this conversation's own, whatever characters its id consists of.
-
-    Capitals count as unusual: some file systems do not tell them from small letters.
-    """
+    """A folder name of this conversation's own: capitals are escaped too, for file systems that ignore case."""
     if _PLAIN_NAME.fullmatch(conversation_id):
         return conversation_id
     return "~" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write the file durably, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:

@@ -28,7 +28,6 @@ class ChatTurnRepository:
         self._writer = writer
 
     async def get(self, user_id: str, digest: str) -> ChatTurn | None:
-        """The answer with which this history of this user's ends, None when none is known."""
         statement = select(chat_turns.c.conversation_id, chat_turns.c.event_id).where(
             chat_turns.c.user_id == user_id, chat_turns.c.digest == digest
         )
@@ -36,7 +35,7 @@ class ChatTurnRepository:
         return ChatTurn(rows[0].conversation_id, rows[0].event_id) if rows else None
 
     async def keep(self, user_id: str, digests: Sequence[str], turn: ChatTurn) -> None:
-        """Note it under each of these, durably; of two with the same history the newer one is kept."""
+        """Note it durably under each of these; the newer of two with the same history is kept."""
         rows = [{"user_id": user_id, "digest": digest, **turn._asdict()} for digest in digests]
 
         async def apply(connection: AsyncConnection) -> None:

@@ -33,12 +33,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRecord:
-    """What is kept about one conversation.
+    """What is kept about one conversation. `agent_state` is the last recorded one; the log is the truth.
 
-    Attributes:
-        agent_state: the last state that was recorded; the log is the truth.
-        sandbox: the small state from which its sandbox is found again.
-        options: what else the creator asked for, such as `conversation_instructions`; JSON.
+    `sandbox` is the small state from which its sandbox is found again; `options` what else the creator asked for.
     """
 
     id: str
@@ -91,11 +88,7 @@ class ConversationListPage:
 
 
 class ConversationRepository:
-    """Keeps `ConversationRecord`s.
-
-    Every method raises `DatabaseError` when the database cannot be read or written. Reads show what was touched,
-    whether or not it is written yet.
-    """
+    """Keeps `ConversationRecord`s; all methods may raise `DatabaseError`. Reads show what was touched."""
 
     def __init__(self, engines: Engines, writer: Writer, blobs: BlobStore, touches: Touches) -> None:
         self._engines = engines
@@ -104,11 +97,7 @@ class ConversationRepository:
         self._touches = touches
 
     async def create(self, record: ConversationRecord) -> ConversationRecord:
-        """Keep a new conversation, durably.
-
-        Raises:
-            ConversationExistsError: there is one with this id; of several that create it at once, one succeeds.
-        """
+        """Keep it durably; `ConversationExistsError` where there is one with this id."""
         values = {column.name: _stored(getattr(record, column.name)) for column in conversations.c}
         try:
             await self._writer.execute(insert(conversations), values)
@@ -130,13 +119,7 @@ class ConversationRepository:
         trigger: str | None = None,
         created_after: datetime | None = None,
     ) -> ConversationListPage:
-        """At most `limit` conversations of this user, newest first, from where `page_id` (of the page before) says.
-
-        Conversations that come or go between two pages shift nothing: none is shown twice, none is left out.
-
-        Raises:
-            InvalidPageError: `page_id` is none that a page before has handed out.
-        """
+        """At most `limit` of this user, newest first, from `page_id` (else `InvalidPageError`) on; none twice."""
         table = conversations.c
         statement = select(conversations).where(table.user_id == user_id)
         if selected_repository is not None:
@@ -156,7 +139,7 @@ class ConversationRepository:
         )
 
     async def in_states(self, agent_states: Collection[str]) -> list[ConversationRecord]:
-        """All conversations whose last recorded state is one of these, oldest first: those to recover at start."""
+        """All conversations in one of these states, oldest first."""
         statement = (
             select(conversations)
             .where(conversations.c.agent_state.in_(agent_states))
@@ -166,7 +149,6 @@ class ConversationRepository:
         return await self._records(statement)
 
     async def ids(self) -> set[str]:
-        """The ids of all conversations of all users; for telling leftovers from what belongs to somebody."""
         return {row.id for row in await self._engines.select(select(conversations.c.id))}
 
     async def rename(self, conversation_id: str, title: str) -> bool:
@@ -208,22 +190,14 @@ class ConversationRepository:
         return await self._writer.change(apply)
 
     def touch(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> None:
-        """Change these facts soon: changes of about a second are joined into one write, and none is lost at the end.
-
-        For counters and times that change with every event; a crash may lose the last second. What recovery relies
-        on (`agent_state`, `sandbox`) belongs into `update`.
-        """
+        """Change these facts within about a second, which a crash may lose. What recovery relies on needs `update`."""
         self._touches.add(conversation_id, {name: _stored(value) for name, value in changes.items()})
 
     async def flush(self) -> None:
-        """Write what was touched so far."""
         await self._touches.flush()
 
     async def delete(self, conversation_id: str) -> bool:
-        """Delete the conversation with its log and its sub-agents'; False when there was none (its log goes anyway).
-
-        The rows go in one transaction. Whoever still owns the log can append nothing more.
-        """
+        """Delete it with its logs in one transaction, and fence their owners off; False when there was none."""
         self._touches.forget(conversation_id)
 
         async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
@@ -260,10 +234,9 @@ def _stored(value: Any) -> Any:
 
 
 class Touches:
-    """Pending changes by conversation, written at most once per interval; an async context manager.
+    """Pending changes by conversation, written once per interval at most, and at the end of the context.
 
-    A failed write is tried again at the next interval. Leaving it writes the rest. `writes` counts what was written: a
-    reader during whose read it changes may have missed both the change in the database and the pending one.
+    `writes` counts: a reader that sees it change may have missed both the change in the database and the pending one.
     """
 
     def __init__(self, writer: Writer, *, interval_seconds: float) -> None:
@@ -294,13 +267,11 @@ class Touches:
             self._touched.set()
 
     def pending(self, conversation_id: str) -> Changes:
-        """What is not known to be written yet."""
         if not self._pending and not self._in_flight:
             return {}
         return {**self._in_flight.get(conversation_id, {}), **self._pending.get(conversation_id, {})}
 
     def supersede(self, conversation_id: str, changes: Mapping[str, Any]) -> None:
-        """Newer values of these facts are being written in another way: drop the older ones."""
         for waiting in (self._pending.get(conversation_id), self._in_flight.get(conversation_id)):
             if waiting is not None:
                 for name in changes:
@@ -311,7 +282,6 @@ class Touches:
         self._in_flight.pop(conversation_id, None)
 
     async def flush(self) -> None:
-        """Write everything that is pending, durably; what cannot be written stays pending."""
         async with self._flushing:
             if not self._pending:
                 return
@@ -346,7 +316,6 @@ class Touches:
 
 
 def _grouped(pending: Mapping[str, Changes]) -> dict[tuple[str, ...], list[Changes]]:
-    """The changes by the names of their columns, so that each group is one statement."""
     groups: defaultdict[tuple[str, ...], list[Changes]] = defaultdict(list)
     for conversation_id, changes in pending.items():
         if changes:

@@ -15,7 +15,7 @@ from typing import Self
 from server.db.errors import DataDirectoryError, InstanceRunningError
 
 SANDBOXES = "sandboxes"
-"""The one folder in it whose content is not the server's: other users run there, each in a part of its own."""
+"""The one folder in it that other users enter."""
 
 _FOLDER, _FILE = 0o700, 0o600
 
@@ -23,13 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 def prepare_data_dir(data_dir: Path) -> Path:
-    """Make the folder if it is missing and see that it can be written, by this user alone; returns its absolute path.
+    """Make the folder, writable by this user alone; returns its absolute path. Links in it are left alone.
 
-    Rights of others in the folder, or in files and folders in it, are taken away, and the log says so. Links in it are
-    left alone, and the log names those that are not this user's.
-
-    Raises:
-        DataDirectoryError: it cannot be used, or belongs to somebody else; the message names it and the fix.
+    Rights of others are taken away, and logged. Raises `DataDirectoryError` where it cannot be used or is somebody
+    else's.
     """
     data_dir = data_dir.absolute()
     probe = data_dir / f".probe-{secrets.token_hex(8)}"
@@ -75,7 +72,6 @@ def _tighten(data_dir: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What is in a folder; links are not followed, and neither sandboxes nor folders of others entered."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
@@ -88,7 +84,6 @@ def _below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _take_rights(path: Path, mode: int) -> bool:
-    """Leave the rights of its owner only; False where that cannot be."""
     try:
         os.chmod(path, stat.S_IMODE(mode) & ~0o077)
     except OSError:
@@ -148,10 +143,7 @@ def _read_id(path: Path) -> str | None:
 
 
 class InstanceLock:
-    """Held by the server that uses a data folder; the operating system takes it back when the process ends, however.
-
-    Raises `InstanceRunningError` where another server holds it, and `DataDirectoryError` where the file cannot be made.
-    """
+    """Held by the server that uses a data folder until its process ends; `InstanceRunningError`: another has it."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / LOCK_FILE

@@ -50,10 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What is kept, as `open_database` hands it out.
-
-    `instance_id` is the lasting random name of the data folder, 16 hexadecimal digits, which labels sandboxes.
-    """
+    """What is kept. `instance_id` (16 hexadecimal digits) lasts as long as the data folder, and labels sandboxes."""
 
     data_dir: Path
     instance_id: str
@@ -73,9 +70,7 @@ class Database:
     async def make_room(self) -> None:
         """Let SQLite's write-ahead log have its full length already, for a process that stays.
 
-        To sync a file that has grown takes the disk about twice as long as to sync one that was written over, and a log
-        that is new grows with each append until its first checkpoint. So as much as that is written through it and
-        forgotten again; the database's file keeps the room for the events to come. A failure is noted in the log only.
+        To sync a file that has grown takes about twice as long as one that was written over. Failures are only logged.
         """
         url = self.engines.write.url
         if url.get_backend_name() != "sqlite":
@@ -90,16 +85,10 @@ class Database:
 
 @asynccontextmanager
 async def open_database(data_dir: Path, settings: DatabaseSettings | None = None) -> AsyncIterator[Database]:
-    """Open what is kept in `data_dir` (and in the database of `settings.url`), new or brought up to date.
+    """Open what is kept in `data_dir` (and at `settings.url`), new or brought up to date.
 
-    Leaving it writes what is pending, within a time limit, and closes everything.
-
-    Raises:
-        DataDirectoryError: the folder cannot be used.
-        InstanceRunningError: another server uses it.
-        SecretKeyError: the key file cannot be used, or is not the one that was in use.
-        DatabaseVersionError: a newer version made the database.
-        DatabaseError: it cannot be opened.
+    Raises `DataDirectoryError`, `InstanceRunningError`, `SecretKeyError`, `DatabaseVersionError` (a newer version made
+    it) or `DatabaseError`.
     """
     settings = settings or DatabaseSettings()
     data_dir = prepare_data_dir(data_dir)
@@ -139,7 +128,6 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
 
 @asynccontextmanager
 async def _collecting(events: SqlEventStore, blobs: BlobStore) -> AsyncIterator[None]:
-    """Remove, once and beside everything else, the large payloads that a crash left without an event."""
 
     async def collect() -> None:
         try:
@@ -175,7 +163,7 @@ async def _fill_room(connection: AsyncConnection) -> None:
 
 
 async def upgrade(engine: AsyncEngine) -> None:
-    """Apply the missing steps, all in one transaction where the database can do that; nothing when up to date."""
+    """Apply the missing steps, in one transaction where the database can do that."""
     try:
         async with engine.connect() as connection:
             revision = await connection.run_sync(stored_revision)

@@ -19,8 +19,7 @@ from server.db.event_rows import EventRow
 
 _WRITE_CACHE_KIB = 512
 _READ_CACHE_KIB = 256
-"""SQLite's own cache of each connection. More is no faster, since the system keeps the file in memory anyway, and each
-conversation would seem to leave something behind until the caches are full."""
+"""Of each connection; the system keeps the file in memory anyway."""
 
 InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
 FetchRows = Callable[[AsyncEngine, str, Mapping[str, object]], Coroutine[Any, Any, Sequence[Sequence[Any]]]]
@@ -32,8 +31,7 @@ class DatabaseSettings(BaseModel):
 
     Attributes:
         url: SQLAlchemy URL with an async driver; None keeps a SQLite database in the data folder.
-        synchronous: SQLite only. FULL survives a power cut; NORMAL may then lose the last moments, but nothing is
-            ever torn, and a crash of the process alone loses nothing.
+        synchronous: SQLite only. FULL survives a power cut; NORMAL may then lose the last moments.
         busy_timeout_seconds: how long to wait for a lock that another program holds.
         read_connections: how many reads run at the same time.
         close_timeout_seconds: how long closing waits for pending appends.
@@ -54,10 +52,9 @@ class DatabaseSettings(BaseModel):
 
 @dataclass
 class Engines:
-    """One engine for the single writer, one with a pool for the readers, and this database's ways to use them.
+    """An engine for the writer, one with a pool for readers, and this database's ways to use them.
 
-    `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end even when whoever
-    wanted it has gone: to stop it half way would cost its connection.
+    `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end, whoever waits.
     """
 
     write: AsyncEngine
@@ -70,11 +67,10 @@ class Engines:
     _closed: bool = field(default=False, init=False, repr=False)
 
     async def fetch(self, statement: str, **parameters: object) -> Sequence[Sequence[Any]]:
-        """All rows of a plain statement with `:name` parameters, read in no transaction."""
+        """All rows of a plain statement with `:name` parameters."""
         return await self._to_its_end(lambda: self.fetch_rows(self.read, statement, parameters))
 
     async def select(self, statement: Executable) -> Sequence[Row[Any]]:
-        """All rows of `statement`, read in no transaction."""
 
         async def read() -> Sequence[Row[Any]]:
             async with self.read.connect() as connection:
@@ -153,7 +149,6 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
 
 
 def _checked_url(url: URL | str) -> URL:
-    """The parsed address, with a driver that is installed and asynchronous; errors never show its password."""
     try:
         parsed = make_url(url)
     except ArgumentError as error:

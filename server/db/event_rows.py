@@ -21,10 +21,7 @@ _COLUMNS = ("conversation_id", "id", "kind", "source", "cause", "timestamp", "si
 
 
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
-    """Append `rows` in one transaction, except those of conversations that a later epoch owns; returns these.
-
-    All rows of one conversation carry the same epoch.
-    """
+    """Append `rows` in one transaction, except those of conversations that a later epoch owns; returns these."""
     epochs = {row[0]: row[-1] for row in rows}
     async with connection.begin():
         current = await _owner_epochs(connection, epochs)

@@ -51,11 +51,7 @@ class FeedbackRepository:
     async def list_page(
         self, *, limit: int, page_id: str | None = None, user_id: str = "", conversation_id: str | None = None
     ) -> FeedbackPage:
-        """At most `limit` of this user's, from where `page_id` (of the page before) says; new ones shift nothing.
-
-        Raises:
-            InvalidPageError: `page_id` is none that a page before has handed out.
-        """
+        """At most `limit` of this user's from `page_id` (else `InvalidPageError`) on; new ones shift nothing."""
         statement = select(table).where(table.c.user_id == user_id)
         if conversation_id is not None:
             statement = statement.where(table.c.conversation_id == conversation_id)

@@ -1,8 +1,4 @@
-"""Idempotency keys: requests that are carried out once however often they come, through whichever door.
-
-Whoever takes such a key calls `IdempotencyKeys.once` with a scope of its own: ``create`` for new conversations,
-``fork:<conversation id>`` for forks, ``send:<conversation id>`` for messages.
-"""
+"""Idempotency keys: requests that are carried out once however often they come."""
 
 from __future__ import annotations
 
@@ -38,12 +34,7 @@ def sending_scope(conversation_id: str) -> str:
 
 
 class Attempt(NamedTuple):
-    """What the work is told.
-
-    Attributes:
-        resource: what the first request with this key chose, such as the id of the conversation that it makes.
-        is_repeated: an earlier attempt failed, or its process died: some of the work may be done.
-    """
+    """What the first request with this key chose, and whether an earlier attempt may have done some of the work."""
 
     resource: str
     is_repeated: bool
@@ -71,24 +62,12 @@ class IdempotencyKeys:
         resource: str,
         refusals: tuple[type[Exception], ...] = (),
     ) -> Answer:
-        """The answer of `work`, or the one it gave when this key came first; without a key it is simply carried out.
+        """The answer of `work` (JSON), or the one it gave when this key came first; without a key it just runs.
 
-        After an attempt that failed or was cancelled, or whose process died, the next one is told so, and goes on with
-        the same `resource`.
-
-        Args:
-            key: what the client chose, unique for its user and `scope`; remembered for `KEPT`.
-            work: carries the request out; its answer is JSON.
-            user_id: whose key it is.
-            scope: what kind of request it is; the same key may stand in several.
-            asked: what the client wants, as JSON; compared with what it wanted the first time.
-            resource: what an attempt after a crash has to know of this one.
-            refusals: errors of `work` after which nothing is done. They give the key free for a better request.
-
-        Raises:
-            KeyReusedError: the key came with something else before.
-            KeyInUseError: the first request with it does not end.
-            DatabaseError: the key cannot be stored or looked up; nothing was done.
+        After an attempt that failed, was cancelled or whose process died, the next one is told so, with the same
+        `resource`. `asked` is compared with that of the first time. After one of the `refusals` the key is free again.
+        Raises `KeyReusedError` (it came with something else), `KeyInUseError` (the first request does not end) or
+        `DatabaseError` (nothing was done).
         """
         if key is None:
             return await work(Attempt(resource, is_repeated=False))
@@ -133,8 +112,6 @@ class IdempotencyKeys:
 
 
 class _Turn:
-    """The requests with one key that are there at this moment."""
-
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
@@ -150,7 +127,7 @@ class _Found(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A key with what is asked under it; `claim` runs in the writer's transactions."""
+    """A key with what is asked under it; `claim` runs in the writer's transactions, where old keys go."""
 
     user_id: str
     scope: str
@@ -158,7 +135,6 @@ class _Row(NamedTuple):
     digest: str
 
     async def claim(self, connection: AsyncConnection, resource: str, now: datetime) -> _Found:
-        """What is stored under this key; nothing yet: it is stored. Keys that are too old go."""
         table = idempotency_keys.c
         await connection.execute(delete(idempotency_keys).where(table.created_at < now - KEPT))
         found = (

@@ -25,13 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 async def check_key(engines: Engines, writer: Writer, box: SecretBox, key_file: Path) -> None:
-    """Note the key of a new database; one that the database does not know is refused unless it was just made.
+    """Note the key of a new database; refuse one that is not the database's own, unless it was just made.
 
-    So a key file of another server is noticed before anything is stored under it, and before what is stored seems to
-    be gone; where the file was lost there is a way to go on.
-
-    Raises:
-        SecretKeyError: it is another key than the one that was in use; the message says what to do.
+    So a wrong key file is noticed before anything is stored under it. The `SecretKeyError` says what to do.
     """
     known = {row.key_id for row in await engines.select(select(sealing_keys.c.key_id))}
     if box.key_id in known:
@@ -59,14 +55,10 @@ class Rotation(NamedTuple):
 
 
 async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation:
-    """Make a new key, seal everything with it that `box` can read, and put it into `key_file` in place of the old one.
+    """Seal everything that `box` can read with a new key, and put that into `key_file`; what is unreadable stays.
 
-    It happens as a whole or not at all, also when the process is killed (see `finish_rotation`); what cannot be read is
-    left as it is. The boxes that are open keep the old key: close the database and open it again.
-
-    Raises:
-        SecretKeyError: the new key cannot be written.
-        DatabaseError: the database cannot be written; nothing has changed.
+    All or nothing, even if the process is killed (see `finish_rotation`). Boxes that are open keep the old key: close
+    and reopen the database. Raises `SecretKeyError` or `DatabaseError`; nothing has changed then.
     """
     fresh_file = _next(key_file)
     fresh = SecretBox.open(fresh_file)

@@ -25,7 +25,7 @@ MAX_ROWS = 512
 """Rows of one statement: ten parameters each, far below SQLite's limit of 32,766."""
 
 WAL_PAGES_BEFORE_CHECKPOINT = 1000
-"""SQLite's default. More would make the log of changes a larger file, and a file that grows is slow to sync."""
+"""SQLite's default; a file that grows is slow to sync."""
 
 _WAL_BYTES_KEPT = 32 * 1024 * 1024
 
@@ -49,14 +49,14 @@ def check_version() -> None:
 
 
 class DatabaseFile:
-    """The file that was opened. When it is removed, whoever has it open notices nothing, and writes what is lost."""
+    """The file that was opened. Whoever has it open does not notice when it is removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._identity: tuple[int, int] | None = None
 
     def check(self) -> None:
-        """See that the file of the first call is still there; else raise `DatabaseGoneError`."""
+        """Raise `DatabaseGoneError` unless the file of the first call is still there."""
         try:
             found = os.stat(self._path)
             identity = (found.st_dev, found.st_ino)
@@ -71,7 +71,7 @@ class DatabaseFile:
 
 
 def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_seconds: float, cache_kib: int) -> None:
-    """Set up every connection that `engine` makes from now on, and let its transactions begin as writers."""
+    """Set up every connection that `engine` makes from now on; its transactions begin as writers."""
 
     def on_connect(connection: Any, record: object) -> None:
         # The driver must not open transactions by itself: `on_begin` does, and a lone statement commits itself.
@@ -116,8 +116,7 @@ def _driver(connection: PoolProxiedConnection) -> aiosqlite.Connection:
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
     """Append `rows` (at most `MAX_ROWS`) durably in one statement; see `event_rows.insert_events`.
 
-    One statement is one transaction and one hop to the connection's thread, where the transaction of
-    `event_rows.insert_events` needs several; that halves the time of a lone append. So it goes to the driver directly.
+    One statement is one hop to the connection's thread, which halves the time of a lone append.
     """
     held = connection.sync_connection
     if held is None or held.invalidated:
@@ -132,10 +131,7 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
 
 
 async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-    """All rows of a plain statement with `:name` parameters; see `engine.fetch_rows`.
-
-    One hop to the connection's thread, where SQLAlchemy's cursor needs four: reading is what a client waits for.
-    """
+    """All rows of a plain statement with `:name` parameters, in one hop to the connection's thread."""
     connection = await engine.raw_connection()
     try:
         return list(await _driver(connection).execute_fetchall(statement, dict(parameters)))

@@ -36,7 +36,7 @@ def from_microseconds(value: int) -> datetime:
 
 
 class UtcMoment(TypeDecorator[datetime]):
-    """An aware moment, kept as microseconds since 1970: exact, sortable, free of the drivers' time zone rules."""
+    """An aware moment, kept as microseconds since 1970: exact, sortable, free of time zone rules."""
 
     impl = BigInteger
     cache_ok = True

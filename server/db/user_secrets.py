@@ -18,7 +18,7 @@ from server.db.tables import secrets as table
 from server.db.writer import Writer
 
 MAX_SECRETS = 500
-"""Of one user. Every command of every conversation is looked through for their names."""
+"""Of one user; every command is looked through for their names."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,15 +53,11 @@ class SecretRepository:
         self._box = box
 
     async def names(self, user_id: str = "") -> list[SecretEntry]:
-        """The user's secrets, by name, without their values."""
         statement = select(table.c.name, table.c.description).where(table.c.user_id == user_id).order_by(table.c.name)
         return [SecretEntry(row.name, row.description) for row in await self._engines.select(statement)]
 
     async def values(self, user_id: str = "") -> dict[str, StaticSecret]:
-        """The user's secrets by name, as conversations take them.
-
-        One that this server's key cannot read is left out; the log says so.
-        """
+        """The user's secrets by name; one that this server's key cannot read is left out and logged."""
         rows = await self._engines.select(select(table).where(table.c.user_id == user_id))
         found = {}
         for row in rows:
@@ -74,11 +70,7 @@ class SecretRepository:
         return found
 
     async def create(self, name: str, value: str, description: str, user_id: str = "") -> None:
-        """Keep a new secret, durably.
-
-        Raises:
-            SecretExistsError, TooManySecretsError: there is one of this name, or there are `MAX_SECRETS`.
-        """
+        """Keep it durably; raises `SecretExistsError` or `TooManySecretsError` (`MAX_SECRETS`)."""
         row = self._sealed(user_id, name, value) | {"user_id": user_id, "description": description}
 
         async def apply(connection: AsyncConnection) -> None:
@@ -100,11 +92,10 @@ class SecretRepository:
         value: str | None = None,
         user_id: str = "",
     ) -> bool:
-        """Give the secret another name, description or value (None: as it is), durably; False when there is none.
+        """Change what is not None, durably; False when there is none of this name.
 
-        Raises:
-            SecretExistsError: another one has the new name.
-            SecretUnreadableError: it cannot be read with this server's key, which another name asks for.
+        Raises `SecretExistsError` where another has the new name, `SecretUnreadableError` where renaming cannot read
+        it.
         """
 
         async def apply(connection: AsyncConnection) -> bool:
@@ -128,7 +119,6 @@ class SecretRepository:
         return await self._writer.change(apply)
 
     async def delete(self, name: str, user_id: str = "") -> bool:
-        """Forget the secret, durably; False when there is none of this name."""
         return await self._writer.execute(delete(table).where(_is(user_id, name))) > 0
 
     def _sealed(self, user_id: str, name: str, value: str) -> dict[str, Any]:

@@ -37,10 +37,7 @@ class ProviderToken(BaseModel):
 
 
 class StoredSettings(BaseModel):
-    """What a user has set; None where the server's own default is meant to apply.
-
-    Unknown fields are dropped, so that a document of a newer version can still be read.
-    """
+    """What a user has set; None where the server's default applies. Unknown (newer) fields are dropped."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
@@ -74,10 +71,7 @@ class StoredSettings(BaseModel):
 
 
 class SettingsRepository:
-    """Keeps `StoredSettings`, one for each user; the user of a server without users is the empty string.
-
-    Every method raises `DatabaseError` when the database cannot be read or written.
-    """
+    """Keeps `StoredSettings`, one for each user ("" without users); every method may raise `DatabaseError`."""
 
     def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
         self._engines = engines
@@ -85,15 +79,11 @@ class SettingsRepository:
         self._box = box
 
     async def get(self, user_id: str = "") -> StoredSettings | None:
-        """The user's settings, None when none were ever saved.
-
-        A secret that this server's key cannot read counts as not set, and is kept; the log says so.
-        """
+        """The user's settings, None when none were saved. An unreadable secret counts as unset, is kept and logged."""
         rows = await self._engines.select(_document_of(user_id))
         return self._read(user_id, rows[0].document) if rows else None
 
     async def save(self, settings: StoredSettings, user_id: str = "") -> None:
-        """Replace the user's settings, durably."""
         await self.change(lambda stored: settings, user_id, sets=ENCRYPTED)
 
     async def change(
@@ -103,11 +93,10 @@ class SettingsRepository:
         *,
         sets: Collection[str] = (),
     ) -> None:
-        """Replace the user's settings by what `make` makes of those that are stored, durably.
+        """Replace the user's settings by what `make` makes of those stored, durably; concurrent changes queue.
 
-        Changes that are made at the same time follow each other; none is lost. What `make` raises passes unchanged, and
-        nothing is stored then. A secret that this server's key cannot read stays as it is stored, for the day on which
-        the old key is found, unless `make` gives another one or `sets` names it.
+        What `make` raises passes, and nothing is stored. An unreadable secret stays as it is stored, unless `make`
+        gives another one or `sets` names it.
         """
 
         async def apply(connection: AsyncConnection) -> None:
@@ -140,7 +129,6 @@ class SettingsRepository:
         return document
 
     def _opened(self, user_id: str, document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The document with its secrets, and those that stay sealed."""
         readable = dict(document)
         sealed: dict[str, Any] = {}
         for name in sealed_fields(document):

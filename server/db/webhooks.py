@@ -48,10 +48,8 @@ class StoredWebhook:
     Attributes:
         events: the public types of the events that it is told of; empty for all.
         conversation_id: the only conversation that it is told of; None for all of its user's.
-        secret: signs what is sent.
         active: whether it is told of anything; while it is not, its positions stay.
-        delivered_at: when the receiver last acknowledged something.
-        failing_since: since when it has acknowledged nothing that was sent; None while all is well.
+        failing_since: since when nothing that was sent was acknowledged; None while all is well.
         problem: what was wrong with the last attempt; empty while all is well.
     """
 
@@ -93,7 +91,7 @@ class WebhookRepository:
         return [self._webhook(row) for row in rows]
 
     async def create(self, webhook: StoredWebhook) -> None:
-        """Keep a new one, durably; `TooManyWebhooksError` where its user has `MAX_PER_USER` already."""
+        """Keep it durably; `TooManyWebhooksError` where its user has `MAX_PER_USER`."""
         values = {column.name: getattr(webhook, column.name) for column in webhooks.c}
         values |= {"secret": self._sealed(webhook.id, webhook.secret), "events": list(webhook.events)}
 
@@ -106,7 +104,6 @@ class WebhookRepository:
         await self._writer.change(apply)
 
     async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> bool:
-        """Change these facts, durably; False when there is no such webhook."""
         values: dict[str, Any] = dict(changes)
         if "events" in changes:
             values["events"] = list(changes["events"])
@@ -131,7 +128,6 @@ class WebhookRepository:
     async def move(
         self, webhook_id: str, conversation_id: str, position: int, **changes: Unpack[WebhookChanges]
     ) -> None:
-        """Note, durably, up to which event need not be sent any more, and these facts."""
         row = {"webhook_id": webhook_id, "conversation_id": conversation_id}
 
         async def apply(connection: AsyncConnection) -> None:

@@ -1,8 +1,4 @@
-"""`Writer`: the one writer of a process, which commits the appends of all conversations together (group commit).
-
-It is also the place where every other change to the database waits for its turn, so that no two of them ever
-compete for a lock.
-"""
+"""`Writer`: the one writer of a process, which commits the appends of all conversations together (group commit)."""
 
 from __future__ import annotations
 
@@ -33,10 +29,7 @@ Change = Callable[[AsyncConnection], Awaitable[_T]]
 
 
 class Record(NamedTuple):
-    """An event without its place in the log: the payload is inline, or in the blob store under the digest `blob`.
-
-    `size` is that of the payload in bytes, wherever it is.
-    """
+    """An event without its place in the log: `size` bytes of payload, inline or in the blob store under `blob`."""
 
     kind: str
     source: str
@@ -48,11 +41,10 @@ class Record(NamedTuple):
 
 
 class Writer:
-    """Commits appends and changes, in the order of the calls; an async context manager.
+    """Commits appends and all other changes in the order of the calls, so that none compete for a lock.
 
-    Whoever calls waits until the change is durable, so at most one change per caller is pending; `MAX_PENDING` bounds
-    their number. A failed transaction fails exactly the calls in it, gives their ids to the next ones, and the writer
-    goes on.
+    Callers wait until their change is durable; `MAX_PENDING` bounds their number. A failed transaction fails exactly
+    the calls in it, gives their ids to the next ones, and the writer goes on.
     """
 
     def __init__(self, engines: Engines, *, close_timeout_seconds: float) -> None:
@@ -73,11 +65,9 @@ class Writer:
         await self.close()
 
     async def append(self, log: str, records: Sequence[Record], *, epoch: int) -> int:
-        """Store `records` at the end of `log`, durably, and return the id of the first.
+        """Store `records` durably at the end of `log`; returns the id of the first.
 
-        Raises:
-            StaleOwnerError: a later epoch owns the log.
-            EventStoreError: they could not be stored.
+        Raises `StaleOwnerError` (a later epoch owns the log) or `EventStoreError`.
         """
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._enqueue(PendingAppend(log, epoch, records, done))
@@ -99,13 +89,10 @@ class Writer:
         return await done
 
     async def change(self, apply: Change[_T], *, log: str | None = None) -> _T:
-        """Run `apply` in a transaction of its own, after the pending appends, and return its result once durable.
+        """Run `apply` in a transaction of its own, after the pending appends; returns its result once durable.
 
-        With `log`, `apply` changes that log or its owner: its end is looked up anew afterwards.
-
-        Raises:
-            DatabaseError: the database failed; nothing was changed. Errors that `apply` raises pass unchanged,
-                `sqlalchemy.exc.IntegrityError` among them.
+        With `log`, `apply` changes that log or its owner: its end is looked up anew. `DatabaseError`: nothing was
+        changed. What `apply` raises passes unchanged, `sqlalchemy.exc.IntegrityError` among it.
         """
         done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._enqueue(PendingChange(log, apply, done))
@@ -212,7 +199,6 @@ class Writer:
                 item.done.set_result(first)
 
     async def _ends(self, connection: AsyncConnection, batch: list[PendingAppend]) -> dict[str, int]:
-        """The last id of each log in the batch."""
         ends: dict[str, int] = {}
         unknown: set[str] = set()
         for item in batch:
@@ -307,9 +293,9 @@ class PendingQueue:
         self.items: deque[PendingAppend | PendingChange] = deque()
 
     def take(self) -> list[PendingAppend] | PendingChange | None:
-        """The next change, or as many appends as fit into one transaction; None when nothing is ready.
+        """The next change, or the appends that fit into one transaction; None when nothing is ready.
 
-        All appends of one log in a batch have the same epoch. What nobody waits for any more is dropped.
+        All appends of one log in a batch have the same epoch; what nobody waits for any more is dropped.
         """
         batch: list[PendingAppend] = []
         epochs: dict[str, int] = {}

@@ -51,11 +51,7 @@ def attachment(name: str) -> str:
 
 
 def span_of(header: str | None, size: int) -> ByteRange | None:
-    """What a Range header asks of a file; None for the whole: several ranges and unknown forms are passed over.
-
-    Raises:
-        RangeError: the file has no such bytes.
-    """
+    """What a Range header asks of a file, None for the whole (several ranges too); `RangeError`: no such bytes."""
     match = _RANGE.fullmatch((header or "").strip().replace(" ", ""))
     if match is None or match.group(1) == match.group(2) == "":
         return None
@@ -85,10 +81,7 @@ def file_headers(file: Download) -> dict[str, str]:
 
 
 class FileReply(Response):
-    """Sends the bytes as they come; `stack`, which holds the file open, is left when the reply is over.
-
-    `touch` is called with each part: the conversation is in use.
-    """
+    """Sends the bytes as they come, calling `touch`; leaves `stack`, which holds the file open, at the end."""
 
     def __init__(
         self,
@@ -124,7 +117,6 @@ class FileReply(Response):
                 broke_off.set(True)
 
     async def _send(self, send: Send) -> bool:
-        """Send it; returns whether it was all."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         start, end = self._span or (0, None)
         left = None if end is None else end - start
@@ -180,10 +172,7 @@ def is_named(tag: str, header: str | None) -> bool:
 
 
 def tagged(response: Response, request_headers: Mapping[str, str]) -> Response:
-    """An answer with the tag of its content (RFC 9110, 8.8.3), or 304 where the client has this content.
-
-    What is no whole 200 is returned as it is: errors, answers in pieces, and those that have a tag already.
-    """
+    """A whole 200 without a tag gets the tag of its content (RFC 9110, 8.8.3), or is 304 where the client has it."""
     body = getattr(response, "body", None)  # answers in pieces have none
     if response.status_code != 200 or "etag" in response.headers or body is None:
         return response
@@ -221,11 +210,7 @@ FormEvent = Begin | Data | End
 
 
 async def form_events(request: Request) -> AsyncIterator[FormEvent]:
-    """The parts of a multipart form, in order, as they arrive: nothing is kept in memory or on disk.
-
-    Raises:
-        FormError: the body is none, or breaks off.
-    """
+    """The parts of a multipart form as they arrive, nothing kept; `FormError` where it is none, or breaks off."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:

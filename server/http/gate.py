@@ -49,7 +49,7 @@ class _Pace:
         self._waited = 0.0
 
     async def next(self, receive: Receive, received: int) -> Message:
-        """The next piece; `TimeoutError` if it did not come in time, not counting while the application did not ask."""
+        """The next piece; `TimeoutError` if late, not counting while the application did not ask."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(self.seconds + received / self.bytes_per_second - self._waited):
@@ -166,7 +166,6 @@ class Gate:
         return content_security_policy(host, self._origins.previews.frame_sources(host))
 
     def _limit(self, path: str) -> tuple[str, int]:
-        """The setting that bounds the body of a request, and its value."""
         return self._max_upload if path.endswith(UPLOADS) else self._max_body
 
     def _too_large(self, path: str) -> dict[str, str]:
@@ -182,7 +181,6 @@ def _told(text: str) -> dict[str, str]:
 
 
 def _in_form_of(path: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
-    """The refusal in the form that the route's clients read."""
     if not path.startswith(OPENAI_PREFIX):
         return body
     text = body.get("detail") or body.get("message")
@@ -205,10 +203,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def content_security_policy(host: str, frames: str = "'self'") -> str:
-    """What the page may do, and what it may show in frames (sources of previews).
-
-    Sockets are named with their host: older browsers do not count them as ``'self'``.
-    """
+    """What the page may do and frame. Sockets are named with their host, for older browsers."""
     return (
         "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
         f"connect-src 'self' ws://{host} wss://{host}; object-src 'none'; base-uri 'none'; form-action 'self'; "

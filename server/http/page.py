@@ -1,7 +1,4 @@
-"""The built page: its files, `index.html` for every address that the page itself knows, 404 for unknown API paths.
-
-Another client's build can be served in place of ours (``--page DIR``): whatever files it has, wherever they are in it.
-"""
+"""The built page: its files, `index.html` for every address that it knows, 404 for unknown API paths."""
 
 from __future__ import annotations
 
@@ -67,11 +64,7 @@ def page_folder(settings: Settings) -> Path:
 
 
 def page_of(settings: Settings) -> Page:
-    """The page that is served.
-
-    Raises:
-        ConfigurationError: a folder was named that holds no built page.
-    """
+    """The page that is served; `ConfigurationError` where a folder was named that holds none."""
     folder = page_folder(settings)
     if settings.page is not None and not (folder / "index.html").is_file():
         what = "has no index.html" if folder.is_dir() else "is no folder"
@@ -91,10 +84,7 @@ class _File(NamedTuple):
 class Page:
     """ASGI application for every path that no route took.
 
-    `policy` is the Content-Security-Policy of what it answers; None leaves it to the server's own strict one.
-
-    Attributes:
-        is_foreign: another client's, which knows nothing of this server but the protocol.
+    `policy` is its Content-Security-Policy, None the server's strict one; `is_foreign` another client's page.
     """
 
     def __init__(self, folder: Path, *, policy: str | None = None) -> None:

@@ -1,7 +1,4 @@
-"""uvicorn's protocols with bounds: the size and time of a request's head, requests and frames that wait.
-
-By itself uvicorn reads heads of any size for as long as they come.
-"""
+"""uvicorn's protocols with bounds: the size and time of a request's head, requests and frames that wait."""
 
 from __future__ import annotations
 
@@ -43,12 +40,10 @@ class WriteWatch:
         self._timer: TimerHandle | None = None
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """Something waits for the client."""
         self.end()
         self._wait(transport)
 
     def end(self) -> None:
-        """Nothing waits any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -68,9 +63,8 @@ class WriteWatch:
 class BoundedHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1, with bounds on what it keeps of one connection before the application is asked.
 
-    A head (or the trailers of a body) that is too large is answered 431, one that does not come to its end 408, and
-    what is no HTTP 400; the connection ends then. Bodies are not bounded here: they are read as the application asks,
-    except that the rest of one that is answered already has the time of a head. Nobody may leave answers untaken.
+    A head (or trailers) too large is answered 431, a late one 408, what is no HTTP 400; then the connection ends.
+    Bodies are not bounded here, except that the rest of an answered one has the time of a head.
     """
 
     max_head_bytes: ClassVar[int] = 64 * 1024
@@ -224,10 +218,8 @@ def _without_offers(piece: bytes) -> bytes:
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket: small messages until the application says more (`take`), and never what nobody reads.
 
-    Frames that come faster than `frames_per_second` wait in the client's own buffers, pings and empty ones as well:
-    parsed as they come, those of one connection would take all of the event loop's time.
-
-    The application finds it among the scope's extensions, as a `server.sockets.connections.Wire`.
+    Frames beyond `frames_per_second`, pings too, wait in the client's buffers, so that one connection cannot take all
+    of the event loop's time. In the scope's extensions it is a `server.sockets.connections.Wire`.
     """
 
     frames_at_once: ClassVar[int] = 1000
@@ -304,7 +296,6 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self._read_on()
 
     def _wait(self) -> float:
-        """Seconds until more frames may be parsed."""
         now = self.loop.time()
         credit = self._credit + (now - self._credited_at) * self.frames_per_second
         self._credit, self._credited_at = min(credit, float(self.frames_at_once)), now

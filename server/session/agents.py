@@ -90,7 +90,6 @@ def options_of(user: StoredSettings | None, server: Settings, record: Conversati
 
 
 def _read(stored: Mapping[str, Any] | None, whose: str) -> AgentOptions:
-    """Stored choices without those that this server does not know (any more), which its log names."""
     values = dict(stored or {})
     while True:
         try:
@@ -149,10 +148,7 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
 
 
 class DeferredSandbox:
-    """A `Sandbox` that passes everything on to the one that `find` gives, and raises what `find` raises.
-
-    `check` raises `SandboxError` when nothing may be started, or go on, just now.
-    """
+    """A `Sandbox` that passes everything on to what `find` gives; `check` raises while nothing may run."""
 
     provider = "deferred"
 
@@ -268,28 +264,20 @@ class AgentFactory(Protocol):
     """Makes the agent sessions of conversations."""
 
     async def secrets_of(self, user_id: str) -> UserSecrets:
-        """The user's secrets as they are now, for a conversation of theirs that runs.
-
-        Raises:
-            DatabaseError: the database cannot be read.
-        """
+        """The user's secrets as they are now; may raise `DatabaseError`."""
         ...
 
     async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> LoadedAgent:
-        """The agent session that `record` describes, with its user's settings as they are now, opened.
+        """The opened agent session of `record`, with its user's present settings.
 
-        Raises:
-            DrydockError: it cannot be made; the message says why and what to do.
-            KeyError, ValueError: the settings name what does not exist here.
+        A `DrydockError` says why it cannot be made; KeyError and ValueError: the settings name what does not exist
+        here.
         """
         ...
 
 
 class AgentSessions:
-    """The server's `AgentFactory`: settings merged, sandbox found again or prepared.
-
-    `requests` makes the requests that agents ask for; `hide` is told the secrets that the process's log must not show.
-    """
+    """The server's `AgentFactory`; `hide` is told the secrets that the process's log must not show."""
 
     def __init__(
         self,
@@ -353,11 +341,7 @@ class AgentSessions:
         return agent_servers(self._settings.mcp_config, users, programs=self._settings.mcp_programs)
 
     async def _as_begun(self, conversation_id: str, settings: SessionSettings) -> SessionSettings:
-        """The settings with the agent class that the conversation was begun with, whatever is chosen for new ones.
-
-        Raises:
-            SessionError: there is no such class here.
-        """
+        """The settings with the agent class the conversation was begun with; `SessionError`: not here."""
         for one in await self._database.events.read(conversation_id, limit=FIRST_EVENTS):
             event = from_payload(one.payload, one.id)
             if isinstance(event, SystemPromptEvent) and event.agent_class != settings.agent_class:

@@ -10,21 +10,20 @@ logger = logging.getLogger(__name__)
 
 
 class ExperimentManager:
-    """May give conversations another configuration than their users' settings say; this one changes nothing.
+    """May give conversations another configuration than their users' settings; this one changes nothing.
 
     A subclass is put to use by the setting `experiment_manager_class`; it is made once, without arguments.
     """
 
     def variant(self, conversation_id: str, user_id: str, settings: SessionSettings) -> SessionSettings:
-        """The settings that the conversation is run with.
+        """The settings that the conversation is run with. Must not wait.
 
-        Asked whenever a conversation is loaded, also after a restart, so the choice has to follow from the two ids.
-        It must not wait for anything.
+        Asked at each load, also after a restart, so the choice has to follow from the two ids.
         """
         return settings
 
     def chosen(self, conversation_id: str, user_id: str, settings: SessionSettings) -> SessionSettings:
-        """`variant`, or the settings as they were where it fails: no experiment costs a user a conversation."""
+        """`variant`, or the settings as they were where it fails."""
         try:
             return self.variant(conversation_id, user_id, settings)
         except Exception:

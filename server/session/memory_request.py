@@ -40,11 +40,9 @@ _QUESTION = (
 
 
 async def remember_prompt(events: Sequence[AnyEvent], event_id: int, llm: LLM, context: CallContext) -> str:
-    """A request to remember what the event of this id, one of `events`, shows; of the demo model the event's words.
+    """A request to remember what the event of this id shows; of the demo model the event's words.
 
-    Raises:
-        SessionError: the model gives none in time.
-        LLMError: it cannot be asked.
+    Raises `SessionError` where the model gives none in time, `LLMError` where it cannot be asked.
     """
     texts = {one.id: shortened(as_text(one), MAX_EVENT_CHARS) for one in events if _counts(one)}
     if llm.model.startswith(DEMO_PREFIX):

@@ -30,11 +30,7 @@ BUSY_STATES = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED, AgentSta
 class Recorder:
     """Follows one stream until it is closed and read to its end.
 
-    Args:
-        on_user_message: told the text of each message of the user; must not block.
-        on_activity: told of each event; must not block.
-        on_rest: called once, when the agent is first seen at rest.
-        branches: told of each event while this runs.
+    The callbacks must not block; `on_rest` is called once, when the agent is first seen at rest.
     """
 
     def __init__(
@@ -79,7 +75,6 @@ class Recorder:
             await self.record_state(event.agent_state)
 
     async def record_state(self, state: AgentState) -> None:
-        """Keep the agent's state where recovery looks for it, durably."""
         try:
             await self._conversations.update(self._stream.conversation_id, agent_state=state.value)
             self.recorded_state = state
@@ -98,8 +93,8 @@ _MAY_CHANGE_IT = re.compile(r"\bgit\b[^|;&\n]*\s(checkout|switch|merge|rebase|re
 class BranchKeeper:
     """Asks for the repository's branch after each command that may have changed it; an async context manager.
 
-    The repository is the one that the conversation was begun with, else the workspace itself. A command while it asks
-    makes it ask once more.
+    It is the repository the conversation was begun with, else the workspace. A command meanwhile makes it ask once
+    more.
     """
 
     def __init__(

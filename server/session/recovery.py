@@ -28,11 +28,9 @@ async def resume_interrupted(
     concurrency: int,
     limit: int,
 ) -> None:
-    """Start the conversations whose agent was at work, at most `concurrency` at a time and `limit` in all.
+    """Start the conversations whose agent was at work, at most `concurrency` at a time, the `limit` most recent.
 
-    Of more, those that were active last are taken: they would only push one another out again.
-    One that was resumed `MAX_RESUMES` times and never came to rest is left alone, since it may be what ends the
-    process each time; it goes on when its user says so.
+    One that was resumed `MAX_RESUMES` times without coming to rest waits for its user: it may be what ends the process.
     """
     gate = asyncio.Semaphore(concurrency)
 

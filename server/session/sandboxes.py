@@ -25,13 +25,9 @@ _SHORTEST, _LONGEST = 0.1, 2.0
 
 
 class DiskReserve:
-    """Tells whether the free space of some folders' disks is below the reserve, without which logs and databases fail.
+    """Tells whether some folders' disks have less than `reserve` bytes free (0: never); databases fail without.
 
-    Once it was, there is room again only with a tenth more than the reserve.
-
-    Args:
-        folders: on the disks that are looked at; those that are not there are left out.
-        reserve: bytes to be left free; 0: nothing is.
+    Once they had, there is room again only with a tenth more.
     """
 
     def __init__(self, folders: Sequence[str], reserve: int) -> None:
@@ -53,13 +49,11 @@ class DiskReserve:
         )
 
     def check(self) -> None:
-        """Raise `SandboxError` (``disk_reserve``) if there is no room now."""
         if problem := self.problem():
             raise SandboxError(problem, code="disk_reserve")
 
     @property
     def free_mb(self) -> int:
-        """What was free at the last look, in MiB."""
         return self._free // 1024**2
 
     @property
@@ -117,16 +111,9 @@ class SandboxSelection(NamedTuple):
 
 
 class Sandboxes:
-    """The sandboxes of this server; entered (``async with``), it chooses their provider in the background.
+    """The sandboxes of this server; entered (``async with``), it chooses their provider (`choose`) in the background.
 
-    Before the first sandbox is handed out, objects of ours whose conversation is gone are removed.
-
-    Args:
-        choose: finds the provider; asked again later when none could work.
-        known_ids: the ids of all conversations.
-
-    Attributes:
-        reserve: what is left free on the disks.
+    Before the first sandbox is handed out, those of no conversation (`known_ids`) are removed.
     """
 
     def __init__(
@@ -164,11 +151,10 @@ class Sandboxes:
 
     @property
     def choice(self) -> SandboxSelection | None:
-        """What was chosen; None while it is being found out."""
         return self._choice
 
     async def chosen(self) -> SandboxSelection:
-        """What was chosen, once it is known; where nothing worked before, it is tried again."""
+        """What was chosen, once known; where nothing worked before, it is tried again."""
         if self._choice is not None and self._choice.provider is not None:
             return self._choice
         return await asyncio.shield(self._begin())
@@ -214,10 +200,7 @@ class Sandboxes:
         )
 
     async def may_have_browser(self, record: ConversationRecord) -> bool:
-        """Whether the conversation's agent gets a browser: a tool that cannot work there is better left out.
-
-        Waits a moment for the choice of a provider that is still being made.
-        """
+        """Whether the conversation's agent gets a browser; waits a moment for a choice still being made."""
         if self._settings.enable_browsing != "auto":
             return self._settings.enable_browsing == "always"
         name: str = self._settings.sandbox

@@ -13,10 +13,7 @@ from server.sockets.conversations import Announcer
 
 
 class Announcements:
-    """News about conversations, passed on to the announcers that were added.
-
-    Made before them, so that neither has to know the other.
-    """
+    """News about conversations, passed on to the announcers that were added."""
 
     def __init__(self) -> None:
         self._announcers: list[Announcer] = []
@@ -65,7 +62,7 @@ class TitleWriter:
     async def write(self, llm: LLM, message: str, context: CallContext | None = None) -> str | None:
         """The model's title for a conversation that begins with `message`; None when there is none to be had.
 
-        Asks once, without retries: nobody waits for a title. It costs under the usage id `title` of the `context`.
+        Asks once; costs under the usage id `title`.
         """
         if not self._enabled or llm.model.startswith("demo/"):
             return None
@@ -143,7 +140,6 @@ class TitleKeeper:
         self._done.add(conversation_id)
 
     async def _replace(self, conversation_id: str, old: str | None, new: str) -> bool:
-        """Rename it if nobody else has done so meanwhile."""
         record = await self._conversations.get(conversation_id)
         if record is None or record.title not in (old, default_title(conversation_id) if old is None else old):
             return False

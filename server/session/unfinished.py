@@ -1,7 +1,4 @@
-"""Conversations that begin with a log from elsewhere (forks, imports): made whole, or nothing is left of them.
-
-Each is noted before anything of it is written; what a killed server left half made is removed at the next start.
-"""
+"""Conversations that begin with a log from elsewhere (forks, imports): made whole, or nothing is left of them."""
 
 from __future__ import annotations
 
@@ -30,10 +27,9 @@ _writing = ThreadPoolExecutor(1, thread_name_prefix="unfinished")
 
 @asynccontextmanager
 async def unfinished_conversation(database: Database, conversation_id: str) -> AsyncIterator[None]:
-    """Context in which a conversation's log and files are written, and at last its record; if it fails, all is removed.
+    """Context in which a conversation's log, files and at last its record are written; if it fails, all is removed.
 
-    Raises:
-        EventStoreError: the data folder cannot be written.
+    It is noted before anything is written. Raises `EventStoreError` where the data folder cannot be written.
     """
     data_dir = database.data_dir
     try:
@@ -50,10 +46,7 @@ async def unfinished_conversation(database: Database, conversation_id: str) -> A
 
 
 async def remove_unfinished_forks(database: Database) -> None:
-    """Remove the log and the files of each one without a record; call it while none is being made.
-
-    What cannot be removed is logged, and left to the next start.
-    """
+    """Remove what a killed server left without a record; call it while none is being made. Failures are logged."""
     try:
         found = await asyncio.to_thread(_names, database.data_dir)
         known = await database.conversations.ids() if found else set()
@@ -87,7 +80,6 @@ def _note_of(data_dir: Path, conversation_id: str) -> Path:
 
 
 def _names(data_dir: Path) -> list[str]:
-    """The ids of all that are noted, or that have files."""
     folder = _note_of(data_dir, "any").parent
     if not folder.is_dir():
         return []

@@ -78,7 +78,7 @@ def choose_model(user: StoredSettings | None, server: Settings) -> ModelChoice:
     """The model of a user's conversations.
 
     Key and address go together: the server's key is never sent to an address that a user typed, nor a user's key to
-    the server's address. The default of the protocol's clients, saved without either, means the server's own model.
+    the server's. The clients' default, saved without either, means the server's own model.
     """
     key = _text(server.llm_api_key)
     if user is None:
@@ -114,11 +114,10 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
 KEPT_WHEN_NULL = frozenset({"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"})
-"""A null for these means "as it is": the protocol's clients send null for what they do not know."""
+"""The protocol's clients send null for what they do not know."""
 
 KEPT_WHEN_EMPTY = frozenset({"search_api_key"})
-"""The browser client sends "" for a key that it merely does not show; taking that for a wish would lose the key. Sent
-alone it is a wish."""
+"""Browser clients send "" for a key that they do not show; sent alone it is a wish."""
 
 
 def _known_agent(name: str) -> str:
@@ -167,13 +166,10 @@ class SettingsChange(BaseModel):
 def merged(
     stored: StoredSettings | None, change: SettingsChange, own_servers: McpConfig | None = None
 ) -> StoredSettings:
-    """The stored settings with the named fields replaced; everything that `change` does not name stays.
+    """The stored settings with the named fields replaced.
 
-    MCP servers are taken as `public_form` shows them: what stands for a stored secret is that secret, and the whole
-    server's `own_servers` are not the user's.
-
-    Raises:
-        HiddenSecretError: it stands for none.
+    MCP servers are taken as `public_form` shows them, `own_servers` left aside; `HiddenSecretError` where a placeholder
+    stands for no stored secret.
     """
     values: dict[str, Any] = {} if stored is None else dict(stored)
     for name in change.model_fields_set:
@@ -188,10 +184,7 @@ def merged(
 
 
 def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
-    """The reply of ``GET /api/settings``: no key, but for each whether there is one.
-
-    The MCP servers of the whole server, `own_servers`, stand before the user's; what is secret in them is left out.
-    """
+    """The reply of ``GET /api/settings``: no key, but whether there is each; `own_servers` stand before the user's."""
     data = settings.model_dump(mode="json", exclude={"provider_tokens"}) | dict.fromkeys(SECRET_FIELDS)
     shown = read_config(settings.mcp_config).hidden() if settings.mcp_config is not None else None
     if own_servers is not None:
@@ -216,11 +209,7 @@ def secret_values(settings: StoredSettings) -> list[str]:
 
 
 async def masker_of(database: Database, user_id: str) -> SecretMasker:
-    """Hides every secret that is stored for the user: keys, tokens, those of MCP servers, and their own.
-
-    Raises:
-        DatabaseError: the database cannot be read.
-    """
+    """Hides every secret that is stored for the user; may raise `DatabaseError`."""
     user = await database.settings.get(user_id)
     own = await database.user_secrets.values(user_id)
     masker = SecretMasker(secret_values(user) if user is not None else ())

@@ -52,15 +52,10 @@ class SessionOwner(Protocol):
 
 
 class WebSession:
-    """One conversation as the server runs it.
+    """One conversation as the server runs it; `users` counts calls in progress, for which the manager keeps it.
 
-    `load` and `unload` may be called by anyone at any time: they take effect one after the other, and a load finds
-    what the one before it has loaded. A session that `end`ed is loaded no more.
-
-    Attributes:
-        connections: the ids of the clients' connections.
-        users: how many calls use this object at the moment; the manager keeps it for as long.
-        last_activity: monotonic time at which something was last said or done.
+    `load` and `unload` may be called by anyone at any time, and take effect one after the other. A session that `end`ed
+    is loaded no more.
     """
 
     def __init__(
@@ -88,7 +83,6 @@ class WebSession:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it has an open log here, or is about to."""
         return self._agent is not None or self._loading
 
     @property
@@ -97,7 +91,6 @@ class WebSession:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing would be lost with this object: nothing loaded, nobody connected, nothing under way."""
         return not (self.is_loaded or self.connections or self.users or self._executor.has_work)
 
     @property
@@ -108,7 +101,6 @@ class WebSession:
 
     @property
     def sandbox(self) -> PortAccess | None:
-        """The sandbox, once it has come up."""
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
 
     async def skills(self) -> list[Skill] | None:
@@ -147,7 +139,6 @@ class WebSession:
     # --- clients ---
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
-        """See `server.sockets.conversations.JoinedConversation.next_stream`."""
         while not self._ended:
             agent = self._agent
             if agent is not None and agent.stream is not previous and not agent.stream.closed:
@@ -161,10 +152,7 @@ class WebSession:
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store what the user sent, starting the conversation if need be; returns it as stored.
 
-        Raises:
-            ConversationNotFoundError: it was deleted.
-            ImagesRefusedError: it has images and the model cannot see.
-            DrydockError: it cannot be loaded, or the event cannot be stored.
+        Raises `ConversationNotFoundError`, `ImagesRefusedError` or another `DrydockError`; nothing is stored then.
         """
         self._active()
         if self._start_failed and not isinstance(event, ChangeAgentState):
@@ -193,11 +181,7 @@ class WebSession:
         await self.load()
 
     async def set_client_tools(self, specs: Sequence[ClientToolSpec]) -> bool:
-        """Have these tools of clients in place of those before, from the next step on; False: it was deleted.
-
-        Raises:
-            ValueError: the agent has another tool of such a name; nothing has changed then.
-        """
+        """Have these tools of clients from the next step on; False: it was deleted. ValueError: a name is taken."""
         return await self._executor.run(self._set_client_tools(specs))
 
     async def _set_client_tools(self, specs: Sequence[ClientToolSpec]) -> bool:
@@ -210,11 +194,7 @@ class WebSession:
         return await self._conversations.update(self.conversation_id, options=options)
 
     async def refresh_secrets(self, user_id: str) -> None:
-        """Have the agent's commands use, and the log hide, this user's secrets as they are now, if it is theirs.
-
-        Raises:
-            DatabaseError: the database cannot be read.
-        """
+        """Have commands use, and the log hide, this user's secrets as they are now, if it is theirs."""
         await self._executor.run(self._refresh_secrets(user_id))
 
     async def _refresh_secrets(self, user_id: str) -> None:
@@ -227,7 +207,6 @@ class WebSession:
     # --- the disk ---
 
     async def freeze(self, problem: str) -> None:
-        """Freeze its sandbox, and say why for good; what runs in it goes on with `thaw`."""
         agent = self._agent
         if agent is None or not isinstance(agent.sandbox, SandboxConnection):
             return
@@ -258,11 +237,9 @@ class WebSession:
     # --- loading and unloading ---
 
     async def load(self) -> LoadedAgent:
-        """Open the log and begin to start sandbox and agent; a conversation that is loaded already is left alone.
+        """Open the log and begin to start sandbox and agent, unless it is loaded.
 
-        Raises:
-            ConversationNotFoundError: there is none of this id (any more).
-            DrydockError: its log cannot be opened.
+        Raises `ConversationNotFoundError`, or another `DrydockError` where its log cannot be opened.
         """
         if self._agent is not None and not self._executor.is_running:
             return self._agent
@@ -367,7 +344,6 @@ class WebSession:
         self.last_activity = time.monotonic()
 
     def _tell(self) -> None:
-        """Wake whoever waits for another stream."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -412,10 +388,7 @@ def is_pause_over(paused_at: float, *, now: float, limit_seconds: float) -> bool
 
 
 class SerialExecutor:
-    """Runs pieces of work one at a time, in the order in which they were asked for.
-
-    Each runs in a task of its own, which this object owns: whoever asked may go away, the work is still done whole.
-    """
+    """Runs pieces of work one at a time, in order; each is done whole, even if whoever asked goes away."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -428,11 +401,9 @@ class SerialExecutor:
 
     @property
     def has_work(self) -> bool:
-        """Whether any work is being done or waits for its turn."""
         return bool(self._tasks)
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do this when its turn comes; returns what it returns and raises what it raises."""
         task = asyncio.create_task(self._locked(work), name=self._name)
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -28,12 +28,7 @@ _CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a connection asks for.
-
-    Attributes:
-        after: the last event that the client has, -1 for none.
-        replay_limit: how many events it wants to be sent of what it has missed; None: all of them.
-    """
+    """What a connection asks for: events after the id `after` (-1: all), at most `replay_limit` (None: no limit)."""
 
     conversation_id: str
     after: int
@@ -42,11 +37,7 @@ class Handshake:
 
 
 def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> Handshake:
-    """The handshake of a connection, its key checked.
-
-    Raises:
-        JoinRefusedError: it is refused, with the message that the protocol has for the case.
-    """
+    """The handshake of a connection, its key checked; `JoinRefusedError` with the protocol's message for the case."""
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
     latest = _first(query, "latest_event_id")
     after = min(max(int(latest), -1), MAX_INTEGER) if _INTEGER.fullmatch(latest.strip()) else -1
@@ -67,7 +58,6 @@ def _first(query: Mapping[str, list[str]], name: str) -> str:
 
 
 def _replay_limit(text: str) -> int | None:
-    """An addition to the protocol, so garbage is told."""
     if text in ABSENT:
         return None
     if not _INTEGER.fullmatch(text) or int(text) < 1:
@@ -100,14 +90,13 @@ _SEPARATOR: Final = "\x1e"
 _NOBODY: Final = json.dumps(
     {"sid": "refused", "upgrades": [], "pingInterval": 25_000, "pingTimeout": 20_000, "maxPayload": 1024}
 )
-"""The greeting that clients want to hear before they listen to anything; there is no connection behind it."""
+"""The greeting that clients want to hear first; there is no connection behind it."""
 
 
 class Admission:
     """ASGI middleware before everything of the sockets: checks the key, then the connection that a request names.
 
-    Who has no key is told so in the protocol's own words, without a connection for it, and without a look at what else
-    it sends. `knows` says whether there is a connection of this id at the transport.
+    Who has no key is told so in the protocol's words before anything else is looked at. `knows` tells open transports.
     """
 
     def __init__(self, app: ASGIApp, keeper: Doorkeeper, knows: Callable[[str], bool]) -> None:

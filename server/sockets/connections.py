@@ -28,8 +28,7 @@ class SocketLimits:
     max_joining_bytes: int = 64 * 1024
     """The largest message of a client that is in no conversation yet."""
     max_buffer_bytes: int = MEBIBYTE // 4
-    """What may wait for a client before its feed pauses. A ping waits behind it: a client that takes less than this
-    within `ping_timeout_seconds` is taken for dead, and has to come back."""
+    """What may wait for a client before its feed pauses; a ping waits behind it, so slower clients count as dead."""
     stall_seconds: float = 60.0
     """A client that takes nothing for so long while something waits for it is disconnected."""
     handshake_seconds: float = 20.0
@@ -76,8 +75,7 @@ class Wire(Protocol):
 class SocketConnection:
     """One WebSocket connection between the web server and python-socketio.
 
-    `asked_for` is the transport that polls, if the WebSocket is to carry on one. `transport_id` is the one that it is,
-    once it is one.
+    `asked_for` is the polling transport that it is to carry on, `transport_id` the one that it is by now.
     """
 
     def __init__(
@@ -108,14 +106,12 @@ class SocketConnection:
         self.left()
 
     def joined(self) -> None:
-        """Let the client stay, and say more at once: it is in a conversation."""
         self._has_joined = True
         self._end_deadline()
         if self._wire is not None:
             self._wire.take(self._limits.max_transport_bytes)
 
     def left(self) -> None:
-        """Give the client a while to join a conversation: it is in none."""
         self._has_joined = False
         self._end_deadline()
         if self._wire is not None:
@@ -203,8 +199,7 @@ def _bytes_of(message: Message) -> int:
 class ConnectionMiddleware:
     """ASGI middleware that puts a `SocketConnection` around each WebSocket and names it in the scope.
 
-    `on_upgrade` is told of those that carry on a connection begun by polling, with that one's transport id; `on_end` of
-    every one that has ended.
+    `on_upgrade` is told of those that carry on a polling transport, `on_end` of all that ended.
     """
 
     def __init__(
@@ -236,11 +231,7 @@ class ConnectionMiddleware:
 
 
 class Transports:
-    """Ends what engine.io would keep of a connection that has ended: its place, its queue and its tasks.
-
-    By itself it keeps them until its next look around, which may be a minute away, and in part until the next client
-    comes; a client that does not read would keep its whole queue here meanwhile.
-    """
+    """Ends at once what engine.io would keep of an ended connection for a minute or more: place, queue, tasks."""
 
     def __init__(self, server: socketio.AsyncServer, limits: SocketLimits) -> None:
         self._eio = server.eio
@@ -264,7 +255,6 @@ class Transports:
         self._loose.pop(transport_id, None)
 
     def left(self, transport_id: str) -> None:
-        """Give it a while to join a conversation."""
         if transport_id in self._known:
             self._loose[transport_id] = asyncio.get_running_loop().time() + self._limits.handshake_seconds
 
@@ -277,7 +267,6 @@ class Transports:
         return self._upgrades.get(transport_id)
 
     async def websocket_ended(self, websocket: SocketConnection) -> None:
-        """End the WebSocket's transport, or else its attempt to carry on one that polls."""
         if websocket.transport_id is not None:
             await self.forget(websocket.transport_id)
         elif websocket.asked_for is not None and (transport := self._known.get(websocket.asked_for)) is not None:

@@ -26,15 +26,10 @@ class JoinedConversation(Protocol):
     def conversation_id(self) -> str: ...
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
-        """The open stream that follows `previous`.
+        """The open stream that follows `previous`; None when there will never be one, and the connection is closed.
 
-        With `previous` None: the present one, without waiting for a sandbox or an agent. Otherwise `previous` is
-        closed, and this waits, for as long as it takes, until a session of the conversation has opened another one.
-        None when there will never be one (the conversation was deleted, the server ends): the connection is then
-        closed.
-
-        Raises:
-            DrydockError: the log cannot be opened; the connection is then closed, and the client comes back.
+        With None the present one, at once. Otherwise this waits, however long, until a session opens another one. A
+        `DrydockError` says that the log cannot be opened; the connection is closed, and the client comes back.
         """
         ...
 
@@ -43,26 +38,19 @@ class Conversations(Protocol):
     """Fulfilled by the conversation manager."""
 
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> JoinedConversation:
-        """Register the connection and see to it that the conversation runs.
+        """Register the connection and start the conversation in the background; failures are seen on the stream.
 
-        Starting goes on in the background; its progress and its failure are seen on the stream. When this raises,
-        the connection is not registered; otherwise `leave` is called exactly once for it.
-
-        Raises:
-            ConversationNotFoundError: there is none of this id, or it is not this user's.
-            JoinRefusedError: any other reason why it cannot be joined.
-            DrydockError: its log cannot be read.
+        When this raises, the connection is not registered; otherwise `leave` is called exactly once for it. Raises
+        `ConversationNotFoundError` (none, or not this user's), `JoinRefusedError`, or `DrydockError` (an unreadable
+        log).
         """
         ...
 
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
-        """Take what a client of the conversation sent: an event without an id, source ``user``, already validated.
+        """Take an event of a client (no id, source ``user``, validated); returns it as stored, once durable.
 
-        Returns it as stored, once it is durable. What comes again with the same `client_key` is not taken again, and
-        what was stored the first time is returned. Events of one connection arrive one after the other, in their order.
-
-        Raises:
-            DrydockError: it was not taken; the client gets the message.
+        What comes again with the same `client_key` is not taken again. Events of one connection keep their order. A
+        `DrydockError` is for the client: nothing was taken.
         """
         ...
 

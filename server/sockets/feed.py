@@ -51,13 +51,10 @@ logger = logging.getLogger(__name__)
 
 
 class Feed:
-    """Sends one client its conversation: the history after `after`, then live events.
+    """Sends one client its conversation: the history after `after`, then live events, each once and in order.
 
-    Each event is sent once and in order, whatever is appended meanwhile. When the conversation's session ends, the
-    feed waits for the next one and goes on where it was.
-
-    A client that names a `replay_limit` and falls further behind than that is told to read what lies between
-    elsewhere (``oh_resync``), as is any client whose position is beyond the log.
+    It goes on from session to session. A client that falls further behind than its `replay_limit`, or is beyond the
+    log, is told to read elsewhere (``oh_resync``).
     """
 
     def __init__(
@@ -106,7 +103,6 @@ class Feed:
             await self._end_replay(stream, self._replay)
 
     def _has_to_resync(self, stream: EventStream) -> bool:
-        """Whether the client's position is beyond the log, or further behind than it wants to be told of."""
         behind = stream.last_id - self._position
         return behind < 0 or (self._replay_limit is not None and behind > self._replay_limit)
 
@@ -212,9 +208,8 @@ async def send_error(outlet: Outlet, message: str, now: datetime) -> None:
 class HistoryReplay:
     """The frames of a history, event by event.
 
-    State changes are withheld; only the last one is sent, after everything else and without its id where something
-    newer was sent, because clients ask for what follows the id they saw last. Where the agent waits for confirmation,
-    its state comes before the actions in question: only then do clients show the question.
+    Only the last state change is sent, at the end and without its id where something newer was sent, because clients go
+    on from the id they saw last. Where the agent waits for confirmation it comes before the actions in question.
     """
 
     def __init__(self) -> None:
@@ -245,7 +240,7 @@ class HistoryReplay:
         return self._state is not None
 
     def finish(self, earlier_state: Frame | None) -> list[Frame]:
-        """The frames that end the history; `earlier_state` is the last state before it, used where it had none."""
+        """The frames that end the history; `earlier_state` counts where it had no state."""
         state = self._state or earlier_state
         held = self._release()
         if state is None:

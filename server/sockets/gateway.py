@@ -45,11 +45,7 @@ class ClientConnection:
 
 
 class SocketGateway:
-    """Serves the protocol's sockets on top of `Conversations`.
-
-    Mount `asgi_app`, and keep the gateway entered (``async with``) while the server runs: leaving it ends all
-    connections' feeds.
-    """
+    """Serves the protocol's sockets on top of `Conversations`: mount `asgi_app`; leaving the context ends all feeds."""
 
     def __init__(
         self,
@@ -91,7 +87,7 @@ class SocketGateway:
         await self._server.shutdown()
 
     def asgi_app(self, other: ASGIApp) -> ASGIApp:
-        """The ASGI application: Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
+        """Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
         app = PayloadKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), max_bytes=self._max_bytes)
         tracked = ConnectionMiddleware(app, self.limits, self._upgraded, self._transports.websocket_ended)
         return Admission(tracked, self._keeper, self._transports.knows)
@@ -231,7 +227,6 @@ class SocketGateway:
 
 
 def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
-    """python-socketio's server. `server.http.gate` checks hosts and origins before it."""
     server = socketio.AsyncServer(
         async_mode="asgi",
         serializer=client_packet_class(limits.max_message_bytes),

@@ -33,9 +33,8 @@ _EMPTY_PROBLEM: Final = "the message is no event; send a list of the event's nam
 class Outlet:
     """Sends frames to one client, in the order of the calls.
 
-    The queue of engine.io has no bound; here `send` waits while more than the limit stands in it, so a client that does
-    not read costs bounded memory. The wait ends at the latest with the connection. `transport_id` names the connection
-    below, at the transport.
+    `send` waits while more than the limit stands in engine.io's queue, so a client that does not read costs bounded
+    memory. The wait ends with the connection.
     """
 
     def __init__(self, server: socketio.AsyncServer, connection_id: str, *, max_buffer_bytes: int) -> None:
@@ -59,7 +58,6 @@ class Outlet:
         await self.send_now(event, body)
 
     async def send_now(self, event: str, body: bytes) -> None:
-        """Queue one small event without waiting for room."""
         if self.closed:
             return
         packet = OutgoingPacket(event, body, self._taken)
@@ -103,8 +101,7 @@ class _Json:
 def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
     """The packet class of a server that takes messages up to this size.
 
-    An event that cannot be read (too large, no JSON, nested too deeply, binary) becomes ``oh_user_action`` with a
-    `Malformed` argument, so that its sender gets an answer.
+    An event that cannot be read becomes ``oh_user_action`` with a `Malformed` argument, so that its sender is answered.
     """
 
     class ClientPacket(socketio.packet.Packet):  # type: ignore[misc] # the library is not typed

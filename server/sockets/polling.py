@@ -42,7 +42,6 @@ class PacketQueue(asyncio.Queue[Any]):
             super().put_nowait(item)
 
     async def get(self) -> Any:
-        """The next packet, and with it a new reply."""
         self._given = 0
         return await super().get()
 
@@ -55,9 +54,9 @@ class PacketQueue(asyncio.Queue[Any]):
 
 
 class PayloadKeeper:
-    """ASGI middleware: engine.io gets no more packets at once than it reads, and none that it cannot read.
+    """ASGI middleware: engine.io gets no more packets at once than it reads, and none that it would drop with a 200.
 
-    It would answer 200 either way, and forget them. `max_bytes` gives how much one request of a transport may have.
+    `max_bytes` gives how much one request of a transport may have.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: Callable[[str], int]) -> None:
@@ -117,8 +116,6 @@ class _Body:
 
 
 class _Reply:
-    """Keeps a short reply."""
-
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.status = 0
@@ -143,7 +140,6 @@ async def _read(receive: Receive, limit: int) -> bytearray | None:
 
 
 def _with_length(scope: Scope, length: int) -> Scope:
-    """The scope with a content-length, by which engine.io reads."""
     kept = [header for header in scope["headers"] if header[0] not in (b"content-length", b"transfer-encoding")]
     return {**scope, "headers": [*kept, (b"content-length", str(length).encode())]}
 
