@@ -179,7 +179,7 @@ class Ownership:
             await self.unless_not_ours("network", name, version)
 
     async def is_here(self, name: str, tag: str, version: str) -> bool:
-        """Whether an image to be pulled is here already: then it is never replaced, lest others on this host run it."""
+        """Whether an image to be pulled is here already: then it is left, since others on this host run it."""
         if _OWN_IMAGES.match(name):
             raise ForbiddenCallError("the images of Drydock are built, never pulled")
         reference = f"{name}{'@' if ':' in tag else ':'}{tag}"
@@ -194,7 +194,6 @@ class Ownership:
                 self._instance.learn(value)
 
     def only_ours(self, listed: object, kind: Kind | None) -> object:
-        """The engine's list without all that is not ours."""
         if kind == "volume":
             volumes = listed.get("Volumes") if isinstance(listed, dict) else None
             return {"Volumes": self.only_ours(volumes, None), "Warnings": None}
@@ -229,7 +228,6 @@ def _check_reference(reference: str) -> None:
 
 
 def _is_confined(found: Mapping[str, object]) -> bool:
-    """Whether a container has no more rights than the rules for bodies allow."""
     host = _part(found, "HostConfig")
     dropped, mode, mounts = host.get("CapDrop"), str(host.get("NetworkMode")), found.get("Mounts") or []
     options = host.get("SecurityOpt")

@@ -148,7 +148,6 @@ class EngineProxy:
         return call.target(own)
 
     async def _made_or_listed(self, call: EngineCall, body: dict[str, object]) -> bytes:
-        """The answer to a call whose outcome has to be checked first."""
         ownership, kind = self._ownership, call.route.kind
         if call.route.step == "list":
             ownership.claim_filters(call.filters)
@@ -269,7 +268,6 @@ async def _join(
     engine_reader: asyncio.StreamReader,
     engine_writer: asyncio.StreamWriter,
 ) -> None:
-    """Copy bytes both ways until both have ended, or the engine's has."""
     inward = asyncio.create_task(_pump(reader, engine_writer), name="client to engine")
     outward = asyncio.create_task(_pump(engine_reader, writer), name="engine to client")
     try:

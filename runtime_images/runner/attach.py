@@ -68,7 +68,7 @@ def receive_pipes(control: socket.socket) -> Tuple[int, int]:
 
 
 def is_from_outside(connection: socket.socket) -> bool:
-    """Return whether it comes, or was started, from outside the runner's container; True where that cannot be told."""
+    """Return whether it, or what started it, is from outside the container; True where the runner is in none."""
     pid = _process_of(connection)
     if os.getppid() != 1 or pid is None or pid == _OUTSIDE:
         return True

@@ -108,7 +108,6 @@ def parse_pptx(file_path: str) -> None:
 def _parts(
     path: str, kind: str, choose: Callable[[List[str]], List[Tuple[int, str]]]
 ) -> List[Tuple[int, ElementTree.Element]]:
-    """An archive's parts chosen by name, with their numbers; prints why there are none."""
     try:
         with zipfile.ZipFile(path) as archive:
             return [(number, _xml(archive, name)) for number, name in choose(archive.namelist())]

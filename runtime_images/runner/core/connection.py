@@ -102,7 +102,6 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """Close at once; what waits is lost."""
         if not self.is_open:
             return
         self.is_open = False

@@ -171,7 +171,6 @@ def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
 
 
 def _git_below(directory: str) -> Optional[Dict[str, Optional[str]]]:
-    """The only repository right below a workspace that is none itself: it was cloned there."""
     try:
         with os.scandir(directory) as entries:
             folders = [one.path for one in entries if one.is_dir(follow_symlinks=False)][:_FOLDERS]
@@ -210,7 +209,6 @@ def _remote(config: str) -> Optional[str]:
 
 
 def _read(path: str, limit: int) -> str:
-    """The beginning of a regular file as text; "" for anything else or what cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

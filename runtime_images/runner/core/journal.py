@@ -100,7 +100,6 @@ class Journal:
         self._append(b'{"k":%s,"a":%s}\n' % (_encode(key), kept))
 
     def withdraw(self, key: str) -> None:
-        """Forget a request that was not carried out at all."""
         self._drop(key)
         self._append(b'{"f":%s}\n' % _encode([key]))
 

@@ -46,7 +46,6 @@ class Plan:
         self._timer: Optional[Timer] = None
 
     def at(self, seconds: float, callback: Callback) -> None:
-        """Schedule a call so many seconds from now, in place of the one scheduled before."""
         self.cancel()
         self._timer = self._loop.call_later(seconds, callback)
 

@@ -81,7 +81,7 @@ def directory(pid: int, name: str) -> str:
 
 
 def ended(child: int) -> Optional[int]:
-    """Return a child's wait status, 0 if somebody else has collected it; None while it lives, stopped ones too."""
+    """Return a child's wait status, 0 if collected elsewhere; None while it lives: a stopped one is continued."""
     try:
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
     except ChildProcessError:

@@ -44,7 +44,6 @@ class ConfinedFolder:
         self._root = root
 
     def parts(self, path: str) -> List[str]:
-        """The names along a path, relative to the root or absolute below it."""
         if "\0" in path:
             raise FileError("bad_request", "a path must not hold NUL")
         parts = _names(_below(self._root, path, path))
@@ -107,7 +106,6 @@ class _Walk:
         return []
 
     def end(self, parts: List[str]) -> Opened:
-        """Walk along these names and open the last one."""
         waiting = parts[::-1]
         while waiting:
             name = waiting.pop()

@@ -83,7 +83,6 @@ def _divided(before: List[str], after: List[str], part: LineChange) -> List[Line
 
 
 def _rising(pairs: "List[tuple[int, int]]") -> "List[tuple[int, int]]":
-    """The longest run of pairs, given by rising first numbers, whose second numbers rise too."""
     tops: List[int] = []
     ends: List[int] = []
     above: List[int] = []

@@ -198,7 +198,6 @@ class Editor:
 
 
 def _is_blank(edit: Edit) -> bool:
-    """True when ``create`` would destroy nothing."""
     if edit.blank is None or disk.kind(edit.path) != "file":
         return False
     text = decode(disk.read(edit.path, FILE_LIMIT).data).text

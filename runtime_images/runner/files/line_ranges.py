@@ -70,7 +70,10 @@ class Ranges:
 
 
 def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
-    """Return the file with the text in place of these lines, all others byte for byte; no text removes the lines."""
+    """Return the file with the text in place of these lines, all others byte for byte; no text removes the lines.
+
+    A line that is the file's last stays without an end if it had none.
+    """
     if not old:
         return encode(text, "utf-8")
     file = TextFile(old)
@@ -114,7 +117,6 @@ def _read(span: Span, data: Optional[bytes]) -> Dict[str, Any]:
 
 
 def _bounds(span: Span, count: int) -> Tuple[int, int]:
-    """The first and last line meant; behind the end there is an empty range."""
     first, last, most = span.first, span.last, max(1, count)
     if not (first == -1 or 1 <= first <= most):
         rule = f"`start` must be from 1 to {most}, or -1 to put the draft behind the last line"

@@ -55,7 +55,6 @@ def problems(path: str, data: bytes) -> List[LintProblem]:
 
 
 def _nameless(problem: LintProblem) -> str:
-    """What identifies a problem wherever it stands."""
     return re.sub(r"\d+", "", problem.text)
 
 

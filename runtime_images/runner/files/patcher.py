@@ -243,8 +243,6 @@ def parse(text: str) -> List[Section]:
 
 
 class _Reader:
-    """The lines between the first and the last one."""
-
     def __init__(self, lines: List[str]) -> None:
         self._lines = lines
         self._position = 1

@@ -86,7 +86,6 @@ def _class(pattern: str, start: int) -> Tuple[str, int]:
 
 
 def _class_items(body: str) -> List[Tuple[str, str]]:
-    """The characters and ranges of a class, each as its two ends."""
     characters: List[Tuple[str, bool]] = []  # each with whether it means a range
     position = 0
     while position < len(body):

@@ -129,7 +129,6 @@ def _directory(path: str) -> str:
 
 
 def _chooser(include: str) -> "Callable[[Entry], bool]":
-    """Chooses files to look into: those that ``include`` names, or else all that are not ignored."""
 
     def names(pattern: "re.Pattern[str]", entry: Entry) -> bool:
         return pattern.fullmatch(entry.relative if "/" in include else entry.name) is not None

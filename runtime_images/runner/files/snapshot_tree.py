@@ -110,7 +110,7 @@ class Tree:
         return next((name for name in names if self._store.has(name)), None)
 
     def restore(self, name: str, present: Entries) -> Tuple[int, int]:
-        """Restore this name's files; ``present`` is what ``take`` just returned. Counts paths written and removed."""
+        """Restore this name's files (``present``: what ``take`` just returned); returns counts written and removed."""
         wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
         removed = 0
         for path in sorted(present, reverse=True):  # what is in a folder before the folder
@@ -226,7 +226,6 @@ class Tree:
                         archive.add(place, os.path.relpath(place, self._workspace))
 
     def unpack(self, source: str) -> int:
-        """Put the files of such a tar file into the workspace; returns the number of entries."""
         count = 0
         with tarfile.open(source) as archive:
             # Newer Pythons would change modes and refuse links by themselves.
@@ -254,7 +253,6 @@ class TreeStore:
         return name in self._loaded()
 
     def keep(self, name: str, entries: Lists) -> None:
-        """Keep a list of files under a name, in place of an earlier one."""
         plain = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
         digest = hashlib.blake2b(plain, digest_size=20).hexdigest()
         place = self._place("lists", digest)

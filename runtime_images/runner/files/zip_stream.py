@@ -27,8 +27,6 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _Head(NamedTuple):
-    """An entry's header, written before its content and at the end of the archive."""
-
     name: bytes
     flags: int
     method: int

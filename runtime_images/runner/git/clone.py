@@ -138,7 +138,6 @@ def _run(arguments: List[str], asked: Dict[str, Any], password: str) -> None:
 
 
 def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -> None:
-    """Report progress until it has ended."""
     deadline, told_at, text = time.monotonic() + seconds, 0.0, ""
     assert process.stderr is not None  # noqa: S101 - it was asked for
     with selectors.DefaultSelector() as selector:

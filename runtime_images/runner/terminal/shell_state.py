@@ -154,7 +154,6 @@ class StatePipe:
         return b"\n".join(lines)
 
     def lend(self, names: Iterable[str]) -> None:
-        """Variables that the next command has for its own time only."""
         self._lent = frozenset(names)
 
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:

@@ -395,7 +395,6 @@ class TerminalText:
                 self._commit("\n".join([*gone, ""]))
 
     def _shift_up(self, top: int, count: int) -> None:
-        """Delete lines at the row ``top``; those below move up, down to the margin."""
         below = self._lines[self._bottom + 1 :]
         inside = self._lines[top : self._bottom + 1]
         gone, inside = inside[:count], inside[count:]
@@ -407,7 +406,6 @@ class TerminalText:
         self._fill()
 
     def _shift_down(self, top: int, count: int) -> None:
-        """Insert empty lines at the row ``top``; those from it on move down, down to the margin."""
         below = self._lines[self._bottom + 1 :]
         inside = [""] * min(count, self._bottom + 1 - top) + self._lines[top : self._bottom + 1]
         self._lines[top:] = inside[: self._bottom + 1 - top] + below

@@ -108,7 +108,6 @@ def _listeners() -> List[Listener]:
 
 
 def _address(digits: str, family: int) -> str:
-    """An address from the table's 32-bit words in machine order."""
     words = [int(digits[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(digits), 8)]
     packed = b"".join(words)
     if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):

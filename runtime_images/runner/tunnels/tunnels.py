@@ -405,7 +405,6 @@ class ProgramTunnel(Tunnel):
 
 
 def _problem(order: Any) -> str:
-    """What is wrong with an order for a program; empty: nothing."""
     if not isinstance(order, dict):
         return "program must be an object"
     command, cwd = order.get("command"), order.get("cwd")

@@ -107,7 +107,6 @@ class Storage:
 
 
 async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
-    """A tab's site and its session storage; nothing where there is none, and for busy pages."""
     if not tab.asks_for_another:
         try:
             origin, items = await asyncio.wait_for(tab.page.evaluate(_READ), _SECONDS)

@@ -133,7 +133,6 @@ class BrowserDriver:
         }
 
     async def _drop_hung(self) -> bool:
-        """Stop loading the active page; close it when it does not react any more."""
         session = self._session
         if session is None or not session.is_running:
             return False

@@ -107,7 +107,6 @@ class Elements:
         return clicked
 
     async def type(self, number: int, text: str) -> str:
-        """Replace a field's content as a person would: choose in a list, name files, type."""
         element = await self.find(number)
         kind = await element.evaluate(_KIND)
         if kind == "SELECT":
@@ -247,7 +246,6 @@ async def _tree(tab: Tab, numbers: ElementNumbers) -> AccessibilityTree:
 
 
 async def _choose_files(element: Locator | ElementHandle, number: int, paths: list[Path]) -> str:
-    """Choose these, files or a folder as it takes them, in place of what was chosen; says so."""
     if not paths:
         await element.evaluate(_EMPTY)
         return f"Element {number} has no files now."

@@ -220,7 +220,6 @@ async def _show_clickable(page: Page) -> None:
 
 
 async def _draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:
-    """The picture as JPEG, with a frame and a number for each mark."""
     page = await context.new_page()
     try:
         await page.set_content(_marked_page(picture, marks), wait_until="load", timeout=_LIMIT_MS)

@@ -134,7 +134,6 @@ class BrowserSession:
         return self._context
 
     async def own_context(self) -> BrowserContext:
-        """A context of our own, out of sites' reach."""
         if self._browser is None:
             raise NoBrowserError("Chromium does not run")
         if self._own_context is None:

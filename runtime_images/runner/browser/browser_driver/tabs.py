@@ -138,7 +138,6 @@ class Tab:
         return is_many and time.monotonic() - self.dialogs[0] < _STORM_SECONDS
 
     def was_told(self) -> None:
-        """All documents until now were wanted by somebody."""
         self.moved_at.clear()
 
     @property
@@ -266,7 +265,6 @@ class Tabs:
         return list(self._tabs).index(self._active) if self._active in self._tabs else -1
 
     def note(self, text: str) -> None:
-        """Report this with the next result, which is bounded."""
         if text in self._notices or len(self._notices) < _MOST_NOTICES:
             self._notices[text] = self._notices.get(text, 0) + 1
 

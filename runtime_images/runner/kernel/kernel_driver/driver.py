@@ -106,7 +106,6 @@ class KernelProcess:
         return code
 
     def read_words(self) -> bool:
-        """Read its real error stream; False at the end."""
         try:
             said = os.read(self.words, 65536)
         except OSError:

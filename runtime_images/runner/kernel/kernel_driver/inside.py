@@ -239,7 +239,6 @@ def _show(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the interrupted command's processes: asked first, then killed."""
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
