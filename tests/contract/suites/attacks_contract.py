@@ -108,12 +108,14 @@ for stream in range(3):
 while True:
     for listener in select.select(listening, [], [])[0]:
         caught, _ = listener.accept()
-        open("/workspace/caught", "a").write("somebody has spoken to a stranger")
         hello = b'{"hello": {"protocol": 1, "boot": "another"}}'
         try:
             caught.send(len(hello).to_bytes(4, "big") + hello)
+            caught.settimeout(5)
+            if caught.recv(1):
+                open("/workspace/caught", "a").write("somebody has spoken to a stranger")
         except OSError:
-            pass
+            pass  # whoever came has looked who listens, and has gone without a word
 """
 
 
