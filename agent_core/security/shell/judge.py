@@ -12,7 +12,7 @@ from typing import Final
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell import parser
 from agent_core.security.shell.parser import Budget, TooComplexError, parse
-from agent_core.security.shell.programs import CALM_VARIABLES, CHANGES_PROGRAMS, PROGRAMS, RUN_AS_CODE, program_named
+from agent_core.security.shell.programs import PROGRAMS, RUN_AS_CODE, changes_programs, program_named
 from agent_core.security.shell.rules import ANY_VARIABLE, Rules
 from agent_core.security.shell.sinks import MARKS, Finding, Mark, Sinks, derived, is_known, resolve, shown
 
@@ -21,17 +21,15 @@ MAX_REMEMBERED: Final = 4_000
 _MAX_FIELDS: Final = 64
 _QUOTED_BRACES: Final = str.maketrans("{},", "\ue000\ue001\ue002")
 _BRACES: Final = str.maketrans("\ue000\ue001\ue002", "{},")
+# Characters that a person does not see, or that we use as marks: what they hide nobody can agree to.
 _INVISIBLE: Final = re.compile(
     f"[\x0e-\x1a\x1c-\x1f\x7f{MARKS}\ue000-\ue002"
     "\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-"""Characters that a person does not see, or that we use as marks: what they hide nobody can agree to."""
 _BRACE: Final = re.compile(r"\{([^{},]*+(?:,[^{},]*+)++)\}")
 _RANGE: Final = re.compile(r"\{-?\w+\.\.-?\w+(?:\.\.-?\d+)?\}")
 _PLAIN_NAME: Final = re.compile(r"(?!-)[\w./+@%~:-]+|\[", re.ASCII)
-_FOLDERS_OF_PROGRAMS: Final = frozenset(
-    {"", "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"}
-)
+_FOLDER_OF_PROGRAMS: Final = re.compile(r"(?:(?:/usr(?:/local)?)?/s?bin)?")
 _CALM_ARITHMETIC: Final = re.compile(rf"[\w\s+\-*/%<>=!&|^~?:,()\[\]{Mark.PIECE}]*", re.ASCII)
 _NUMBER: Final = re.compile(rf"[-+]?(?:0[xX])?[\d{Mark.PIECE}{Mark.NUMBER}]*")
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
@@ -47,16 +45,12 @@ class Judgement:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why, in words for a person; without the mere naming of programs unless there is nothing else."""
+        """Why, in words for a person."""
         return tuple(dict.fromkeys(finding.reason for finding in self.findings if finding.risk is self.risk))
 
 
 def judge(command: str) -> Judgement:
-    """Judge a command without running any of it, in bounded time and memory.
-
-    HIGH wins over everything, then UNKNOWN (something could not be told, or was too much), then the greatest of the
-    other risks; a command that only looks at things is LOW, and so is an empty one.
-    """
+    """Judge a command, in bounded time: HIGH wins, then UNKNOWN (could not be told, or was too much), MEDIUM, LOW."""
     return _judged_before(command) if len(command) <= MAX_REMEMBERED else _judge(command)
 
 
@@ -69,11 +63,10 @@ def _judge(command: str) -> Judgement:
     else:
         try:
             walker.walk(command)
-        except (TooComplexError, RecursionError) as error:
-            reason = (
-                str(error) if isinstance(error, TooComplexError) else "the command is nested too deeply to be judged"
-            )
-            walker.sinks.unknown("too-complex", reason)
+        except TooComplexError as error:
+            walker.sinks.unknown("too-complex", str(error))
+        except RecursionError:
+            walker.sinks.unknown("too-complex", "the command is nested too deeply to be judged")
     ordered = tuple(sorted(walker.sinks.findings, key=lambda finding: _ORDER.index(finding.risk)))
     return Judgement(ordered[0].risk if ordered else SecurityRisk.LOW, ordered)
 
@@ -82,46 +75,34 @@ _judged_before = lru_cache(maxsize=128)(_judge)  # several analyzers ask about t
 
 
 class Walker:
-    """Goes through a script, every branch of it, and has sinks and rules notice what it would do.
-
-    Nothing is computed: a variable is unknown, but for ``HOME``, ``PWD``, and one that a ``for`` gives literal words.
-    What a command writes, sets, and where it goes may matter to what stands before it (in loops, functions, the
-    background), so a script is gone through until nothing new is learned.
-    """
+    """Goes through every branch of a script; variables are unknown but for those of a ``for`` over literal words."""
 
     def __init__(self) -> None:
         self.sinks = Sinks()
         self._rules = Rules(self)
         self._budget = Budget()
-        self._texts: set[str] = set()
-        """The variables that are set to something that is no number."""
-        self._assigned: set[str] = set()
-        """Those that are set otherwise than by a loop over words."""
+        self._texts: set[str] = set()  # variables that are set to something that is no number
+        self._assigned: set[str] = set()  # those that are set otherwise than by a loop over words
         self._bound: dict[str, str] = {}
         self._functions: set[str] = set()
         self._active: list[str] = []
         self._loops = 0
-        self._roams = False
-        self._moves = self._reads = False
-        self._left: frozenset[str] = frozenset()
-        """The folders where the shell still is if what changes its folder has failed."""
+        self._roams = self._moves = False
+        self._left: frozenset[str] = frozenset()  # where the shell still is if what changes its folder has failed
 
     def walk(self, text: str) -> None:
-        """Go through a whole command. Raises TooComplexError: it takes too long; what was found until then is kept."""
+        """Go through a command until no pass learns more: later parts matter to earlier ones in loops and functions."""
         learned: object = None
         for _ in range(5):
             self._budget, self._bound = Budget(), {}
             self.sinks.folders = frozenset({".", Mark.UNKNOWN} if self._roams else {"."})
             # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
-            self._run_text(text, Mark.UNKNOWN if self._reads else "", Budget())
-            before, files = learned, sum(map(len, self.sinks.files.values()))
-            flags = (self._roams, self._moves, self._reads)
-            learned = (files, len(self._texts), len(self._assigned), len(self._functions), flags)
+            self._run_text(text, "", Budget())
+            sizes = [*map(len, (*self.sinks.files.values(), self._texts, self._assigned, self._functions))]
+            before, learned = learned, (sizes, self._roams, self._moves)
             if learned == before:
                 return
         self.sinks.unknown("too-complex", "the command changes too much of what it runs itself")
-
-    # What the rules ask for
 
     def run_code(self, text: str, stdin: str, *, later: bool = False) -> str:
         """Run a text as a shell script, perhaps at another time than now; returns what it prints."""
@@ -149,11 +130,7 @@ class Walker:
             self.run_code(text, "", later=True)
         elif name == "PATH" and is_known(text):
             self.sinks.note(SecurityRisk.MEDIUM, "program", "changes where programs are looked for")
-        elif name != ANY_VARIABLE and (
-            not name.isidentifier()
-            or name == "PATH"
-            or (name.startswith(CHANGES_PROGRAMS) and not name.startswith(CALM_VARIABLES))
-        ):
+        elif name != ANY_VARIABLE and (name == "PATH" or not name.isidentifier() or changes_programs(name)):
             self.sinks.unknown("preload", f"makes programs do something else through {shown(name)}")
         if any(sign in text.partition("[")[2] for sign in ("$(", "`")):
             self.sinks.unknown("unknown-code", f"sets {shown(name)} to what runs commands where a number is expected")
@@ -178,7 +155,7 @@ class Walker:
                 self.sinks.unknown("unknown-program", f"runs a program whose name is not known ({shown(name)})")
                 return self._rules.apply("", arguments, stdin)
             folder, base = posixpath.split(name)
-            if folder not in _FOLDERS_OF_PROGRAMS:
+            if not _FOLDER_OF_PROGRAMS.fullmatch(folder):
                 self.sinks.note(SecurityRisk.MEDIUM, "program", f"runs {shown(name)}")
             for text in self.sinks.written(name):
                 self._rules.run_file(name, text)
@@ -226,9 +203,8 @@ class Walker:
                 printed = self._compound(command, stdin)
             else:
                 printed = self._simple(command, stdin)
-                if any(self._plain(word) == "exec" for word in command.words):
-                    printed = Mark.UNKNOWN  # what comes after it is printed there too, and reads what it is given
-                    self._reads = self._reads or any("<" in redirect.operator for redirect in command.redirects)
+                if command.redirects and any(self._plain(word) == "exec" for word in command.words):
+                    self.sinks.unknown("unknown-code", "changes what all that follows reads, or where it prints")
             for redirect in command.redirects:
                 printed = self._output(redirect, printed)
             return printed
@@ -270,10 +246,10 @@ class Walker:
             case _:
                 for word in command.words:
                     self._fields(word)
-        self._loops += command.kind in {"while", "until", "for"}
-        is_certain = command.kind in {"{", "("}
+        is_loop, is_certain = command.kind in {"while", "until", "for"}, command.kind in {"{", "("}
+        self._loops += is_loop
         printed = [self._script(script, stdin, is_certain=is_certain) for script in command.scripts]
-        self._loops -= command.kind in {"while", "until", "for"}
+        self._loops -= is_loop
         return "".join(printed)
 
     def _for(self, command: parser.ShellCommand, stdin: str) -> str:
@@ -308,9 +284,7 @@ class Walker:
 
     def _simple(self, command: parser.ShellCommand, stdin: str) -> str:
         for assignment in command.assignments:
-            self._arithmetic(assignment.subscript)
-            text = " ".join("".join(self._fields(word, splits=False)) for word in assignment.values)
-            self.assign(assignment.name, text + Mark.UNKNOWN * (len(assignment.values) > 1))
+            self._parameter(assignment, "")
         words = [field for word in command.words for field in self._fields(word)]
         if not words:
             return stdin if command.redirects else ""
@@ -327,7 +301,6 @@ class Walker:
         return "".join(part.text if isinstance(part, parser.Text) else Mark.UNKNOWN for part in word)
 
     def _fields(self, word: parser.Word, *, splits: bool = True) -> list[str]:
-        """The words that a word expands to; what is not literal in them stands as marks."""
         raw, may_vanish = "", True
         for part in word:
             if isinstance(part, parser.Text):
@@ -350,8 +323,8 @@ class Walker:
 
     def _value(self, part: parser.Part, *, is_first: bool, splits: bool) -> str:
         match part:
-            case parser.Arithmetic():
-                self._arithmetic(part.expression)
+            case parser.Parameter(name=""):
+                self._arithmetic(part.argument)
                 return Mark.NUMBER if is_first else Mark.PIECE
             case parser.Substitution():
                 folders, left = self.sinks.folders, self._left
@@ -395,12 +368,11 @@ class Walker:
         return {"HOME": "~", "PATH": "/usr/bin"}.get(name, unknown + Mark.SECRET * bool(_SECRET_NAME.search(name)))
 
     def _arithmetic(self, expression: parser.Word) -> None:
-        """An expression; the values of its variables, and what stands in its subscripts, are expanded once more."""
         text = ""
         for part in expression:
             match part:
-                case parser.Arithmetic():
-                    self._arithmetic(part.expression)
+                case parser.Parameter(name=""):
+                    self._arithmetic(part.argument)
                 case parser.Parameter(name=name, operator="", subscript=()) if name.isidentifier():
                     text += name
                 case _:

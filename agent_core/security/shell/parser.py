@@ -1,7 +1,4 @@
-"""A parser of bash: from text to commands, pipelines, redirections and expansions.
-
-Whatever it does not understand it refuses, and hostile text costs no more than a fixed number of steps.
-"""
+"""A parser of bash that refuses whatever it does not understand, in a fixed number of steps at most."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ _PLAIN_IN_DOCUMENT: Final = re.compile(r"[^\\`$]+")
 _PLAIN_IN_BRACES: Final = re.compile(r"[^\\'\"`$}]+")
 _PLAIN_IN_QUOTED_BRACES: Final = re.compile(r"[^\\\"`$}]+")
 _PLAIN_IN_ARITHMETIC: Final = re.compile(r"[^()\[\]$`'\"\\]+")
-_BACKQUOTED: Final = re.compile(r"((?:[^`\\]++|\\.)*+)`", re.DOTALL)
+_SINGLE_QUOTED: Final = re.compile(r"'([^']*+)'")
+_BACKQUOTED: Final = re.compile(r"`((?:[^`\\]++|\\.)*+)`", re.DOTALL)
 _ANSI_C: Final = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _LETTERS: Final = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
@@ -36,7 +34,6 @@ _FOLLOWING: Final = {
     **{"{": {"}"}, "while": {"do"}, "until": {"do"}, "do": {"done"}},
     **{"if": {"then"}, "elif": {"then"}, "then": {"elif", "else", "fi"}, "else": {"fi"}},
 }
-"""The reserved words that end the script behind a reserved word."""
 _CASE_ENDS: Final = (";;&", ";;", ";&")
 _CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*+\\\Z")
 _END_OF_TEXT: Final = ""
@@ -81,7 +78,7 @@ class Text(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """``$name`` or ``${name[subscript]<operator><argument>}``; ``!`` and ``#`` in front count as operators."""
+    """``${name[subscript]<operator><argument>}``, ``name=argument``, or without a name ``$((argument))``."""
 
     name: str
     quoted: bool = False
@@ -98,14 +95,9 @@ class Substitution(NamedTuple):
     way: str = ""
 
 
-class Arithmetic(NamedTuple):
-    """``$((expression))``."""
-
-    expression: Word
-
-
-Part = Text | Parameter | Substitution | Arithmetic
+Part = Text | Parameter | Substitution
 Word = tuple[Part, ...]
+_SEPARATOR: Final = Text("\n", quoted=True)
 
 
 @dataclass(slots=True)
@@ -117,20 +109,12 @@ class Redirect:
     descriptor: str = ""
 
 
-class Assignment(NamedTuple):
-    """``name=value``; with several values, or none, an array."""
-
-    name: str
-    values: tuple[Word, ...]
-    subscript: Word = ()
-
-
 class ShellCommand(NamedTuple):
     """A command: its arguments; or (`kind` is its first word) a compound one with what it looks at and runs."""
 
     kind: str = ""
     words: tuple[Word, ...] = ()
-    assignments: tuple[Assignment, ...] = ()
+    assignments: tuple[Parameter, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     scripts: tuple[Script, ...] = ()
     name: str = ""
@@ -149,21 +133,13 @@ Script = tuple[Pipeline, ...]
 
 
 def parse(text: str, budget: Budget) -> tuple[Script, str]:
-    """The script, and what was wrong with it ("" for nothing).
-
-    What could be read before an error is returned too: bash runs the lines before it.
-    """
+    """The script as far as it could be read, and what was wrong with what follows ("" for nothing)."""
     pipelines: list[Pipeline] = []
     try:
         Parser(text, budget).pipelines_until({_END_OF_TEXT}, pipelines)
     except ShellSyntaxError as error:
         return tuple(pipelines), str(error)
     return tuple(pipelines), ""
-
-
-def decode_ansi_c(text: str) -> str:
-    """What ``$'text'`` stands for; as in bash, a NUL ends it."""
-    return _ESCAPE.sub(_decoded, text).split("\0", 1)[0]
 
 
 def _decoded(found: re.Match[str]) -> str:
@@ -194,7 +170,6 @@ class Parser:
         self._position = 0
         self._budget = budget
         self._documents: list[tuple[Redirect, str, bool]] = []
-        """The here-documents whose text is still to come, with their delimiters, and whether they are literal."""
 
     def _at(self, token: str) -> bool:
         return self._text.startswith(token, self._position)
@@ -207,6 +182,11 @@ class Parser:
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         if found := pattern.match(self._text, self._position):
             self._position = found.end()
+        return found
+
+    def _expect(self, pattern: re.Pattern[str], problem: str) -> re.Match[str]:
+        if (found := self._match(pattern)) is None:
+            raise ShellSyntaxError(problem)
         return found
 
     def _take_or_refuse(self, token: str) -> None:
@@ -230,19 +210,14 @@ class Parser:
                 break
         return tuple(parts)
 
-    def _parts(
-        self,
-        ordinary: re.Pattern[str],
-        opening: str = "",
-        closing: str = "",
-        *,
-        quoted: bool = True,
-        literal: bool = True,
-    ) -> Word:
-        """Text and expansions up to the `closing` character that was not opened here (without one, all of the text).
+    def _needed_word(self, problem: str) -> Word:
+        if not (word := self._word()):
+            raise ShellSyntaxError(problem)
+        return word
 
-        With `literal` quotes and escapes are those between double quotes.
-        """
+    def _parts(self, ordinary: re.Pattern[str], ends: str = "", *, quoted: bool = True, literal: bool = True) -> Word:
+        """Text up to the closing character (the last of `ends`); `literal`: quotes are those between double quotes."""
+        opening, closing = ends[:-1], ends[-1:]
         parts: list[Part] = []
         depth = 0
         while self._position < len(self._text):
@@ -272,14 +247,11 @@ class Parser:
                     kept = "\\" if not following or (in_quotes and following not in escaped) else ""
                     parts.append(Text(kept + following, quoted=True))
             case "'" if not in_quotes:
-                end = self._text.find("'", self._position + 1)
-                if end < 0:
-                    raise ShellSyntaxError("a single quote is not closed")
-                parts.append(Text(self._text[self._position + 1 : end], quoted=True))
-                self._position = end + 1
+                found = self._expect(_SINGLE_QUOTED, "a single quote is not closed")
+                parts.append(Text(found[1], quoted=True))
             case '"':
                 self._position += 1
-                parts += (Text("", quoted=True), *self._parts(_PLAIN_QUOTED, closing='"'))
+                parts += (Text("", quoted=True), *self._parts(_PLAIN_QUOTED, '"'))
             case "`":
                 parts.append(self._backquoted(in_quotes))
             case "$":
@@ -289,10 +261,7 @@ class Parser:
         return True
 
     def _backquoted(self, quoted: bool) -> Substitution:
-        self._position += 1
-        found = self._match(_BACKQUOTED)
-        if found is None:
-            raise ShellSyntaxError("a backquote is not closed")
+        found = self._expect(_BACKQUOTED, "a backquote is not closed")
         self._budget.spend(len(found[0]) // 100)
         inside = re.sub(r"\\([`$\\\"])" if quoted else r"\\([`$\\])", r"\1", found[1])
         with self._budget:
@@ -302,8 +271,8 @@ class Parser:
         self._position += 1
         with self._budget:
             if self._at("("):
-                if (inside := self._arithmetic()) is not None:
-                    return (Arithmetic(inside),)
+                if expression := self._arithmetic():
+                    return expression
                 self._position += 1
                 script = self._until_parenthesis()
                 if self._documents:
@@ -312,12 +281,10 @@ class Parser:
             if self._take("{"):
                 return (self._braced(quoted),)
             if self._take("["):
-                return (Arithmetic(self._parts(_PLAIN_IN_ARITHMETIC, "[", "]", literal=False)),)
+                return (Parameter("", argument=self._parts(_PLAIN_IN_ARITHMETIC, "[]", literal=False)),)
         if not quoted and self._take("'"):
-            found = self._match(_ANSI_C)
-            if found is None:
-                raise ShellSyntaxError("a single quote is not closed")
-            return (Text(decode_ansi_c(found[1]), quoted=True),)
+            found = self._expect(_ANSI_C, "a single quote is not closed")
+            return (Text(_ESCAPE.sub(_decoded, found[1]).split("\0", 1)[0], quoted=True),)
         if not quoted and self._at('"'):
             return ()
         name = self._match(_NAME)
@@ -325,29 +292,27 @@ class Parser:
             raise ShellSyntaxError("a line ends in the name of a variable")
         return (Parameter(name.group(), quoted) if name else Text("$", quoted),)
 
-    def _arithmetic(self) -> Word | None:
-        """The expression in the double parentheses that start here; None, and nothing taken, when there are none."""
+    def _arithmetic(self) -> Word:
         before = self._position
         if self._take("(("):
             try:
-                inside = self._parts(_PLAIN_IN_ARITHMETIC, "(", ")", literal=False)
+                inside = self._parts(_PLAIN_IN_ARITHMETIC, "()", literal=False)
                 self._take_or_refuse(")")
             except TooComplexError:
                 raise
             except ShellSyntaxError:
                 self._position = before  # perhaps a subshell in a subshell: it fails again if it is neither
             else:
-                return inside
-        return None
+                return (Parameter("", argument=inside),)
+        return ()
 
     def _braced(self, quoted: bool) -> Parameter:
-        found = self._match(_BRACED)
-        subscript = self._parts(_PLAIN_IN_ARITHMETIC, "[", "]", literal=False) if self._take("[") else ()
-        operator = self._match(_OPERATOR)
-        if found is None or operator is None:
-            raise ShellSyntaxError("this form of ${…} is not read")
-        ordinary = _PLAIN_IN_QUOTED_BRACES if quoted else _PLAIN_IN_BRACES
-        argument = self._parts(ordinary, closing="}", quoted=quoted, literal=quoted)
+        found = self._expect(_BRACED, "this form of ${…} is not read")
+        subscript = self._parts(_PLAIN_IN_ARITHMETIC, "[]", literal=False) if self._take("[") else ()
+        operator = self._expect(_OPERATOR, "this form of ${…} is not read")
+        argument = self._parts(
+            _PLAIN_IN_QUOTED_BRACES if quoted else _PLAIN_IN_BRACES, "}", quoted=quoted, literal=quoted
+        )
         prefix = "length" if found[1] == "#" else found[1]
         return Parameter(found[2], quoted, prefix + operator.group(), argument, subscript)
 
@@ -393,10 +358,7 @@ class Parser:
     # Commands
 
     def pipelines_until(self, ends: set[str], into: list[Pipeline]) -> None:
-        """Append pipelines up to one of `ends`, which is not taken: a reserved word, ``)``, ``;;``, or the end.
-
-        Raises ShellSyntaxError: what comes is no list of commands; `into` has what came before.
-        """
+        """Append pipelines up to one of `ends`, which is not taken: a reserved word, ``)``, ``;;``, or the end."""
         joined = ""
         while True:
             self._line_breaks()
@@ -440,8 +402,7 @@ class Parser:
         return True
 
     def _reserved(self) -> str:
-        found = _RESERVED.match(self._text, self._position)
-        return found.group() if found else ""
+        return (_RESERVED.match(self._text, self._position) or [""])[0]
 
     def _prefixes(self) -> bool:
         negated = False
@@ -458,8 +419,8 @@ class Parser:
         while self._at("|") and not self._at("||"):
             self._position += 1
             if self._take("&"):
-                errors = Redirect(">&", (Text("1"),), "2")
-                commands[-1] = commands[-1]._replace(redirects=(*commands[-1].redirects, errors))
+                errors = (*commands[-1].redirects, Redirect(">&", (Text("1"),), "2"))
+                commands[-1] = commands[-1]._replace(redirects=errors)
             self._line_breaks()
             commands.append(self._command())
             self._blanks()
@@ -481,7 +442,7 @@ class Parser:
 
     def _simple(self) -> ShellCommand:
         words: list[Word] = []
-        assignments: list[Assignment] = []
+        assignments: list[Parameter] = []
         redirects: list[Redirect] = []
         while True:
             self._budget.spend()
@@ -501,24 +462,21 @@ class Parser:
             raise ShellSyntaxError("a command is missing, or a parenthesis out of place")
         return ShellCommand("", tuple(words), tuple(assignments), tuple(redirects))
 
-    def _assignment(self, words: list[Word], into: list[Assignment]) -> bool:
+    def _assignment(self, words: list[Word], into: list[Parameter]) -> bool:
         if words and not (is_unquoted(words[0]) and plain(words[0]) in _DECLARERS):
             return False
         found = self._match(_ASSIGNMENT)
         if found is None:
             return False
         subscript = Parser(found[2][1:-1], self._budget)._parts(_PLAIN_IN_DOCUMENT) if found[2] else ()
-        values: list[Word] = []
-        if self._take("("):
+        value = () if self._at("(") else self._word()
+        if not value and self._take("("):
             self._line_breaks()
-            while not self._at(")"):
-                values.append(self._word())
-                if not values[-1]:
-                    raise ShellSyntaxError("an array is not closed, or holds something that is no word")
+            while not self._take(")"):
+                value += (*self._needed_word("an array is not closed, or holds something that is no word"), _SEPARATOR)
                 self._line_breaks()
-            self._position += 1
-            values.append(())
-        into.append(Assignment(found[1], tuple(values) or (self._word(),), subscript))
+            value += (Parameter("@", quoted=True),)
+        into.append(Parameter(found[1], operator="=", argument=value, subscript=subscript))
         return True
 
     def _redirect(self, into: list[Redirect]) -> bool:
@@ -527,9 +485,7 @@ class Parser:
             return False
         redirect = Redirect(found[2], descriptor=found[1] or "")
         self._blanks()
-        target = self._word()
-        if not target:
-            raise ShellSyntaxError("a redirection has no target")
+        target = self._needed_word("a redirection has no target")
         if redirect.operator in {"<<", "<<-"}:
             is_literal = any(isinstance(part, Text) and part.quoted for part in target)
             self._documents.append((redirect, plain(target), is_literal))
@@ -539,8 +495,8 @@ class Parser:
         return True
 
     def _compound(self, word: str) -> ShellCommand:
-        if (inside := self._arithmetic()) is not None:
-            return ShellCommand("((", (inside,))
+        if expression := self._arithmetic():
+            return ShellCommand("((", (expression,))
         self._position += len(word or "(")
         match word:
             case "":
@@ -567,20 +523,15 @@ class Parser:
 
     def _for(self) -> ShellCommand:
         self._blanks()
-        words: list[Word] = []
-        name = ""
-        if self._at("(("):
-            inside = self._arithmetic()
-            words.append((Arithmetic(inside or ()),))
-        else:
-            name = plain(self._word())
-            self._line_breaks()
-            if self._reserved() == "in":
-                self._position += 2
+        words = [self._arithmetic()] if self._at("((") else []
+        name = "" if words else plain(self._word())
+        self._line_breaks()
+        if name and self._reserved() == "in":
+            self._position += 2
+            self._blanks()
+            while word := self._word():
+                words.append(word)
                 self._blanks()
-                while word := self._word():
-                    words.append(word)
-                    self._blanks()
         self._blanks()
         self._take(";")
         self._line_breaks()
@@ -602,9 +553,7 @@ class Parser:
             self._take("(")
             self._blanks()
             while not self._take(")"):
-                if not (word := self._word()) and not self._at("|"):
-                    raise ShellSyntaxError("a pattern of a case is not closed")
-                words.append(word)
+                words.append(self._needed_word("a pattern of a case is not closed"))
                 self._blanks()
                 self._take("|")
                 self._blanks()

@@ -1,11 +1,7 @@
-"""The table of programs: what each is, and which of its options and words do more than that.
-
-A program of which nothing is known is ordinary work (MEDIUM), as a project's own scripts are.
-"""
+"""The table of programs: what each is, and which options and words do more; one that is not here is MEDIUM."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,11 +10,7 @@ from agent_core.events.risk import SecurityRisk
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is known of a program: the rule for its arguments (`kind`), and the risk of running it at all.
-
-    Words that `ask` make it UNKNOWN: options that run or load something, or write where nobody looks. Words that `stop`
-    make it HIGH, by the rule that `stops` names.
-    """
+    """The rule for a program's arguments (`kind`), its risk, words that `ask` (UNKNOWN) and that `stop` it (HIGH)."""
 
     kind: str
     risk: SecurityRisk
@@ -29,16 +21,14 @@ class Program:
 
 _PROGRAMS: Final = """
 looks | LOW | | | pwd grep arch basename bc cal cat cksum clear cmp comm column cut df diff dir dirname dirs du egrep
-    expand expr factor false fgrep fmt fold free getconf getent getopt groups head help hostid id jq last ls
-    lsb_release lsblk lscpu lsmod lspci lsusb md5sum nl nproc numfmt od paste pathchk pgrep pr ps pstree pwdx readlink
-    realpath rev seq sha1sum sha256sum sha512sum size sleep stat strings tac tail times tr true tsort tty tput type
-    ulimit umask uname unexpand uptime users vdir vmstat w wc whatis whereis which who whoami yes zgrep netstat break
-    continue return exit logout shift disown suspend fg bg caller :
-looks | LOW | -o --output --compress-program | | sort
-looks | LOW | -o --output | | shuf tree iconv
-looks | LOW | --pre --hostname-bin | | rg
+    expand expr factor false fgrep fmt fold free getconf getent getopt groups head help hostid id jq last ls lsb_release
+    lsblk lscpu lsmod lspci lsusb md5sum nl nproc numfmt od paste pathchk pgrep pr ps pstree pwdx readlink realpath rev
+    seq sha1sum sha256sum sha512sum size sleep stat strings tac tail times tr true tsort tty tput type ulimit umask
+    uname unexpand uptime users vdir vmstat w wc whatis whereis which who whoami yes zgrep netstat break continue return
+    exit uniq xxd hostname logout shift disown suspend fg bg caller :
+looks | LOW | -o --output --compress-program | | sort shuf tree iconv
+looks | LOW | --pre --hostname-bin --plugin --pager | | rg ag nm objdump readelf
 looks | LOW | -i --inplace -s --split-exp | | yq
-looks | LOW | --plugin | | nm objdump readelf
 looks | LOW | -s --set -f --file | | date
 looks | LOW | -C --compile -m --magic-file | | file
 looks | LOW | -P --pager -H --html -C --config-file -X --gxditview -T --troff-device -p --preprocessor | | man
@@ -46,10 +36,8 @@ looks | LOW | -K --kill -D --diag | | ss
 looks | LOW | -o -O -k -t -T --log-file --LOG-FILE --lesskey + | | less more zless
 looks | LOW | -c -o --config-file --option | | apt-cache
 looks | LOW | -x -p -s -n -w -a -r | | jobs history
-looks | LOW | --pager | | ag
 looks | LOW | -C -c --clear --read-clear -n -E -D -F | | dmesg
 looks | LOW | -o -O -x -X --exec --exec-batch | | locate lsof top
-looks | LOW | | | uniq xxd hostname
 echo | LOW | | | echo
 printf | LOW | | | printf
 cd | LOW | | | cd pushd popd
@@ -64,9 +52,9 @@ names | MEDIUM | | | unalias
 test | LOW | | | test [ wait
 ask | UNKNOWN | | | split csplit let compgen complete vim vi nvim nano view su runuser script pkexec run0 systemd-run
     alias hash enable fc bind rename ed ex emacs gdb m4 dc expect csh tcsh fish nsenter screen tmux ansible
-    ansible-playbook pwsh osascript tclsh Rscript at batch coproc parallel chrt taskset unbuffer catchsegv ltrace
-    toybox flock chronic eatmydata fakeroot torsocks faketime caffeinate setarch xvfb-run unshare chroot setpriv
-    prlimit numactl dbus-run-session cpulimit firejail bwrap
+    ansible-playbook pwsh osascript tclsh Rscript at batch coproc parallel chrt taskset unbuffer catchsegv ltrace toybox
+    flock chronic eatmydata fakeroot torsocks faketime caffeinate setarch xvfb-run unshare chroot setpriv prlimit
+    numactl dbus-run-session cpulimit firejail bwrap
 trap | LOW | | | trap
 eval | LOW | | | eval
 source | MEDIUM | | | source .
@@ -86,34 +74,34 @@ opaque | MEDIUM | | kill-all: -u -U -v --euid --user --inverse . .* | pkill kill
 find | LOW | | | find
 find | LOW | -x -X --exec --exec-batch | | fd fdfind
 xargs | LOW | | | xargs
-launch | LOW | | | nohup setsid nice ionice timeout stdbuf command builtin exec time strace busybox env sudo doas
-    watch
+launch | LOW | | | nohup setsid nice ionice timeout stdbuf command builtin exec time strace busybox env sudo doas watch
 git | LOW | | | git
 fetch | MEDIUM | -K --config -n --netrc -Q --quote --unix-socket | | curl
 fetch | MEDIUM | -e --execute -i --input-file | | wget aria2c axel http https xh lynx w3m links
-connect | MEDIUM | | | dig nslookup host ping ping6 traceroute whois nmap resolvectl nc ncat netcat socat telnet ftp
-    tftp lftp mail mailx mutt sendmail msmtp
+connect | MEDIUM | | | dig nslookup host ping ping6 traceroute whois resolvectl
+connect | MEDIUM | | reverse-shell: -e -c --exec --sh-exec --lua-exec | nc ncat netcat telnet
+send | MEDIUM | | | nmap socat ftp tftp lftp mail mailx mutt sendmail msmtp
 ssh | MEDIUM | | | ssh mosh autossh
 remote | MEDIUM | -e --rsh -S -o -F --rsync-path | | scp rsync
 remote | UNKNOWN | | | sftp
-remote | MEDIUM | | remote-delete: rm rb delete purge deletefile terminate-instances delete-bucket | rclone s3cmd
-    gsutil azcopy aws gcloud az mc
+remote | MEDIUM | | remote-delete: rm rb delete purge deletefile terminate-instances delete-bucket | rclone s3cmd gsutil
+    azcopy aws gcloud az mc
 database | MEDIUM | | | psql mysql mariadb sqlite3 mongo mongosh redis-cli cqlsh clickhouse
 opaque | HIGH | | database: | dropdb dropuser
 pack | MEDIUM | -I -F --to-command --use-compress-program --checkpoint-action --rsh-command --info-script
-    --new-volume-script --rmt-command --transform --xform -TT --unzip-command | | tar bsdtar zip unzip 7z rar cpio
-    gzip xz bzip2 zstd
+    --new-volume-script --rmt-command --transform --xform -TT --unzip-command | | tar bsdtar zip unzip 7z rar cpio gzip
+    xz bzip2 zstd
 opaque | MEDIUM | --eval -f --file --makefile -E SHELL= | | make gmake ninja just
 opaque | MEDIUM | --config | publish: publish yank owner | cargo
 opaque | MEDIUM | -exec -toolexec -vettool -ldflags -overlay -modfile | | go
 opaque | MEDIUM | -c --call --script-shell | publish: publish unpublish deploy owner | npm npx pnpm yarn bunx
-opaque | MEDIUM | | publish: publish upload | pip pip3 pipx uv uvx poetry twine gem conda mamba bundle mvn gradle
-    dotnet nuget composer snap flatpak brew
+opaque | MEDIUM | | publish: publish upload | pip pip3 pipx uv uvx poetry twine gem conda mamba bundle mvn gradle dotnet
+    nuget composer snap flatpak brew
 opaque | MEDIUM | -o --option -c --config-file | | apt apt-get aptitude dnf yum apk pacman zypper dpkg
 opaque | MEDIUM | | | pytest tox nox pre-commit cmake meson ctest rake jest vitest mocha tsc gcc g++ cc clang rustc
     javac java service umount chkconfig update-rc.d
-container | MEDIUM | | container: --privileged --pid=host --userns=host --ipc=host --cap-add --device prune push login
-    | docker podman nerdctl docker-compose
+container | MEDIUM | | container: --privileged --pid=host --userns=host --ipc=host --cap-add --device prune push login |
+    docker podman nerdctl docker-compose
 opaque | MEDIUM | | remote-delete: delete destroy drain uninstall apps:destroy rm | kubectl oc helm terraform tofu
     pulumi heroku vercel fly flyctl
 opaque | MEDIUM | | publish: gist secret delete | gh glab
@@ -147,20 +135,18 @@ env i0vu:C:S: --ignore-environment --null --unset: --chdir: --split-string:
 sudo AbEeHhiKklnPSsVu:g:p:C:r:t:T:U:D:R: --user: --group: --non-interactive --preserve-env --login --stdin --shell
 doas Lnsu:C:
 watch bcdegptn:x --interval: --color --differences --exec --no-title
-curl 0123469aBfgGhiIjJklLMnNOpqRsSvVZ#A:b:c:C:d:D:e:E:F:H:K:m:o:P:Q:r:t:T:u:U:w:x:X:y:Y:z: --output: --data:
-    --data-raw: --data-binary: --data-urlencode: --data-ascii: --json: --form: --form-string: --upload-file: --header:
-    --request: --user: --user-agent: --cookie: --cookie-jar: --referer: --max-time: --connect-timeout: --write-out:
-    --proxy: --cert: --key: --cacert: --retry: --retry-delay: --retry-all-errors --resolve: --range: --output-dir:
-    --limit-rate: --url: --dump-header: --silent --show-error --fail --location --insecure --head --include --verbose
-    --compressed --get --remote-name --remote-name-all --remote-header-name --http1.1 --http2 --no-progress-meter
-    --progress-bar --no-buffer --create-dirs --ipv4 --ipv6 --max-redirs: --globoff --version --help --trace: --stderr:
-    --proto: --tlsv1.2
+curl 0123469aBfgGhiIjJklLMnNOpqRsSvVZ#A:b:c:C:d:D:e:E:F:H:K:m:o:P:Q:r:t:T:u:U:w:x:X:y:Y:z: --output: --data: --data-raw:
+    --data-binary: --data-urlencode: --data-ascii: --json: --form: --form-string: --upload-file: --header: --request:
+    --user: --user-agent: --cookie: --cookie-jar: --referer: --max-time: --connect-timeout: --write-out: --proxy:
+    --cacert: --retry: --retry-delay: --resolve: --output-dir: --url: --dump-header: --silent --show-error --fail
+    --location --insecure --head --include --verbose --compressed --get --remote-name --remote-name-all
+    --remote-header-name --http1.1 --http2 --no-progress-meter --progress-bar --no-buffer --create-dirs --max-redirs:
+    --version --help --trace: --stderr: --proto: --tlsv1.2
 wget bcdEFhHkKLmnNpqrSvVx46O:o:P:t:T:U:i:a:e:w:Q:A:R:D:l:X:I:B: --output-document: --output-file: --directory-prefix:
-    --tries: --timeout: --user-agent: --header: --post-data: --post-file: --body-data: --body-file: --method: --user:
-    --password: --quiet --no-verbose --show-progress --no-check-certificate --spider --continue --recursive
-    --no-parent --mirror --content-disposition --server-response --no-clobber --level: --accept: --reject: --version
+    --tries: --timeout: --user-agent: --header: --post-data: --post-file: --body-data: --body-file: --method: --quiet
+    --no-verbose --show-progress --no-check-certificate --spider --continue --recursive --no-parent --mirror
+    --content-disposition --no-clobber --level: --version
 ssh 1246AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
-nc 46bDdFhklNnrStUuvZze:c:i:I:M:m:O:P:p:q:s:T:V:W:w:X:x: --exec: --sh-exec: --listen --ssl --verbose
 python bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
 copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --archive --verbose --parents --no-clobber
     --symbolic --no-preserve: --mode: --directory --update --no-target-directory --suffix: --backup
@@ -180,9 +166,8 @@ changes: add commit checkout switch restore reset clean merge rebase cherry-pick
 either: branch tag remote stash config reflog symbolic-ref worktree notes submodule bisect
 calm options: --no-pager --version --help -P --no-optional-locks -h
 forces: -f -d --force --force-with-lease --force-if-includes --mirror --delete --prune + :
-history: filter-branch filter-repo
-asks: -O --open-files-in-pager --ext-diff --textconv --output --upload-pack --receive-pack --exec -x --extcmd
-    --template --config --config-env --git-dir --work-tree --exec-path --remote --edit -e
+asks: -O --open-files-in-pager --ext-diff --textconv --output --upload-pack --receive-pack --exec -x --extcmd --template
+    --config --config-env --git-dir --work-tree --exec-path --remote --edit -e
 asks clone: -u -c
 calm clean: -x -e --exclude
 calm cherry-pick: -x -e --edit
@@ -201,8 +186,8 @@ run as code: BROWSER CVS_RSH EDITOR FCEDIT GIT_ASKPASS GIT_EDITOR GIT_EXTERNAL_D
 changes programs: LD_ DYLD_ BASH_ ENV SHELLOPTS BASHOPTS GIT_ PERL5 PYTHONSTARTUP PYTHONINSPECT PYTHONHOME
     PYTHONBREAKPOINT PYTHONWARNINGS RUBYOPT NODE_OPTIONS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS MAKEFILES
     TAR_OPTIONS SHELL GCONV_PATH HOME PWD OLDPWD CDPATH GLOBIGNORE HOSTALIASES LOCPATH GLIBC_TUNABLES
-    RIPGREP_CONFIG_PATH CURL_HOME WGETRC XDG_CONFIG_HOME LESS MORE MAN AWKPATH AWKLIBPATH PSQL_EDITOR PSQL_PAGER
-    SQLITE npm_config_script_shell FPATH ZDOTDIR
+    RIPGREP_CONFIG_PATH CURL_HOME WGETRC XDG_CONFIG_HOME LESS MORE MAN AWKPATH AWKLIBPATH PSQL_EDITOR PSQL_PAGER SQLITE
+    npm_config_script_shell FPATH ZDOTDIR
 calm: GIT_AUTHOR_ GIT_COMMITTER_ GIT_TERMINAL_PROMPT GIT_MERGE_AUTOEDIT LESSCHARSET
 recipes: .babelrc .cargo .envrc .npmrc .pre-commit-config.yaml CMakeLists.txt Cargo.toml GNUmakefile Gemfile Makefile
     Rakefile build.gradle build.ninja build.rs conftest.py justfile makefile noxfile.py package.json pom.xml
@@ -221,6 +206,7 @@ wget logs: -o --output-file
 wget folder: -P --directory-prefix
 """
 REASONS: Final = {
+    "reverse-shell": "hands a program over to whoever is at the other end",
     "schedule": "changes which commands run at set times",
     "publish": "makes something public, or gives it away",
     "remote-delete": "deletes things elsewhere",
@@ -242,32 +228,29 @@ def _lists(table: str) -> dict[str, tuple[str, ...]]:
     return {name: tuple(words.split()) for name, _, words in (row.partition(":") for row in _rows(table))}
 
 
-def _programs() -> Iterator[tuple[str, Program]]:
-    for row in _rows(_PROGRAMS):
-        kind, risk, ask, stopping, names = (column.strip() for column in row.split("|"))
-        stops, _, stop = stopping.partition(":")
-        for name in names.split():
-            yield name, Program(kind, SecurityRisk(risk), tuple(ask.split()), stops, frozenset(stop.split()))
+def _program(kind: str, risk: str, ask: str, stopping: str) -> Program:
+    stops, _, stop = stopping.strip().partition(":")
+    return Program(kind.strip(), SecurityRisk(risk.strip()), tuple(ask.split()), stops, frozenset(stop.split()))
 
 
-PROGRAMS: Final = dict(_programs())
-OPTIONS: Final = dict(row.split(" ", 1) for row in _rows(_OPTIONS))
-"""The options of programs whose operands matter, as `getopt` takes them: ``:`` behind those that take a value."""
+PROGRAMS: Final = {
+    name: _program(*columns)
+    for *columns, names in (row.split("|") for row in _rows(_PROGRAMS))
+    for name in names.split()
+}
+OPTIONS: Final = dict(row.split(" ", 1) for row in _rows(_OPTIONS))  # as `getopt` takes them
 GIT: Final = _lists(_GIT)
-"""What git is asked to do: what looks, changes, does either, rewrites all; options that ask; settings that do not."""
-RUN_AS_CODE: Final = frozenset(_lists(_NAMES)["run as code"])
-"""Variables that programs run, or shells expand, as a text of commands."""
-CHANGES_PROGRAMS: Final = _lists(_NAMES)["changes programs"]
-"""How the names begin of variables that change what programs load or do, or what ``~`` means."""
-CALM_VARIABLES: Final = _lists(_NAMES)["calm"]
-RECIPES: Final = frozenset(_lists(_NAMES)["recipes"])
-"""Files that programs which build or test take their commands from."""
+NAMES: Final = _lists(_NAMES)
 FETCHING: Final = _lists(_FETCHING)
-"""What options of programs that fetch are for."""
-READS_AT_MOST: Final = {"uniq": 1, "xxd": 1, "hostname": 0}
-"""Programs that look at some operands, and write to what the next one names."""
+RUN_AS_CODE: Final = frozenset(NAMES["run as code"])
+READS_AT_MOST: Final = {"uniq": 1, "xxd": 1, "hostname": 0}  # they write to what the next operand names
+
+
+def changes_programs(variable: str) -> bool:
+    """Whether a variable changes what programs load or do, or what ``~`` means."""
+    return variable.startswith(NAMES["changes programs"]) and not variable.startswith(NAMES["calm"])
 
 
 def program_named(name: str) -> Program | None:
-    """What is known of a program, by its plain name; versions at the end of a name (``python3.12``) do not matter."""
+    """What is known of a program, by its plain name, whatever its version (``python3.12``)."""
     return PROGRAMS.get(name) or PROGRAMS.get(name.rstrip("0123456789.")) or PROGRAMS.get(name.partition(".")[0])

@@ -41,10 +41,8 @@ RISKY_PYTHON: Final = re.compile(
 )
 
 
-ANY_VARIABLE: Final = "_"
-"""Stands for every variable where nobody can tell which is set."""
-_STRONG: Final = frozenset({"delete", "shell", "dd", "permissions"})
-"""Programs that are looked at wherever they are named in what another program is given."""
+ANY_VARIABLE: Final = "_"  # where nobody can tell which variable is set
+_STRONG: Final = frozenset({"delete", "shell", "dd", "permissions"})  # looked at as arguments of other programs, too
 _OPEN_TO_ALL: Final = re.compile(r"[0-7]?[0-7][0-7][2367]\Z|(?:[ugo]*[oa][ugoa]*)?\+[rxXst]*w|a[+=]rwx|o[+=]\w*w")
 _SET_ID: Final = re.compile(r"0?[2467][0-7]{3}\Z|[ugoa]*[+=][rwxX]*s")
 _FILTER_OF_FIND: Final = re.compile(
@@ -67,9 +65,8 @@ _DROPS: Final = re.compile(
     r"(?i)\bdrop\s+(?:database|schema|table|user|role)\b|\btruncate\s+(?:table\s+)?\w|\bdelete\s+from\s+[\w.\"`]+\s*(?:;|\Z)"
     r"|\b(?:dropDatabase|flushall|flushdb)\b"
 )
-_RUN_BY_DATABASE: Final = re.compile(
-    r"(?i)\\|\.(?:shell|system|once|output|load|read|import|excel)|\bsystem\b|program\s+'"
-)
+_RUN_BY_DATABASE: Final = re.compile(r"(?i)\\|\.(?:shell|once|output|load|read|import|excel)|\bsystem\b|program\s+'")
+_CALM_SSH: Final = re.compile(r"(?i)(?:stricthostkeychecking|batchmode|connecttimeout|userknownhostsfile|loglevel)[= ]")
 _COUNTS: Final = re.compile(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?")
 _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.\[\]-]+:(?!//)|(?:rsync|s3|gs|az|sftp|scp|ftp|https?)://")
 
@@ -113,9 +110,8 @@ class Rules:
             self._sinks.high(program.stops, f"{name} {programs.REASONS[program.stops]}")
         elif program.risk is not SecurityRisk.UNKNOWN:
             self._sinks.note(program.risk, "program", f"runs {shown(name)}")
-        stopping = [option for option in program.stop if re.match("--?[A-Za-z]", option)]
         for word in arguments:
-            if word in program.stop or any(_is_option(option, word) for option in stopping):
+            if any(word == one or (re.match("--?[A-Za-z]", one) and _is_option(one, word)) for one in program.stop):
                 self._sinks.high(program.stops, f"{name} {word} {programs.REASONS[program.stops]}")
             if any(_is_option(option, word) for option in program.ask):
                 self._ask(call, "options with which it runs or writes something else")
@@ -175,7 +171,7 @@ class Rules:
         return Mark.DECODED + derived(call.stdin + self._sinks.read_all(call.plain))
 
     def opaque(self, call: ProgramCall) -> str:
-        """A program of which nothing is known may run any of its arguments, and the files that they name."""
+        """A program that may run any of its arguments, and the files that they name."""
         for position, word in enumerate(call.arguments):
             known = program_named(posixpath.basename(word))
             if known and (known.kind in _STRONG or known.stops == "disk"):
@@ -183,15 +179,14 @@ class Rules:
             for text in self._sinks.written(word):
                 self.run_file(word, text)
         self._judge_modules(call)
-        if not self._sinks.files.keys().isdisjoint(programs.RECIPES):
+        if not self._sinks.files.keys().isdisjoint(programs.NAMES["recipes"]):
             self._ask(call, "to run what this command has just written")
         return derived(call.stdin + "".join(call.arguments))
 
     def container(self, call: ProgramCall) -> str:
         for word in call.arguments:
-            found = re.match(r"(?:-v|--volume=|.*\b(?:source|src)=)?([/~][^:,]*)", word)
-            is_given = found and (":" in word or "=" in word) and self._sinks.scopes(found[1]) & GRAVE
-            if "docker.sock" in word or is_given:
+            given = re.match(r"(?=.*[:=])(?:-v=?|--volume=|.*\b(?:source|src)=)?([/~][^:,]*)", word, re.DOTALL)
+            if "docker.sock" in word or (given and self._sinks.scopes(given[1]) & GRAVE):
                 self._sinks.high("container", f"gives a container {shown(word)} of the host")
         return self.opaque(call)
 
@@ -329,15 +324,12 @@ class Rules:
 
     def awk(self, call: ProgramCall) -> str:
         self._parsed(call, "awk", stops=True)
-        scripts = [text for path in call.values("-f", "--file") for text in self._sinks.written(path)]
+        scripts = [text for path in call.values("-f", "--file") for text in self._sinks.written(path) or [Mark.UNKNOWN]]
         for text in scripts or call.operands[:1]:
             rest = re.sub(r"\A\s*!?/(?:[^/\\\"]|\\.)*+/|\|\|", "", text)
             rest = rest if "/" in _AWK_STRING.sub("", rest) else _AWK_STRING.sub('""', rest)
             if len(text) > 2000 or re.search(r"system|getline|\||@|print[^;}\n]*>", rest) or not is_known(text):
-                self._sinks.code(text)
-                self._sinks.unknown("nested-program", "has awk run programs, or write to files")
-            for found in re.finditer(r"system\s*\(\s*\"((?:[^\"\\]|\\.)*+)\"", text):
-                self._shell.run_code(found[1], "")
+                self._code("awk", text)
         return derived(call.stdin + self._sinks.read_all(call.operands[1:]))
 
     def sed(self, call: ProgramCall) -> str:
@@ -382,24 +374,23 @@ class Rules:
             self._shell.go_to(Mark.UNKNOWN)
         codes = call.values("-S", "--split-string") if call.name == "env" else []
         codes += [" ".join(rest)] if call.name == "watch" else []
-        if codes or not rest:
-            return "".join([self._shell.run_code(code, call.stdin) for code in codes]) or Mark.SECRET * (
-                call.name == "env"
-            )
-        return self._shell.run(rest, call.stdin)
+        if not codes and rest:
+            return self._shell.run(rest, call.stdin)
+        return "".join([self._shell.run_code(code, call.stdin) for code in codes]) or Mark.SECRET
 
     def xargs(self, call: ProgramCall) -> str:
         self._parsed(call, stops=True)
         rest, stdin = call.operands, call.stdin
         if paths := call.values("-a", "--arg-file"):
             stdin = self._sinks.read_all(paths)
-        given = stdin.split()[:64]
-        if not is_known(stdin) and not all(re.fullmatch(f"[\\w./~{Mark.PIECE}-]+", word) for word in given):
-            given = []
-        given = given or [derived(stdin, Mark.MANY)]
+        is_plain = (
+            not re.search("[\"'\\\\]", stdin) if is_known(stdin) else re.fullmatch(rf"[\w./~{Mark.PIECE}\s-]*", stdin)
+        )
+        is_plain = is_plain and 0 < len(stdin.split()) < 64
+        given, lines = (stdin.split(), stdin.splitlines()) if is_plain else [[derived(stdin, Mark.MANY)]] * 2
         for mark in [value or "{}" for value in call.values("-I")]:
-            if any(mark in word for word in rest):
-                return "".join([self._shell.run([word.replace(mark, one) for word in rest], "") for one in given[:8]])
+            runs = [[word.replace(mark, line) for word in rest] for line in lines]
+            return "".join([self._shell.run(words, "") for words in runs if words])
         return self._shell.run([*(rest or ["echo"]), *given], "")
 
     def find(self, call: ProgramCall) -> str:
@@ -407,8 +398,8 @@ class Rules:
         first = next((n for n, word in enumerate(words) if re.match(r"-(?![HLP]\Z)|[(!]", word)), len(words))
         roots = [word for word in words[:first] if word[:1] != "-"] or ["."]
         self._ask_if_open(call, words)
-        names = [word for before, word in pairwise(words) if re.match(r"-i?(?:name|path|wholename)\Z", before)]
-        is_certain = any(re.search(r"\w", name) for name in names) and {"-o", "-or", ",", "!", "-not"}.isdisjoint(words)
+        names = re.findall(r"\x07-i?(?:name|path|wholename)\x07([^\x07]*\w)", "\a".join(words))
+        is_certain = names and {"-o", "-or", ",", "!", "-not"}.isdisjoint(words)
         piece = Mark.PIECE if is_certain or {"-delete", "rm"}.isdisjoint(words) else Mark.UNKNOWN
         is_filtered = any(map(_FILTER_OF_FIND.match, words))
         found = [f"{root.rstrip('/')}/{piece}" if is_filtered and root != "/" else root for root in roots]
@@ -445,10 +436,9 @@ class Rules:
         is_ours = all(path.endswith(".py") and not self._sinks.written(path) for path in plain)
         texts = ["" if is_ours else self._sinks.read(path) or Mark.UNKNOWN for path in sources]
         more = Mark.UNKNOWN if not is_ours and (len(sources) > 1 or call.name == "ln") else ""
+        together = "".join(texts) + more if len(texts) < 2 else derived("".join(map(derived, texts)))
         for target in named or plain[-1:]:
-            self._sinks.write(
-                target, "".join(texts) + more if len(texts) < 2 else derived("".join(map(derived, texts)))
-            )
+            self._sinks.write(target, together)
             for path, text in zip(sources, texts, strict=True) if target != "/dev/null" else []:
                 self._sinks.write(posixpath.join(target, posixpath.basename(path.rstrip("/"))), text + more)
         for path in sources if call.name == "mv" else []:
@@ -510,7 +500,7 @@ class Rules:
             self._sinks.write("".join(operands[-1:]) or ".", Mark.UNKNOWN)
         elif verb == "config" and len(operands) > 1:
             self._setting("=".join(operands[:2]))
-        elif verb in lists["history"]:
+        elif verb in {"filter-branch", "filter-repo"}:
             self._sinks.high("history", f"git {verb} rewrites the whole history")
         elif verb not in {*lists["looks"], *lists["changes"]}:
             self._sinks.unknown("unknown-program", f"has git do something that is not known ({shown(verb)})")
@@ -536,7 +526,6 @@ class Rules:
             self._sinks.unknown("hooks", f"changes a setting with which git may run programs ({shown(name)})")
 
     def fetch(self, call: ProgramCall) -> str:
-        """Asks or tells a server."""
         form = "curl" if call.name == "curl" else "wget"
         self._parsed(call, form)
         roles = ("sends", "uploads", "saves", "logs", "folder")
@@ -557,30 +546,28 @@ class Rules:
         return Mark.NETWORK
 
     def connect(self, call: ProgramCall) -> str:
-        """Opens a connection, over which anything may go out."""
-        is_netcat = call.name in {"nc", "ncat", "netcat", "telnet"}
-        runs = any(re.match(r"(?i)(?:exec|system|shell)\b", word) for word in call.arguments)
-        if runs or (is_netcat and self._parsed(call, "nc").has("-e", "-c", "--exec", "--sh-exec")):
+        if any(re.match(r"(?i)(?:exec|system|shell)\b", word) for word in call.arguments):
             self._sinks.high("reverse-shell", "hands a program over to whoever is at the other end")
-        if call.name in {"socat", "ftp", "tftp", "lftp", "mail", "mailx", "mutt", "sendmail", "msmtp", "nmap"}:
-            self._ask(call, "something that it may send or run")
         self._sinks.send("".join(call.arguments), [], is_file=False)
-        self._sinks.send(call.stdin, [word for word in call.operands if not word.isdigit()], is_file=True)
+        self._sinks.send(call.stdin, [word for word in call.plain if not word.isdigit()], is_file=True)
         return Mark.NETWORK
+
+    def send(self, call: ProgramCall) -> str:
+        self._ask(call, "something that it may send or run")
+        return self.connect(call)
 
     def ssh(self, call: ProgramCall) -> str:
         self._parsed(call, "ssh", stops=True)
-        calm = re.compile(r"(?i)(?:stricthostkeychecking|batchmode|connecttimeout|userknownhostsfile|loglevel)[= ]")
-        if not all(map(calm.match, call.values("-o"))) or call.has("-F", "-E"):
+        settings = call.values("-o")
+        if not all(map(_CALM_SSH.match, settings)) or call.has("-F", "-E"):
             self._ask(call, "options with which it may run something")
         self._ask_if_open(call, call.arguments[: len(call.arguments) - len(call.operands) + 1])
         self._sinks.send(call.stdin, call.operands[:1], is_file=True)
-        for code in [*(value.partition("=")[2] for value in call.values("-o")), " ".join(call.operands[1:])]:
+        for code in [*(value.partition("=")[2] for value in settings), " ".join(call.operands[1:])]:
             self._shell.run_code(code, "")
         return Mark.NETWORK
 
     def remote(self, call: ProgramCall) -> str:
-        """Copies files from or to another machine."""
         operands = call.plain
         self._ask_if_open(call, call.arguments)
         if any(word.startswith(("--delete", "--remove-source")) for word in call.arguments):
@@ -603,17 +590,14 @@ class Rules:
         return derived("")
 
     def pack(self, call: ProgramCall) -> str:
-        words = call.arguments
-        for before, word in pairwise(["", *words]):
+        for before, word in pairwise(["", *call.arguments]):
             self._shell.run_code(word.partition("exec=")[2], "")
             scopes = self._sinks.scopes(word) if before in {"-C", "-d", "--directory"} else set()
             if scopes & {Scope.SYSTEM, Scope.DEVICE}:
                 self._sinks.high("system-file", f"works on files in {shown(word)}")
-            elif scopes & {Scope.HOME, Scope.UNKNOWN}:
+            elif scopes & {Scope.HOME, Scope.UNKNOWN} or re.match("--(?:abs|files-from)", word):
                 self._ask(call, "files that are not known")
-        if any(re.match(r"-?\w*[PTIF]|--files-from", word) for word in words[:1]) or any(
-            word[:5] == "--abs" for word in words
-        ):
+        if re.match(r"-?\w*[PTIF]", "".join(call.arguments[:1])):
             self._ask(call, "files that are not known")
         return derived(call.stdin + self._sinks.read_all(call.plain))
 

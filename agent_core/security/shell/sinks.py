@@ -1,8 +1,4 @@
-"""Sinks: where a command's data goes, and which of that a person should be asked about.
-
-Text that is not literal stands in a text as one of the marks below, which no command may hold itself; so what is known
-about a text goes wherever the text goes, through pipes, files and quotes.
-"""
+"""Sinks: where a command's data goes; what is not literal stands in it as marks that go wherever the text goes."""
 
 from __future__ import annotations
 
@@ -31,20 +27,15 @@ class Mark:
 
 MARKS: Final = "\x00\x01\x02\x03\x04\x05\x06"
 MAX_PATHS: Final = 150_000
-MAX_TEXT: Final = 200_000
-"""Longer texts are kept by their taints only."""
+MAX_TEXT: Final = 200_000  # longer texts are kept by their taints only
 _NOT_KNOWN: Final = re.compile(f"[{MARKS}]")
 _OPEN: Final = re.compile("[\x00-\x04\x06]")
 
 QUIET_FILES: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
 WORKSPACE: Final = "/workspace"
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - names are judged here, nothing is created
-_HARMLESS_DEVICE: Final = re.compile(
-    r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)\Z", re.DOTALL
-)
-_DEVICE: Final = re.compile(
-    r"/dev(?:/.*)?\Z|/proc/(?:sysrq-trigger|sys(?:/.*)?|kcore|\d+/mem)\Z|/sys(?:/.*)?\Z", re.DOTALL
-)
+_HARMLESS_DEVICE: Final = re.compile(r"(?s)/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)\Z")
+_DEVICE: Final = re.compile(r"(?s)/dev(?:/.*)?\Z|/proc/(?:sysrq-trigger|sys(?:/.*)?|kcore|\d+/mem)\Z|/sys(?:/.*)?\Z")
 _HOME: Final = re.compile(r"(?:~[^/]*|/root|/home/[^/]+|/Users/[^/]+)(?:/(.*))?\Z", re.DOTALL)
 _CACHE: Final = re.compile(r"\.(?:cache|npm|local|pyenv|nvm|m2|gradle|rustup|cargo|tox|venv)(?:/|\Z)")
 _ONLY_PATTERN: Final = re.compile(r"[*?.\[\]!^{},]*\Z")
@@ -61,7 +52,7 @@ _SECRET_FOLDER: Final = re.compile(
 _START_FILE: Final = re.compile(r"\.(?:bash(?:rc|_profile|_login|_logout)|profile|zsh(?:rc|env)|z?login|inputrc)\Z")
 _RUN_BY_GIT: Final = re.compile(r"(?:^|/)(?:\.git/(?:hooks(?:/|\Z)|config\Z)|\.gitconfig\Z|\.config/git/)")
 _LOCAL: Final = re.compile(
-    r"(?:[a-z]+://)?(?:[^/@]*@)?(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)(?=[:/?#]|\Z)", re.IGNORECASE
+    r"(?i)(?:[a-z]+://)?(?:[^/@]*@)?(?:localhost|127(?:\.\d+){3}|\[::1\]|0\.0\.0\.0)(?=[:/?#]|\Z)"
 )
 
 
@@ -77,8 +68,7 @@ class Scope(Enum):
     UNKNOWN = auto()  # nobody can tell
 
 
-GRAVE: Final = frozenset({Scope.HOME, Scope.SYSTEM, Scope.DEVICE})
-"""Places that no task in a workspace has to change."""
+GRAVE: Final = frozenset({Scope.HOME, Scope.SYSTEM, Scope.DEVICE})  # no task in a workspace has to change them
 
 
 def is_known(text: str) -> bool:
@@ -147,8 +137,7 @@ class Sinks:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.folders: frozenset[str] = frozenset({"."})
-        self.files: dict[str, list[str]] = {}
-        """What was put into files, by the last part of their names: a file may be reached by many paths."""
+        self.files: dict[str, list[str]] = {}  # by the last part of their names: many paths may lead to a file
         self._paths = Budget(steps=MAX_PATHS)
 
     def note(self, risk: SecurityRisk, rule: str, reason: str) -> None:
@@ -166,12 +155,12 @@ class Sinks:
         self.note(SecurityRisk.UNKNOWN, rule, reason)
 
     def scopes(self, path: str) -> set[Scope]:
-        """Where a path may lead. Raises TooComplexError: the command has named more paths than are worth looking at."""
+        """Where a path may lead."""
         self._paths.spend(len(self.folders))
         return {scope_of(path, folder) for folder in self.folders}
 
     def is_secret(self, path: str) -> bool:
-        """Whether a file usually holds a secret; raises as `scopes` does."""
+        """Whether a file usually holds a secret."""
         self._paths.spend(len(self.folders))
         resolved = {resolve(path, folder) for folder in self.folders}
         return any(_SECRET_FOLDER.search(one) or _SECRET_NAME.fullmatch(posixpath.basename(one)) for one in resolved)
@@ -199,9 +188,7 @@ class Sinks:
         text = text if len(text) <= MAX_TEXT else derived(text)
         texts = self.files.setdefault(posixpath.basename(posixpath.normpath(path)), [])
         is_whole = path.endswith(".py") and text.endswith("\n")  # what was there before may have begun a line
-        for one in (text, Mark.UNKNOWN) if append and not is_whole else (text,):
-            if one not in texts:
-                texts.append(one)
+        texts += [one for one in (text, Mark.UNKNOWN)[: 1 + (append and not is_whole)] if one not in texts]
 
     def read(self, path: str) -> str:
         """What a file holds: what the command has written to it, or unknown (a secret, if it is one)."""

@@ -134,6 +134,8 @@ find . -exec rm -rf {} +
 find ~ -exec rm {} \;
 find . -maxdepth 1 -exec sh -c 'rm -rf /' \;
 echo / | xargs rm -rf
+xargs -I{} sh -c '{}' <<< 'rm -rf /'
+PROMPT_COMMAND=(x 'rm -rf /')
 echo rm -rf / | sh
 echo 'rm -rf /' | bash
 echo 'rm -rf /' | bash -s
@@ -176,6 +178,7 @@ ssh host 'rm -rf /'
 docker exec box rm -rf /
 docker run --rm -v /:/host alpine rm -rf /host
 docker run --privileged alpine
+docker run -v=/:/h x
 docker run -v /var/run/docker.sock:/var/run/docker.sock x
 dd if=/dev/zero of=/dev/sda
 dd of=/dev/nvme0n1 if=x bs=1M
@@ -479,6 +482,8 @@ rm -rf build/$x
 rm -r $(cat list)
 rm $options x
 cat list | xargs rm -rf
+echo '"/"' | xargs rm -rf
+awk -f x.awk y
 find "$dir" -delete
 if x; then d=build; fi; rm -rf $d
 read x; rm -rf "$x"
