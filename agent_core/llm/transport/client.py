@@ -18,11 +18,11 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr
@@ -287,32 +287,24 @@ class _Library:
         litellm.ModelResponse()
         litellm.ModelResponseStream()
         self.make_handler().client  # noqa: B018 (loads the certificates here rather than in the event loop)
-        self._parts: dict[str, concurrent.futures.Future[None]] = {}
+        self._parts: dict[str, _OnceInThread[bool]] = {}
 
     async def load_provider_parts(self, provider: str) -> None:
         name = provider if provider in _PARTS_OF else ""
-        loading = self._parts.get(name)
-        if loading is None:
-            loading = self._parts[name] = concurrent.futures.Future()
+        if name not in self._parts:
             modules = (*_PROVIDER_PARTS, *_PARTS_OF.get(name, ()))
-            thread = threading.Thread(target=_load_parts, args=(modules, loading), name="litellm-parts", daemon=True)
-            thread.start()
-        await _outcome(loading)
+            self._parts[name] = _OnceInThread(lambda: _load_parts(modules), "litellm-parts")
+        await self._parts[name].outcome()
 
 
-def _load_parts(modules: tuple[str, ...], result: concurrent.futures.Future[None]) -> None:
+def _load_parts(modules: tuple[str, ...]) -> bool:
     for module in modules:
         with contextlib.suppress(ImportError):  # another release, or not installed: the call itself will say so
             importlib.import_module(module)
-    result.set_result(None)
+    return True
 
 
-_import_lock = threading.Lock()
-_import_result: concurrent.futures.Future[_Library] | None = None
-
-
-def _import(result: concurrent.futures.Future[_Library]) -> None:
-    global _import_result
+def _import() -> _Library:
     # The import makes a million objects that stay: looking through them again and again for garbage would stop the
     # event loop for a tenth of a second at a time, during the import and ever after.
     was_collecting = gc.isenabled()
@@ -320,15 +312,13 @@ def _import(result: concurrent.futures.Future[_Library]) -> None:
     try:
         library = _Library()
         gc.freeze()
-        result.set_result(library)
-    except BaseException as error:  # noqa: BLE001 (handed to whoever waits)
+    except BaseException:
         forget("litellm")
-        with _import_lock:
-            _import_result = None
-        result.set_exception(error)
+        raise
     finally:
         if was_collecting:
             gc.enable()
+    return library
 
 
 def forget(package: str) -> None:
@@ -337,20 +327,47 @@ def forget(package: str) -> None:
         del sys.modules[name]
 
 
+class _OnceInThread(Generic[_T]):
+    """Work that one thread does for all who wait, of any loop; after a failure the next who asks begins anew."""
+
+    def __init__(self, work: Callable[[], _T], name: str) -> None:
+        self._work = work
+        self._name = name
+        self._lock = threading.Lock()
+        self._running: concurrent.futures.Future[_T] | None = None
+        self._result: _T | None = None
+
+    async def outcome(self) -> _T:
+        """Its result; who is cancelled waits no more, and the work goes on."""
+        with self._lock:
+            if self._result is not None:
+                return self._result
+            if self._running is None:
+                self._running = concurrent.futures.Future()
+                threading.Thread(target=self._run, args=(self._running,), name=self._name, daemon=True).start()
+            waiting = asyncio.wrap_future(self._running)
+        # A failure for which nobody waits any more is nobody's.
+        waiting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return await asyncio.shield(waiting)
+
+    def _run(self, running: concurrent.futures.Future[_T]) -> None:
+        result = None
+        try:
+            result = self._work()
+        except BaseException as error:  # noqa: BLE001 (handed to whoever waits)
+            failure = error
+        with self._lock:
+            self._result = result
+            self._running = None  # it knows the loops of those who waited
+        if result is not None:
+            running.set_result(result)
+        else:
+            running.set_exception(failure)
+
+
+_litellm = _OnceInThread(_import, "litellm-import")
+
+
 async def load_litellm() -> _Library:
     """litellm, whose import is begun in a thread if nobody has yet; the loop stays responsive."""
-    global _import_result
-    with _import_lock:
-        result = _import_result
-        if result is None:
-            result = _import_result = concurrent.futures.Future()
-            threading.Thread(target=_import, args=(result,), name="litellm-import", daemon=True).start()
-    return result.result() if result.done() else await _outcome(result)
-
-
-async def _outcome(result: concurrent.futures.Future[_T]) -> _T:
-    """What a thread's work comes to; who is cancelled waits no more, and the work goes on."""
-    waiting = asyncio.wrap_future(result)
-    # Where nobody waits any more its failure is nobody's: the next who asks begins anew.
-    waiting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-    return await asyncio.shield(waiting)
+    return await _litellm.outcome()
