@@ -282,7 +282,6 @@ _OTHER_NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded when it is asked for."""
     if name == "__version__":
         return import_module("agent_core.version").VERSION
     if name == "get_logger":

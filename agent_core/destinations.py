@@ -47,10 +47,9 @@ class DestinationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An address that was looked up and may be sent to.
+    """An address that was looked up: `url` has it in place of the host, so that nobody can change where the name leads.
 
-    `url` has the looked-up address in place of the host, so that nobody can change where the name leads; `host` is the
-    header ``Host``; `name` is what the server's certificate has to be for.
+    `host` is the header ``Host``; `name` is what the server's certificate has to be for.
     """
 
     url: str
@@ -67,11 +66,7 @@ class Destinations:
         self._loopback = loopback
 
     async def find(self, url: str) -> list[Destination]:
-        """Where requests for this address (of HTTP) may go: at least one place, the best one first.
-
-        Raises:
-            DestinationError: they may not, or there is no such host.
-        """
+        """Where requests for this address may go, the best place first; raises `DestinationError` for none."""
         try:
             parts = urlsplit(url)
             name = parts.hostname or ""
@@ -124,8 +119,7 @@ def _literal(address: Address) -> str:
 class DirectClient:
     """Asks the very addresses that were looked up. Close it in the end.
 
-    It follows no redirect, knows no proxy and keeps no connection: a pool tells them apart by address, and each was
-    looked up, and encrypted, for one name.
+    It follows no redirect, knows no proxy and keeps no connection: each was looked up, and encrypted, for one name.
     """
 
     def __init__(self, destinations: Destinations, limit_seconds: float) -> None:
@@ -137,12 +131,7 @@ class DirectClient:
     async def asked(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b""
     ) -> AsyncIterator[httpx.Response]:
-        """The answer of the first place that takes a connection, its body yet to be read; no other place is asked.
-
-        Raises:
-            DestinationError: it may not be asked, or there is no such host.
-            httpx.HTTPError: it cannot be reached.
-        """
+        """The unread answer of the first place that connects; raises `DestinationError` or ``httpx.HTTPError``."""
         import httpx  # a fifth of a second that who sends nothing need not spend
 
         places = await self._destinations.find(url)
@@ -172,7 +161,6 @@ class DirectClient:
             await response.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

@@ -1,8 +1,4 @@
-"""The exceptions of agent_core: one small tree, turned into replies at one boundary each.
-
-`DrydockError` is the root. `str(error)` is always fit for a user: it names what failed, why, and what to do;
-it never carries a secret.
-"""
+"""The exceptions of agent_core. `str(error)` is fit for a user (what failed, why, what to do) and holds no secret."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ class StreamClosedError(DrydockError):
 
 
 class ToolError(DrydockError, ValueError):
-    """A tool was called in a way that its caller can correct; becomes an error observation.
-
-    `code`, where the sandbox said so, is ``bad_request``, ``not_found``, ``not_a_file`` or ``too_large``.
-    """
+    """A tool was called in a way that its caller can correct; `code` is the sandbox's, for example ``not_found``."""
 
     code = ""
 
@@ -50,10 +43,8 @@ class SkillValidationError(DrydockError, ValueError):
 class SandboxError(DrydockError):
     """The sandbox failed (not the command in it).
 
-    Attributes:
-        code: machine-readable cause, for example ``engine_unavailable``, ``image_missing``, ``no_python``,
-            ``start_timeout``, ``lost``, ``protocol``.
-        fix: one sentence saying what to do about it; may be empty.
+    `code` is the cause, for example ``engine_unavailable``, ``image_missing``, ``no_python``, ``start_timeout``,
+    ``lost``, ``protocol``; `fix` one sentence saying what to do about it, or empty.
     """
 
     def __init__(self, message: str, *, code: str = "sandbox", fix: str = "") -> None:
@@ -76,11 +67,9 @@ class SandboxClosedError(SandboxLostError):
 class LLMError(DrydockError):
     """A model call failed for good (after its retries).
 
-    Attributes:
-        status_id: the public id of this kind of failure, for example ``STATUS$ERROR_LLM_AUTHENTICATION``. retryable:
-        whether the same request may succeed later. retry_after: seconds that the server asked to wait, if it did.
-        retry_attempt: the number of the attempt that failed, from 1, of `max_retries` in all; both 0 before any was
-        made.
+    `status_id` is the public id of this kind of failure; `retryable`: the same request may succeed later, after the
+    seconds `retry_after` if the server said so. `retry_attempt` (from 1) of `max_retries` failed; both 0 before any was
+    made.
     """
 
     status_id = "STATUS$ERROR"
@@ -185,10 +174,7 @@ class FunctionCallNotExistsError(FunctionCallValidationError):
 
 
 class AgentStuckInLoopError(DrydockError):
-    """The agent repeats itself without getting anywhere; a message of its user sets it going again.
-
-    `start` is the id of the event with which the loop began.
-    """
+    """The agent repeats itself, from the event with the id `start` on; a message of its user sets it going again."""
 
     def __init__(self, message: str, *, start: int) -> None:
         super().__init__(message)
@@ -200,10 +186,7 @@ class NotStuckError(DrydockError, ValueError):
 
 
 class ConversationRunError(DrydockError):
-    """A run of a library's conversation ended in an error; the conversation can be run again.
-
-    `persistence_dir` is where it is kept, if it is.
-    """
+    """A run of a conversation ended in an error; it can be run again, and is kept in `persistence_dir`, if anywhere."""
 
     def __init__(self, message: str, *, conversation_id: str, persistence_dir: str | None = None) -> None:
         super().__init__(f"Conversation {conversation_id}: {message}")
@@ -212,10 +195,7 @@ class ConversationRunError(DrydockError):
 
 
 class LimitReachedError(DrydockError):
-    """The iteration or budget limit was reached; a new message extends it.
-
-    `code` says which: ``MaxIterationsReached`` or ``MaxBudgetReached``.
-    """
+    """A limit that a new message extends was reached; `code`: ``MaxIterationsReached`` or ``MaxBudgetReached``."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -223,10 +203,7 @@ class LimitReachedError(DrydockError):
 
 
 class ClientToolError(DrydockError):
-    """A client's answer to a call was not taken.
-
-    `code` says why: ``unknown``, ``early``, ``late``, ``answered`` or ``loading``.
-    """
+    """A client's answer to a call is refused; `code`: ``unknown``, ``early``, ``late``, ``answered``, ``loading``."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)

@@ -15,11 +15,7 @@ class TooManyValuesError(ValueError):
 
 
 def check_values(body: bytes, *, most: int, most_without_object: int | None = None) -> None:
-    """See at once that a document holds no more values than this.
-
-    Raises:
-        TooManyValuesError: it holds more.
-    """
+    """See at once that a document holds no more values than this; raises `TooManyValuesError`."""
     if may_have_more(body, most if most_without_object is None else min(most, most_without_object)):
         for _ in counted(body, most=most, most_without_object=most_without_object):
             pass
@@ -33,8 +29,7 @@ def may_have_more(body: bytes | bytearray, limit: int) -> bool:
 def counted(body: bytes, *, most: int, most_without_object: int | None = None) -> Iterator[int]:
     """The number of values so far, after each of the document's pieces: others may go on between two of them.
 
-    Raises:
-        TooManyValuesError: there are more than `most`, or than `most_without_object` between two objects.
+    Raises `TooManyValuesError` for more than `most`, or than `most_without_object` between two objects.
     """
     values = 1
     without_object = longest = 0

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def rendered(directory: Path, filename: str, variables: Mapping[str, Any] | None = None) -> str:
-    """The template `filename` (relative to `directory`, or absolute) with these variables, without space around it.
-
-    Raises:
-        jinja2.TemplateNotFound: there is no such file.
-        jinja2.UndefinedError: it names a variable that was not given.
-    """
+    """The template `filename` (relative to `directory`, or absolute), stripped; an unknown variable is an error."""
     return _environment(directory).get_template(filename).render(**dict(variables or {})).strip()
 
 

@@ -35,9 +35,8 @@ class _Call:
 class Assembly:
     """Collects chunks; `message` is the whole answer once the stream has ended.
 
-    Pieces of tool calls belong together by index, else by id, else to the call that came last. Two calls that share an
-    index but not their id are two, and so is a name after another call's arguments. A missing or repeated id is
-    replaced.
+    Pieces of tool calls belong together by index, else by id, else to the call that came last. Two calls with one index
+    and two ids are two, and so is a name after another call's arguments. A missing or repeated id is replaced.
     """
 
     def __init__(self) -> None:
@@ -52,7 +51,6 @@ class Assembly:
         self.cost: float | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Take one more piece."""
         if chunk.text:
             self._text.append(chunk.text)
         if chunk.reasoning:
@@ -100,18 +98,15 @@ class Assembly:
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return whole_characters("".join(self._text))
 
     @property
     def size(self) -> int:
-        """Characters that the model produced, of any kind."""
         arguments = sum(len(piece) for call in self._calls for piece in call.arguments)
         return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + arguments
 
     @property
     def message(self) -> Message:
-        """The answer as a message."""
         text = self.text
         return Message(
             role="assistant",

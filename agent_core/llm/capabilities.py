@@ -65,11 +65,7 @@ def _longest_answer(config: LLMConfig, window: int | None) -> int | None:
 
 
 def check_window(config: LLMConfig, window: int | None) -> None:
-    """Refuse a model whose context window is too short for an agent's prompt; an unknown one is let pass.
-
-    Raises:
-        LLMBadRequestError: it is shorter than `MIN_WINDOW` tokens, and the environment does not allow that.
-    """
+    """Refuse (`LLMBadRequestError`) a window known to be below `MIN_WINDOW`, unless the environment allows it."""
     if (
         window is None
         or window >= MIN_WINDOW
@@ -94,10 +90,7 @@ _SHORT_THINKING = 128
 
 
 def parameters_of(config: LLMConfig, features: ModelFeatures, prompt_tokens: Callable[[], int]) -> dict[str, Any]:
-    """Options by their OpenAI names; what is unset, or what the model does not take, is left to the provider.
-
-    `prompt_tokens` is asked only where the answer has to fit into the window beside the prompt.
-    """
+    """Options by their OpenAI names, but those unset or not taken; `prompt_tokens` is asked only where it matters."""
     thinking = _thinking(config, features)
     effort = None if thinking else _effort(config, features)
     limit = features.max_output_tokens if thinking else config.max_output_tokens
@@ -124,11 +117,7 @@ def headers_of(parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def with_given(parameters: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The options with those that a caller gives for one call; None takes one away.
-
-    The limit of the answer has two names. A model that has to call one tool, or to answer in one form, cannot be let
-    think before.
-    """
+    """The options with those of a caller; None takes one away, and a forced tool or form takes the thinking away."""
     options = {**parameters, **given}
     if "max_completion_tokens" in given and "max_tokens" not in given:
         options.pop("max_tokens", None)
@@ -138,7 +127,6 @@ def with_given(parameters: dict[str, Any], given: dict[str, Any]) -> dict[str, A
 
 
 def _sampling(config: LLMConfig, features: ModelFeatures, *, has_effort: bool) -> dict[str, Any]:
-    """Temperature and the like; a model that is told to think and of which nobody says that it takes them does not."""
     name = lookup_name(config).lower()
     takes = features.sampling if features.sampling is not None else not has_effort or "gemini" in name
     if not takes:

@@ -42,7 +42,7 @@ RetryListener = Callable[[RetryNotice], None]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential waits, without jitter, over a fixed number of attempts (at least one; the first included).
+    """Exponential waits without jitter, over `attempts` (at least one, the first included).
 
     `multiplier` is the first wait in seconds, doubled for each further one, between `min_wait` and `max_wait`.
     """
@@ -53,10 +53,7 @@ class RetryPolicy:
     max_wait: float = 64.0
 
     def wait_after(self, attempt: int, error: LLMError) -> float | None:
-        """Seconds to wait after the failed attempt of that number (from 1); None when there is to be no other.
-
-        A wait that the server asked for is kept exactly; one longer than `MAX_RETRY_AFTER` means giving up.
-        """
+        """Seconds to wait after that attempt (from 1): as the server asked, up to `MAX_RETRY_AFTER`; None: give up."""
         if not error.retryable or attempt >= self.attempts:
             return None
         if error.retry_after is not None:
@@ -67,11 +64,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call, ready to be made.
-
-    `count` makes the token usage of an answer from its parts and its id, `price` the cost of a usage; `on_retry` hears
-    of each failed attempt that will be repeated, before the wait.
-    """
+    """A call, ready to be made; `on_retry` hears of each failed attempt that will be repeated, before the wait."""
 
     transport: Transport
     request: CompletionRequest
@@ -83,11 +76,7 @@ class PreparedCall:
     on_retry: RetryListener | None = None
 
     async def run(self) -> LLMResponse:
-        """Make the call.
-
-        Raises:
-            LLMError: it failed for good; nothing of the answer is valid then.
-        """
+        """Make the call; raises `LLMError` when it failed for good, and nothing of the answer is valid then."""
         await self.transport.prepare(self.request.endpoint)
         request = self.request
         marks_cache = self.marks_cache
@@ -139,8 +128,8 @@ class PreparedCall:
     async def _receive(self, request: CompletionRequest, assembly: Assembly, sink: DeltaSink) -> None:
         """Take the answer in; each piece has `timeout` seconds to come.
 
-        Signs of life without content count too, but not for ever. After the finish reason only the token counts are
-        left to come: a server that never ends its stream is not waited for.
+        Signs of life without content count too, but not for ever; after the finish reason only token counts are waited
+        for.
         """
         loop = asyncio.get_running_loop()
         endpoint, timeout = request.endpoint, request.timeout

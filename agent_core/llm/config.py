@@ -60,11 +60,7 @@ class LLMConfig(BaseModel):
 
     @classmethod
     def revive(cls, value: Any) -> Any:
-        """`value`, or, if it is data, the model of the class that its `kind` names; for a field's validator.
-
-        Raises:
-            ValueError: its `kind` names no known class.
-        """
+        """`value`, or, if it is data, the model of the class its `kind` names (or `ValueError`); for a validator."""
         if not isinstance(value, dict):
             return value
         kind = value.get("kind") or cls.__name__
@@ -75,7 +71,6 @@ class LLMConfig(BaseModel):
         return found.model_validate(value)
 
     model: str = Field(default=DEMO_MODEL, min_length=1)
-    """Provider and name of the model."""
     api_key: SecretStr | None = None
     """Key for the provider; without one, the provider's usual environment variable is used."""
     base_url: str | None = None
@@ -89,7 +84,6 @@ class LLMConfig(BaseModel):
     ollama_base_url: str | None = None
     """Root of the API of ``ollama/…`` models, where `base_url` is not given."""
     usage_id: str = "default"
-    """Under which name the cost is counted."""
 
     aws_access_key_id: SecretStr | None = None
     aws_secret_access_key: SecretStr | None = None
@@ -102,7 +96,6 @@ class LLMConfig(BaseModel):
     openrouter_site_url: str = ""
     """Site that OpenRouter is told its requests come from; empty tells none."""
     openrouter_app_name: str = "Drydock"
-    """Application that OpenRouter is told its requests come from; empty tells none."""
 
     num_retries: int = Field(default=5, ge=0)
     """Attempts in all; there is always one."""
@@ -120,11 +113,7 @@ class LLMConfig(BaseModel):
     top_k: int | None = None
     seed: int | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = DEFAULT_EFFORT
-    """How long the model thinks, sent to models that can be told; None leaves it to the provider.
-
-    The default is not sent to a model that no table knows: give another, or the capability
-    ``supports_reasoning_effort``.
-    """
+    """How long the model thinks; None leaves it to the provider; the default goes only to models in the table."""
     extended_thinking_budget: int | None = Field(default=200_000, gt=0)
     """Most tokens of thinking, for models that are given a number (`thinking_mode` ``manual``); None: no thinking."""
     max_output_tokens: int | None = Field(default=None, gt=0)
@@ -179,9 +168,7 @@ class LLMConfig(BaseModel):
     retry_listener: Callable[[int, int, Exception], object] | None = Field(default=None, exclude=True)
     """Told the attempt, how many there are in all, and the failure, before each wait; not stored."""
     log_completions: bool = False
-    """Write each call to a file of its own."""
     log_completions_folder: str = "logs/completions"
-    """Folder of these files."""
     log_completions_callback: Callable[[str, str], object] | None = Field(default=None, exclude=True)
     """Given the name and the text of each of these files, which is not written then; not stored."""
     record_to: str | None = None
@@ -203,7 +190,6 @@ class LLMConfig(BaseModel):
     @field_validator("extra_headers")
     @classmethod
     def _no_masked_headers(cls, value: dict[str, str] | None) -> dict[str, str] | None:
-        """One that was written without its value is to be given again, as a key is."""
         return value and {name: text for name, text in value.items() if text != _MASK}
 
     @field_serializer("extra_headers")
@@ -225,11 +211,7 @@ class LLMConfig(BaseModel):
 
     @classmethod
     def load_from_env(cls, prefix: str = "LLM_", environ: Mapping[str, str] | None = None) -> Self:
-        """The configuration of the environment (``LLM_BASE_URL``, …; dictionaries as JSON); empty variables are none.
-
-        Raises:
-            ValueError: a variable cannot be meant; it is named.
-        """
+        """The configuration of the environment (``LLM_BASE_URL``, …); `ValueError` names a variable that is wrong."""
         environment = os.environ if environ is None else environ
         values: dict[str, Any] = {}
         for name, field in cls.model_fields.items():
@@ -245,10 +227,5 @@ class LLMConfig(BaseModel):
 
     @classmethod
     def load_from_json(cls, path: str | os.PathLike[str]) -> Self:
-        """The configuration in a JSON file.
-
-        Raises:
-            OSError: the file cannot be read.
-            ValueError: it holds no configuration.
-        """
+        """The configuration in a JSON file; raises `OSError` or `ValueError` where there is none."""
         return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))

@@ -31,7 +31,6 @@ class DeltaSink:
         self._has_sent = False
 
     def add(self, text: str, channel: Literal["message", "reasoning"] = "message") -> None:
-        """Pass on more text."""
         if not text or self._listener is None:
             return
         if channel != self._channel:
@@ -87,10 +86,7 @@ TokenListener = Callable[[TextDelta], Any]
 
 @contextlib.asynccontextmanager
 async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) -> AsyncIterator[DeltaListener | None]:
-    """A listener for both; at the end `on_token` has heard everything, or hears no more where the caller failed.
-
-    What `on_token` raises is logged.
-    """
+    """A listener for both; in the end `on_token` has heard all, unless the caller failed; what it raises is logged."""
     if on_token is None:
         yield on_delta
         return

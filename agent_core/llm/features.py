@@ -66,23 +66,11 @@ _NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8",
 class ModelFeatures:
     """Abilities and limits of one model; None where nobody knows.
 
-    Attributes:
-        function_calling: takes tools natively.
-        vision: takes images; assumed of a model that no table knows.
-        prompt_cache_marks: wants the end of a reusable prefix marked.
-        string_content: wants message content as one text, not as a list.
-        echo_reasoning: wants its reasoning text back with the history.
-        thinking_blocks: wants its signed thinking blocks back, unchanged.
-        sampling: takes temperature, top_p and top_k; None: while it is not told how long to think.
-        responses: wants to be asked through the Responses API.
-        reasoning: thinks before it answers, and can be told how long.
-        thinking_mode: how its thinking is asked for: ``adaptive`` by the effort, ``manual`` by a number of tokens,
-            ``none`` not at all; ``unknown``: by the effort, if at all.
-        cache_retention: can be told how long to keep a cached prefix.
-        inline_images: takes images only within the request, not by their address.
-        response_schema: can be told in which form to answer.
-        stop_words: can be told at which text to stop.
-        text_example: wants to be shown how calls are written as text, where it has to.
+    `sampling` is whether it takes temperature, top_p and top_k (None: while it is not told how long to think);
+    `reasoning` whether it can be told how long to think; `thinking_mode` how: ``adaptive`` by the effort, ``manual`` by
+    a number of tokens, ``none`` not at all, ``unknown`` by the effort, if at all. `echo_reasoning` and
+    `thinking_blocks`: it wants its reasoning text, or its signed blocks unchanged, back. `inline_images`: it takes
+    images only within the request.
     """
 
     function_calling: bool = True
@@ -104,7 +92,6 @@ class ModelFeatures:
     max_output_tokens: int | None = None
 
     def changed(self, changes: Mapping[str, Any]) -> ModelFeatures:
-        """These features with some replaced."""
         return replace(self, **changes) if changes else self
 
 
@@ -132,10 +119,7 @@ THINKING_MODES = ("adaptive", "manual", "none")
 
 @lru_cache(maxsize=256)
 def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) -> ModelFeatures:
-    """The features of a model by its full configured name.
-
-    `overrides`, by the names of `CAPABILITIES`, beat the public table, whose explicit words beat the name patterns.
-    """
+    """The features of a model by its full name: `overrides` (see `CAPABILITIES`), public table, name patterns."""
     if overrides:
         return features_of(model).changed({CAPABILITIES[name]: value for name, value in overrides})
     entry = model_entry(model)

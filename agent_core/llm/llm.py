@@ -58,7 +58,6 @@ class HasSchema(Protocol):
 
 
 Schema = HasSchema | dict[str, Any]
-"""A function-tool schema, or what makes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,6 @@ _SETTINGS = {
     "extra_body": "litellm_extra_body",
     "drop_params": "drop_params",
 }
-"""Options of a call that are no part of its request, and the fields of the model that they stand for."""
 
 
 def as_schemas(tools: Sequence[Schema], add_security_risk_prediction: bool) -> Sequence[dict[str, Any]]:
@@ -129,10 +127,7 @@ def _replay(name: str) -> ReplayTransport:
 
 
 def count_tokens(texts: Iterable[str], tokenizer: str | None = None) -> int:
-    """Tokens of these texts together, by the ``tokenizer.json`` at this path, or else a quarter of the characters.
-
-    A file that cannot be used is logged, once.
-    """
+    """Tokens of these texts by this ``tokenizer.json``; without a usable one (logged once) characters / 4."""
     loaded = _loaded(tokenizer) if tokenizer is not None else None
     if loaded is None:
         return sum(map(len, texts)) // CHARS_PER_TOKEN
@@ -158,11 +153,11 @@ def private(model: BaseModel) -> dict[str, Any]:
 class LLM(LLMConfig):
     """A model and how to call it. Frozen, so it may be shared and copied freely; holds no connection.
 
-    `metrics` counts what its calls cost; copies made with `model_copy` count together, until `reset_metrics` of one.
-
     `model` names provider and model (``anthropic/claude-…``, ``openai/gpt-…``, ``ollama/…``). With `base_url`,
     ``openai/x`` or a name without a provider is any OpenAI-compatible server there; no key from the environment is sent
     to it. ``demo/tour`` is the built-in scripted model; ``replay/<file>`` answers from a recording.
+
+    `metrics` counts what its calls cost; copies made with `model_copy` count together, until `reset_metrics` of one.
     """
 
     _metrics: Metrics = PrivateAttr(default_factory=Metrics)
@@ -171,7 +166,6 @@ class LLM(LLMConfig):
 
     @property
     def metrics(self) -> Metrics:
-        """What the calls of this model cost so far, in this process."""
         return self._metrics
 
     def reset_metrics(self) -> None:
@@ -199,29 +193,24 @@ class LLM(LLMConfig):
 
     @property
     def effective_max_input_tokens(self) -> int | None:
-        """The context window: the configured one, else the published one, None when neither is known."""
+        """The context window (below: the longest answer), as configured, else as published, else None."""
         return self.features.max_input_tokens
 
     @property
     def effective_max_output_tokens(self) -> int | None:
-        """The longest answer: the configured one, else the published one, None when neither is known."""
         return self.features.max_output_tokens
 
     @property
     def model_info(self) -> Mapping[str, Any] | None:
-        """The public table's entry for this model; None when it is not listed."""
         return model_entry(lookup_name(self))
 
     def vision_is_active(self) -> bool:
-        """Whether images are sent."""
         return self.features.vision
 
     def is_caching_prompt_active(self) -> bool:
-        """Whether the ends of reusable prefixes are marked."""
         return self.caching_prompt and self.features.prompt_cache_marks
 
     def uses_responses_api(self) -> bool:
-        """Whether the model is asked through the Responses API."""
         return self.features.responses
 
     def __eq__(self, other: object) -> bool:
@@ -238,11 +227,7 @@ class LLM(LLMConfig):
         return copy
 
     def render(self, message: Message) -> WireMessage:
-        """The message in OpenAI's wire form, as this model wants it.
-
-        Depends on the message and the configuration only: keep the result. `acompletion` never changes what it is
-        given.
-        """
+        """The message in this model's wire form: of message and configuration only, so it may be kept."""
         features = self.features
         marks = self.caching_prompt and features.prompt_cache_marks
         return render_message(
@@ -288,15 +273,14 @@ class LLM(LLMConfig):
 
         `messages` may be rendered already, `tools` are schemas or what makes them (with an argument for the call's risk
         if `add_security_risk_prediction`). `on_delta` hears the text as it comes, under the id of the response to be,
-        and `TextDiscarded` when an attempt breaks off after that. `on_token` hears the pieces of text alone, and may be
-        asynchronous. `on_retry` is told before each wait. All are called in the event loop and must not block.
+        and `TextDiscarded` when an attempt breaks off after that; `on_token` the pieces of text alone, and may be
+        asynchronous; `on_retry` is told before each wait. All are called in the event loop and must not block.
         `context` (or `call_context`) is the conversation that the call is made for. `options` are those of the request
-        by their OpenAI names, and beat what is configured; None leaves one out. So do `timeout`, `num_retries`,
+        by their OpenAI names, and beat what is configured (None leaves one out); so do `timeout`, `num_retries`,
         `extra_headers`, `extra_body` and `drop_params`. Cancelling closes the connection and ends a wait at once.
 
-        Raises:
-            FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
-            LLMError: the call failed for good, after its retries; `str(error)` is fit for a user.
+        Raises `LLMError` after the last retry, fit for a user, and `FunctionCallValidationError` for an impossible call
+        that a model without tools of its own wrote; that answer was counted.
         """
         schemas = as_schemas(tools or (), add_security_risk_prediction)
         made_for = context or call_context or CallContext()
@@ -322,7 +306,6 @@ class LLM(LLMConfig):
     def completion(
         self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
-        """`acompletion` for programs that are not asynchronous."""
         return run_alone(lambda: self.acompletion(messages, tools, **given))
 
     async def aresponses(
@@ -334,7 +317,6 @@ class LLM(LLMConfig):
     def responses(
         self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
-        """`aresponses` for programs that are not asynchronous."""
         return run_alone(lambda: self.aresponses(messages, tools, **given))
 
     def _wire(self, messages: Sequence[Message | WireMessage]) -> Sequence[WireMessage]:
@@ -343,7 +325,6 @@ class LLM(LLMConfig):
         return [self.render(cast(Message, one)) for one in messages]
 
     async def _ask_others(self, models: Iterable[LLM], asked: CallArguments) -> LLMResponse | None:
-        """The answer of the first fallback that has one; what they cost is counted here."""
         context = asked.context.counted_as(self.usage_id)
         for llm in models:
             logger.warning("%s failed, %s is asked instead", self.model, llm.model)

@@ -40,11 +40,7 @@ class ResponseLatency:
 
 
 class Metrics:
-    """A counter of costs (US dollars), tokens and latencies.
-
-    The sums are over everything; `costs` (of calls with a price), `response_latencies` and `token_usages` hold the last
-    hundred calls.
-    """
+    """A counter of costs (US dollars), tokens and latencies: sums over everything, lists of the last hundred calls."""
 
     def __init__(
         self,
@@ -62,11 +58,7 @@ class Metrics:
         self.token_usages: list[TokenUsage] = []
 
     def add(self, response: LLMResponse) -> None:
-        """Count a call; an unknown cost counts as nothing.
-
-        Raises:
-            ValueError: the cost is negative; nothing is counted then.
-        """
+        """Count a call, an unknown cost as nothing; raises `ValueError` for a negative one, and counts nothing then."""
         cost = _cost(response.cost or 0.0, f"the cost of response {response.id}")
         if cost:
             self.accumulated_cost += cost
@@ -108,14 +100,12 @@ class Metrics:
         return since
 
     def deep_copy(self) -> Metrics:
-        """A counter of its own with the same counts."""
         own = copy.copy(self)  # what the lists hold never changes
         own.costs, own.token_usages = self.costs.copy(), self.token_usages.copy()
         own.response_latencies = self.response_latencies.copy()
         return own
 
     def snapshot(self) -> MetricsSnapshot:
-        """The sums, as they go into the log."""
         return MetricsSnapshot(
             accumulated_cost=self.accumulated_cost,
             max_budget=self.max_budget_per_task,
@@ -132,8 +122,7 @@ class Metrics:
 class ConversationStats:
     """The metrics of all usage ids of one conversation, sub-agents' included.
 
-    They go on from `restored`, the last snapshot of the log. What it does not give by usage id counts for
-    `DEFAULT_USAGE_ID`.
+    They go on from `restored`, the last snapshot of the log; what it gives under no id counts for `DEFAULT_USAGE_ID`.
     """
 
     def __init__(self, restored: MetricsSnapshot | None = None, *, max_budget: float | None = None) -> None:
@@ -149,15 +138,10 @@ class ConversationStats:
 
     @property
     def usage_to_metrics(self) -> Mapping[str, Metrics]:
-        """Metrics by usage id."""
         return MappingProxyType(self._metrics)
 
     def get_metrics_for_usage(self, usage_id: str) -> Metrics:
-        """The metrics of a usage id.
-
-        Raises:
-            KeyError: nothing was counted for it; the message lists those that there are.
-        """
+        """The metrics of a usage id; raises `KeyError`, listing those there are, if nothing was counted for it."""
         if usage_id not in self._metrics:
             raise KeyError(f"usage_id {usage_id!r} has no metrics; there are those of {sorted(self._metrics)}")
         return self._metrics[usage_id]
@@ -167,7 +151,6 @@ class ConversationStats:
         return self._metrics.setdefault(usage_id, Metrics())
 
     def add(self, response: LLMResponse, usage_id: str = DEFAULT_USAGE_ID) -> None:
-        """Count a call."""
         self.of(usage_id).add(response)
         self._newest = response.usage
         self.calls += 1
@@ -185,11 +168,9 @@ class ConversationStats:
 
     @property
     def accumulated_cost(self) -> float:
-        """US dollars over all usage ids, earlier runs included."""
         return sum(one.accumulated_cost for one in self._metrics.values())
 
     def get_combined_metrics(self) -> Metrics:
-        """One counter with the counts of all."""
         combined = Metrics(max_budget_per_task=self.max_budget)
         for one in self._metrics.values():
             combined.merge(one)
@@ -231,10 +212,7 @@ def usage_of(
     window: int | None,
     estimate: Callable[[], tuple[int, int]],
 ) -> TokenUsage:
-    """Tokens from the provider's usage object (chat or Responses shape).
-
-    Where it sent none, they are taken from `estimate`: characters of the prompt and of the answer.
-    """
+    """Tokens from the provider's usage (chat or Responses), else from `estimate`: characters of prompt and answer."""
     raw = reported or {}
     prompt = _count(raw, "prompt_tokens", "input_tokens")
     completion = _count(raw, "completion_tokens", "output_tokens")
@@ -261,10 +239,7 @@ def usage_of(
 def cost_of(
     usage: TokenUsage, model: str, input_price: float | None = None, output_price: float | None = None
 ) -> float | None:
-    """US dollars for these tokens; None when neither own prices (both) nor the public table know the model.
-
-    Models on one's own machines have no price.
-    """
+    """US dollars for these tokens; None without own prices (both) or public ones, and for models on own machines."""
     if input_price is not None and output_price is not None:
         return usage.prompt_tokens * input_price + usage.completion_tokens * output_price
     entry = None if model.partition("/")[0] in _LOCAL else model_entry(model)

@@ -23,10 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class ProfileFiles:
-    """The files of a folder: by default ``profiles`` under ``DRYDOCK_HOME``, or under ``~/.drydock``.
-
-    Nobody but the user may read them, for they may hold keys.
-    """
+    """The files of a folder (``profiles`` in ``DRYDOCK_HOME`` or ``~/.drydock``), for the user alone."""
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         if directory is None:
@@ -34,18 +31,12 @@ class ProfileFiles:
         self.directory = Path(directory).expanduser()
 
     def names(self) -> list[str]:
-        """The names there are, sorted."""
         if not self.directory.is_dir():
             return []
         return sorted(path.stem for path in self.directory.glob("*.json") if _NAME.fullmatch(path.stem))
 
     def read(self, name: str) -> dict[str, Any]:
-        """The fields of a profile.
-
-        Raises:
-            FileNotFoundError: there is none of that name; those there are are named.
-            ValueError: the name or the file is none of a profile.
-        """
+        """The fields of a profile; raises `FileNotFoundError`, naming those there are, or `ValueError`."""
         path = self.path(name)
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
@@ -69,11 +60,7 @@ class ProfileFiles:
         part.replace(path)
 
     def path(self, name: str) -> Path:
-        """The file of a profile.
-
-        Raises:
-            ValueError: that is no name of a profile.
-        """
+        """The file of a profile; raises `ValueError` for what is no name of one."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a profile: letters, digits, dot, hyphen and underscore, up to 64")
         return self.directory / f"{name}.json"
@@ -82,14 +69,13 @@ class ProfileFiles:
 class FallbackStrategy(BaseModel):
     """The profiles of the models that are asked, in this order, when a call failed after its retries.
 
-    That happens only for failures that another model may not have (rate limit, timeout, server down), and anew for each
-    call. What the others cost is counted for the model that failed. If all fail, the first failure is the one reported.
+    Only for failures that another model may not have (rate limit, timeout, server down), and anew for each call. What
+    the others cost is counted for the model that failed. If all fail, the first failure is the one reported.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     fallback_llms: tuple[str, ...] = Field(min_length=1)
-    """Names of profiles."""
     profile_store_dir: Path | None = None
     """Where they are; None means in the user's home."""
 

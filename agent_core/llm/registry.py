@@ -25,7 +25,7 @@ class LLMRegistry:
     """Models by usage id, and who hears of their retries (`listener_for`).
 
     Nothing can be replaced: a conversation that changes its model registers it under another id. With `stats`, a model
-    that is registered and has not counted anything yet goes on counting from what was restored for its id.
+    that has not counted anything yet goes on from what was restored for its id.
     """
 
     def __init__(self, retry_listener: RetryListener | None = None, *, stats: ConversationStats | None = None) -> None:
@@ -41,11 +41,7 @@ class LLMRegistry:
             subscriber(llm)
 
     def add(self, llm: LLM) -> None:
-        """Register a model under its usage id; one that counts together with a registered one gets its own counter.
-
-        Raises:
-            ValueError: the id is taken.
-        """
+        """Register a model under its usage id (`ValueError` if taken); a shared counter is replaced by its own."""
         if llm.usage_id in self._models:
             raise ValueError(f"usage_id {llm.usage_id!r} is already registered: give each model its own usage_id")
         if any(llm.metrics is other.metrics for other in self):
@@ -58,22 +54,14 @@ class LLMRegistry:
             self._subscriber(llm)
 
     def get(self, usage_id: str) -> LLM:
-        """The model of that id.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """The model of that id; raises `KeyError` if there is none."""
         if usage_id not in self._models:
             known = ", ".join(sorted(self._models)) or "none"
             raise KeyError(f"no model with usage_id {usage_id!r}; registered: {known}")
         return self._models[usage_id]
 
     def get_llm(self, usage_id: str, config: LLM | None = None) -> LLM:
-        """The model of that id, registered with this configuration if it is not yet.
-
-        Raises:
-            ValueError: it is registered with another configuration, or is not registered and none is given.
-        """
+        """The model of that id, registered with `config` if it is not yet; `ValueError` if none or another."""
         if usage_id not in self._models:
             if config is None:
                 raise ValueError(f"no model with usage_id {usage_id!r} is registered; give its configuration")
@@ -89,11 +77,8 @@ class LLMRegistry:
     def get_router(self, name: str = NO_ROUTER, usage_id: str = "agent", **llms_for_routing: str) -> LLM:
         """A router over registered models, by the name of its kind; `NO_ROUTER` is the model of `usage_id` itself.
 
-        `llms_for_routing` are the usage ids of its models by the keys that it chooses from.
-
-        Raises:
-            KeyError: there is no such model.
-            ValueError: there is no such router, or it lacks a model.
+        `llms_for_routing` are the usage ids of its models by the keys that it chooses from. Raises `KeyError` for an
+        unknown model, `ValueError` for an unknown router or one that lacks a model.
         """
         if name == NO_ROUTER:
             return self.get(usage_id)
@@ -108,16 +93,10 @@ class LLMRegistry:
     async def request_extraneous_completion(
         self, usage_id: str, config: LLM | None, messages: Sequence[Message | WireMessage]
     ) -> str:
-        """What a model, registered if need be, says to messages outside of any conversation.
-
-        Raises:
-            ValueError: see `get_llm`.
-            LLMError: it could not be asked.
-        """
+        """What a model (see `get_llm`) says to messages outside of any conversation; raises `LLMError`."""
         return (await self.get_llm(usage_id, config).acompletion(messages)).message.text
 
     def list_usage_ids(self) -> list[str]:
-        """The ids of its models, in the order of their coming."""
         return list(self._models)
 
     def __contains__(self, usage_id: object) -> bool:
@@ -130,7 +109,6 @@ class LLMRegistry:
         return len(self._models)
 
     def listener_for(self, llm: LLM) -> Callable[[RetryNotice], None]:
-        """What to call on a retry of that model."""
         listener = self._retry_listener
 
         def tell(notice: RetryNotice) -> None:
@@ -147,25 +125,15 @@ class ProfileStore:
         self._files = ProfileFiles(base_dir)
 
     def list(self) -> list[str]:
-        """The names there are, sorted."""
         return self._files.names()
 
     def save(self, name: str, llm: LLM, *, include_secrets: bool = False) -> None:
-        """Store what is configured of a model; its keys only if asked for, then readable by the user alone.
-
-        Raises:
-            ValueError: that is no name of a profile.
-        """
+        """Store what is configured of a model; keys only if asked for. Raises `ValueError` for what is no name."""
         context = {EXPOSE_SECRETS: include_secrets}
         self._files.write(name, llm.model_dump_json(exclude_defaults=True, indent=2, context=context))
 
     def load(self, name: str) -> LLM:
-        """The stored model.
-
-        Raises:
-            FileNotFoundError: there is none of that name.
-            ValueError: the name or the file is none of a profile.
-        """
+        """The stored model; raises `FileNotFoundError`, or `ValueError` for what is no profile."""
         return LLM.model_validate(self._files.read(name))
 
     def delete(self, name: str) -> None:

@@ -20,9 +20,8 @@ def render_message(
 ) -> WireMessage:
     """One message in wire form: a function of its arguments alone, so its result can be kept.
 
-    Of a tool's result each text is cut to `max_text` characters, and all together to `MAX_TOOL_TEXT`. Text without
-    images or marks becomes one string. Only system messages are marked here; the mark that moves along with the end of
-    the history is `mark_cache`'s.
+    Of a tool's result each text is cut to `max_text` characters, and all together to `MAX_TOOL_TEXT`. Only system
+    messages are marked here; the mark that moves along with the end of the history is `mark_cache`'s.
     """
     wire: WireMessage = {"role": message.role}
     content = _content(message, vision=vision, marks=cache_marks and message.role == "system", max_text=max_text)
@@ -93,10 +92,7 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 def mark_cache(messages: Sequence[WireMessage]) -> list[WireMessage]:
-    """The messages with cache marks: on the first system block, and on the last user or tool message.
-
-    The mark of a tool message is its own, that of any other its last content item's. Only the two are copied.
-    """
+    """The messages with marks on the first system block and the last user or tool message; these alone are copied."""
     marked = list(messages)
     if marked and marked[0]["role"] == "system":
         marked[0] = _with_mark(marked[0], first=True)

@@ -17,14 +17,10 @@ _NOTHING = MetricsSnapshot()
 class LLMResponse:
     """A complete answer.
 
-    Attributes:
-        id: unique per answer (ours, not the provider's, which may repeat); the deltas of this answer carried it.
-        usage: tokens as the provider counted them, or estimated (characters / 4) where it sent no count.
-        cost: US dollars; None where no price is known.
-        latency: seconds from the start of the successful attempt to the end of its answer.
-        finish_reason: the provider's, for example ``stop``, ``tool_calls``, ``length``.
-        model: the configured model.
-        metrics: what the calls of that model have cost by now, this one included.
+    `id` is unique (ours, not the provider's, which may repeat), and that of the answer's deltas; `usage` is the
+    provider's or an estimate (characters / 4); `cost` US dollars, None without a known price; `latency` seconds of the
+    successful attempt; `finish_reason` the provider's (``stop``, ``tool_calls``, ``length``); `model` the configured
+    model; `metrics` what the calls of that model have cost by now, this one included.
     """
 
     message: Message

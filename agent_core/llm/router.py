@@ -71,11 +71,10 @@ def _call(call: dict[str, Any]) -> MessageToolCall:
 _EVERYTHING = ModelFeatures(prompt_cache_marks=True, echo_reasoning=True, thinking_blocks=True)
 
 _RENDERED = _EVERYTHING.changed({"responses": True})
-"""What is rendered has the items of either API."""
 
 
 class RouterLLM(LLM):
-    """Chooses a model for each call. What it renders is put right for the chosen model when the call is made.
+    """Chooses a model for each call, for which what it rendered is put right then.
 
     Each model counts its own calls under its own usage id; `metrics` of the router counts all of them.
     """
@@ -84,7 +83,6 @@ class RouterLLM(LLM):
     """Under which `LLMRegistry.get_router` finds it; empty: it does not."""
 
     llms_for_routing: dict[str, AnyLLM] = Field(min_length=1)
-    """The models by the key that `select_llm` returns."""
 
     _active: LLM | None = PrivateAttr(default=None)
 
@@ -113,11 +111,7 @@ class RouterLLM(LLM):
     async def acompletion(
         self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
-        """Ask the model that `select_llm` names; see `LLM.acompletion`.
-
-        Raises:
-            KeyError: `select_llm` named none of `llms_for_routing`.
-        """
+        """Ask the model that `select_llm` names (`KeyError` if there is none such); see `LLM.acompletion`."""
         wire = self._wire(messages)
         key = self.select_llm(ReadBack(wire))
         if key not in self.llms_for_routing:

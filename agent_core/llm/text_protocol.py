@@ -68,11 +68,7 @@ _JSON_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 class TextCalls:
-    """A call of a model with tools in text: its prompt, and its answer read back.
-
-    Raises:
-        FunctionCallConversionError: a call of the history cannot be written as text.
-    """
+    """A call with tools in text; raises `FunctionCallConversionError` where the history cannot be written so."""
 
     def __init__(self, messages: Sequence[WireMessage], tools: Sequence[Mapping[str, Any]], *, example: bool) -> None:
         self._tools = tools
@@ -80,11 +76,7 @@ class TextCalls:
         self.prompt = as_text(messages, tools, example=example)
 
     def read(self, response: LLMResponse) -> LLMResponse:
-        """The answer with the call that its text holds as a tool call.
-
-        Raises:
-            FunctionCallValidationError: the call cannot be; the error carries the answer as it was.
-        """
+        """The answer with its call as a tool call; raises `FunctionCallValidationError` with the answer as it was."""
         if not self._tools:
             return response
         is_cut = response.finish_reason in ("length", "max_tokens")
@@ -100,10 +92,8 @@ def as_text(messages: Sequence[WireMessage], tools: Sequence[Mapping[str, Any]],
     """The messages without tools and calls; those given stay as they are.
 
     The system prompt says which functions there are and how they are called; with `example`, a worked example stands
-    before the first message of the user. Replies with several calls become one reply with its result per call.
-
-    Raises:
-        FunctionCallConversionError: the arguments of a call are no JSON object.
+    before the user's first message. A reply with several calls becomes one reply with its result per call. Raises
+    `FunctionCallConversionError` for arguments that are no JSON object.
     """
     shown = worked_example(tools) if example else ""
     suffix = system_suffix(tools) if tools else ""
@@ -254,10 +244,8 @@ def _turn(said: str, name: str, arguments: str, result: str) -> str:
 def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int, *, is_cut: bool = False) -> Message:
     """The answer with the call in its last text as a tool call, numbered `number`; unchanged when it has none.
 
-    `is_cut`: the answer ended at the output limit, so a call without its end is half a call.
-
-    Raises:
-        FunctionCallValidationError: it calls a tool, or with arguments, that there are not.
+    `is_cut`: it ended at the output limit, so a call without its end is half a call. Raises
+    `FunctionCallValidationError` for a tool or arguments that there are not.
     """
     if message.tool_calls or not message.content or not isinstance(message.content[-1], TextContent):
         return message
@@ -333,11 +321,7 @@ class TextCall:
 
 
 def found(text: str) -> TextCall | None:
-    """The first complete call in the text, if any; of a single call, the end that a stop word cut off is put back.
-
-    Raises:
-        FunctionCallValidationError: the value of a parameter has no end.
-    """
+    """The first complete call in the text, its end put back; `FunctionCallValidationError`: a value has no end."""
     start = _CALL.search(text)
     if start is None:
         return None
@@ -371,7 +355,6 @@ def _unwrapped(text: str) -> str:
 
 
 def _arguments(rest: str) -> dict[str, str]:
-    """The parameters up to the end of the call; what stands between them is left out."""
     arguments: dict[str, str] = {}
     position = 0
     end = rest.find("</function>")
@@ -397,11 +380,7 @@ def _unframed(value: str) -> str:
 
 
 def written(name: str, arguments: str) -> str:
-    """A call in text, from its name and its arguments as a JSON object.
-
-    Raises:
-        FunctionCallConversionError: the arguments are no JSON object.
-    """
+    """A call in text; raises `FunctionCallConversionError` for arguments that are no JSON object."""
     try:
         values = json.loads(arguments or "{}")
     except (ValueError, RecursionError):

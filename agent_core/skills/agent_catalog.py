@@ -49,21 +49,10 @@ _registered: dict[str, AgentKind] = {}
 class AgentDefinition(Frozen):
     """A kind of sub-agent. Unknown names in a file's header are passed over; None means what the asking agent has.
 
-    Attributes:
-        name: what it is asked for by.
-        description: what it is good for, told to the agent that may ask for it.
-        examples: when to ask for it; in a file these are ``<example>`` blocks of the description.
-        model: ``inherit`` for the asking agent's, or the name of a stored profile.
-        color: for whoever shows it.
-        tools: names of its tools; None leaves out those that make sub-agents.
-        skills: names of skills that it is told, out of those of the asking agent.
-        max_iteration_per_run: answers of its model to one task.
-        max_budget_per_run: US dollars.
-        hooks: run before and after its calls, beside those of the asking agent (the ``hooks`` of a hook file).
-        permission_mode: which of its actions are asked for.
-        condenser: ``default``, ``none``, or the data of a condenser, with its ``kind``.
-        instructions: told at the end of its system message.
-        source: its file; None for one that has none.
+    `examples` say when to ask for it (in a file ``<example>`` blocks of the description); `model` is ``inherit`` or a
+    stored profile; `tools` None leaves out those that make sub-agents; `skills` are out of the asking agent's;
+    `max_iteration_per_run` counts answers to one task, `max_budget_per_run` US dollars; `hooks` run beside the asking
+    agent's; `condenser` is ``default``, ``none`` or a condenser's data; `instructions` end its system message.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -124,17 +113,12 @@ class AgentDefinition(Frozen):
 
     @property
     def summary(self) -> str:
-        """One line for the agent that may ask for it."""
         examples = f" For example: {'; '.join(self.examples)}" if self.examples else ""
         return " ".join(f"{self.name}: {self.description or 'no description'}{examples}".split())
 
 
 def agent_from_text(path: str, text: str, level: AgentLevel) -> AgentDefinition:
-    """The definition in a Markdown file, which is called like the file where its header gives no name.
-
-    Raises:
-        SkillValidationError: it cannot be used; the message names the file and the problem.
-    """
+    """The definition in a Markdown file, whose name is the default name; raises `SkillValidationError`."""
     try:
         header, body = split_frontmatter(text)
         name = header.get("name") or PurePosixPath(path).stem
@@ -197,11 +181,7 @@ class AgentKind:
 
 
 def register_agent(name: str, factory_func: AgentMaker, description: str = "") -> None:
-    """Make a kind of sub-agent known to this process; ``factory_func(llm)`` makes its agent.
-
-    Raises:
-        ValueError: the name is taken, or is none.
-    """
+    """Make a kind known to this process; ``factory_func(llm)`` makes its agent. `ValueError`: the name is taken."""
     definition = AgentDefinition(name=name, description=description, level="programmatic")
     _register(AgentKind(definition, factory_func))
 
@@ -215,11 +195,7 @@ def register_agent_if_absent(name: str, factory_func: AgentMaker, description: s
 
 
 def register_agent_definition(definition: AgentDefinition) -> None:
-    """Make a kind of sub-agent known to this process.
-
-    Raises:
-        ValueError: the name is taken.
-    """
+    """Make a kind of sub-agent known to this process; raises `ValueError` if the name is taken."""
     _register(AgentKind(definition))
 
 
@@ -261,7 +237,6 @@ class AgentCatalog:
         return found
 
     def find(self, name: str) -> AgentKind | None:
-        """The kind of that name, or of the one that it is an alias of."""
         kinds = self.kinds()
         return kinds.get(name) or kinds.get(ALIASES.get(name, ""))
 

@@ -28,20 +28,13 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 class AgentContext(Frozen):
     """Skills and texts for an agent; configuration only, which may be stored and sent (without secret values).
 
-    Attributes:
-        skills: those given explicitly; they win over all others of the same name.
-        system_message_suffix: told at the end of the system message.
-        user_message_suffix: added to each message of the user.
-        load_user_skills: add those in the home directory of whoever runs it.
-        load_public_skills: add those of the repository ``EXTENSIONS_URL``, if set, and of the `registered_marketplaces`
-            (addresses of other repositories).
-        marketplace_path: the list in such a repository that says which of its skills are meant. load_project_skills:
-        add those that the workspace holds. load_memory: add the notes that stand in the user's home and in the
-        workspace. memory_context: notes from earlier conversations. disabled_skills: names that are left out, wherever
-        they come from. secrets: values by name, or sources of values; the model is told names and descriptions only.
-        They are not stored: a
-            conversation that is resumed is given them again.
-        current_datetime: told to the minute; None tells none. By default the time at which the context was made.
+    `skills` win over all others of the same name; `disabled_skills` are left out, wherever they come from.
+    `load_user_skills` adds those of the home directory, `load_project_skills` the workspace's, `load_public_skills`
+    those of the repository ``EXTENSIONS_URL`` and of `registered_marketplaces` (further addresses), as the list
+    `marketplace_path` in them says; `load_memory` the notes in home and workspace. `memory_context` are notes from
+    earlier conversations. The model is told names and descriptions of `secrets` only; they are not stored, so a resumed
+    conversation is given them again. `current_datetime`, by default the present, is told to the minute; None tells
+    none.
     """
 
     skills: list[Skill] = Field(default_factory=list)
@@ -95,12 +88,10 @@ class AgentContext(Frozen):
 
     @property
     def active_skills(self) -> list[Skill]:
-        """All skills but the disabled ones."""
         return [skill for skill in self.skills if skill.name not in self.disabled_skills]
 
     @property
     def invocable_skills(self) -> list[Skill]:
-        """Those in AgentSkills format that the agent may ask for by name."""
         return [skill for skill in self.active_skills if skill.is_agentskills_format and skill.is_listed]
 
     def merged(
@@ -115,10 +106,7 @@ class AgentContext(Frozen):
         return self.model_copy(update={"skills": list(found.values())})
 
     def get_system_message_suffix(self, secret_descriptions: Mapping[str, str] | None = None) -> str | None:
-        """What the system message says of this conversation, the date last, as it changes most; None for nothing.
-
-        `secret_descriptions` are those of further secrets by their names.
-        """
+        """What the system message says of this conversation, the date last, as it changes most; None for nothing."""
         own = {name: getattr(source, "description", "") for name, source in (self.secrets or {}).items()}
         secrets = own | dict(secret_descriptions or {})
         variables: dict[str, Any] = {

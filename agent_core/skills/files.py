@@ -50,12 +50,9 @@ def is_skill_file(path: str) -> bool:
 
 
 def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
-    """The skill in a Markdown file.
+    """The skill in a Markdown file; raises `SkillValidationError`, naming the file and the field.
 
     Without a name in its header it gets `name`, or that of the file; that of a ``SKILL.md`` must be its folder's.
-
-    Raises:
-        SkillValidationError: the file cannot be used; the message names it and the field.
     """
     try:
         header, body = split_frontmatter(text)
@@ -142,13 +139,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def third_party_skill(path: str, text: str) -> Skill:
-    """The always-on skill of a file like AGENTS.md, as it is; in a folder below the root it applies to that folder.
-
-    `path` is relative to the project's root.
-
-    Raises:
-        SkillValidationError: no program has instructions in a file of this name.
-    """
+    """The always-on skill of a file like AGENTS.md (`path` from the project's root), for its folder and below."""
     place = PurePosixPath(path)
     name = THIRD_PARTY.get(place.name.lower())
     if name is None:
@@ -163,10 +154,7 @@ def third_party_skill(path: str, text: str) -> Skill:
 def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
     """The values of the YAML header between two lines of dashes, if there is one, and the text after it.
 
-    Aliases are refused: a few of them can stand for gigabytes.
-
-    Raises:
-        ValueError: the header is no YAML mapping, or too long; the message says where the mistake is.
+    Aliases are refused: a few of them can stand for gigabytes. Raises `ValueError` saying where the mistake is.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     found = _HEADER.match(text)

@@ -35,11 +35,7 @@ _VENDORS = {"claude": ("claude", "anthropic"), "gemini": ("gemini",)}
 
 
 def load_skill(path: str | Path) -> Skill:
-    """The skill in one file, with the resources beside it.
-
-    Raises:
-        SkillValidationError: the file cannot be read or used; the message names it.
-    """
+    """The skill in one file, with the resources beside it; raises `SkillValidationError` naming the file."""
     path = Path(path)
     try:
         text = _read(path)
@@ -89,8 +85,8 @@ def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None 
 def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str = "") -> list[Skill]:
     """The skills of a project whose files are given as text by their absolute paths.
 
-    `roots` are the working directory and the root of its repository, the first one winning. Files for the models of one
-    vendor are left out for another `model`, and so are a text that was told already, and broken files, with a warning.
+    `roots` are the working directory and the root of its repository, the first one winning. Left out are files for
+    another vendor's models than `model`, texts told already, and broken files, with a warning.
     """
     by_root: list[Iterable[Skill]] = []
     places = list(dict.fromkeys(root.rstrip("/") or "/" for root in roots))
@@ -212,7 +208,6 @@ def _completed_if_possible(skill: Skill) -> Skill:
 
 
 def _completed(skill: Skill) -> Skill:
-    """The skill with the files beside it, where its format has such files."""
     if not skill.is_agentskills_format or skill.source is None:
         return skill
     folder = Path(skill.source).parent
@@ -258,8 +253,8 @@ def load_public_skills(
 ) -> list[Skill]:
     """The skills of the configured repository and of the `others`, the first of each name; may take a while.
 
-    A repository is fetched at most once a minute; one that cannot be reached is used as it was fetched last. What
-    cannot be used is left out with a warning.
+    A repository is fetched at most once a minute; one that cannot be reached is used as it was, what is broken left
+    out.
     """
     first = environment.get(URL_VARIABLE, "").strip()
     ref = environment.get(REF_VARIABLE, "").strip() or DEFAULT_REF

@@ -31,12 +31,7 @@ class Plugin(Frozen):
 
 
 def read_plugin(folder: Path) -> Plugin:
-    """The plugin in a folder of this host. Broken files of skills, commands and sub-agents are left out with a warning.
-
-    Raises:
-        SkillValidationError: the folder holds no plugin, or one of its other files cannot be used; the message names
-        it.
-    """
+    """The plugin in a folder; broken skills, commands, sub-agents are left out, else raises `SkillValidationError`."""
     if not folder.is_dir():
         raise SkillValidationError(f"{folder}: is no folder; give the folder of a plugin")
     manifest = next((found for name in MANIFESTS if (found := _object(folder / name))), {})

@@ -37,7 +37,6 @@ class KeywordTrigger(Frozen):
         return _trimmed(value, "keywords")
 
     def match(self, message: str) -> str | None:
-        """The first keyword, in the order of the list, that is in `message`."""
         return _first(self.keywords, message, _keyword_pattern)
 
 
@@ -53,15 +52,13 @@ class TaskTrigger(Frozen):
         return _trimmed(value, "triggers")
 
     def match(self, message: str) -> str | None:
-        """The first trigger, in the order of the list, that is in `message`."""
         return _first(self.triggers, message, _task_pattern)
 
 
 class PathTrigger(Frozen):
-    """Brings a skill up when a tool touches a file that one of `paths` matches.
+    """Brings a skill up when a tool touches a file that one of `paths` matches, relative to the project's root.
 
-    Patterns are like those of ``.gitignore``, relative to the project's root: ``*`` and ``?`` stay within one folder,
-    ``**`` does not; a pattern without a slash matches a name in any folder.
+    As in ``.gitignore``, ``*`` and ``?`` stay within one folder, ``**`` does not; without a slash any folder matches.
     """
 
     type: Literal["path"] = "path"
@@ -73,7 +70,6 @@ class PathTrigger(Frozen):
         return _trimmed(value, "paths")
 
     def match_path(self, path: str) -> str | None:
-        """The first pattern that matches `path`, which is relative to the project's root."""
         relative = path.removeprefix("./").strip("/")
         return next((pattern for pattern in self.paths if _glob(pattern).fullmatch(relative)), None)
 
@@ -121,10 +117,10 @@ class SkillResources(Frozen):
 
 
 class Skill(Frozen):
-    """A text for the agent.
+    """A text for the agent; `source` is the path of its file.
 
-    Without a `trigger` it is always told, unless it has the AgentSkills format: then it is listed, and told when the
-    agent asks for it (or its trigger matches). `source` is the path of its file.
+    Without a `trigger` it is always told, unless it has the AgentSkills format: then it is listed, and told when asked
+    for.
     """
 
     name: str = Field(min_length=1)
@@ -162,12 +158,10 @@ class Skill(Frozen):
 
     @property
     def is_always_on(self) -> bool:
-        """Whether its whole text is told at the beginning."""
         return self.trigger is None and not self.is_agentskills_format
 
     @property
     def is_listed(self) -> bool:
-        """Whether the agent is told that it exists, and may ask for it."""
         if isinstance(self.trigger, PathTrigger):  # a rule comes up by itself when it is time
             return False
         return (self.is_agentskills_format or self.trigger is not None) and not self.disable_model_invocation
@@ -181,7 +175,6 @@ class Skill(Frozen):
         return next((line for line in lines if line and not line.startswith("#")), "")
 
     def get_skill_type(self) -> SkillType:
-        """Its kind: what brings it into a conversation."""
         if self.is_agentskills_format:
             return "agentskills"
         if self.trigger is None:
@@ -189,19 +182,15 @@ class Skill(Frozen):
         return "path" if isinstance(self.trigger, PathTrigger) else "knowledge"
 
     def match_trigger(self, message: str) -> str | None:
-        """What in `message` brings this skill up; None when nothing does."""
         if self.trigger is None or isinstance(self.trigger, PathTrigger):
             return None
         return self.trigger.match(message)
 
     def match_path(self, path: str) -> str | None:
-        """The pattern that the touched file `path` (relative to the project's root) matches."""
         return self.trigger.match_path(path) if isinstance(self.trigger, PathTrigger) else None
 
     def extract_variables(self) -> list[str]:
-        """The names of the ``${name}`` placeholders in the text, each once, in their order."""
         return list(dict.fromkeys(_VARIABLE.findall(self.content)))
 
     def requires_user_input(self) -> bool:
-        """Whether it is a task whose text has places to be filled in."""
         return isinstance(self.trigger, TaskTrigger) and bool(self.extract_variables() or self.inputs)

@@ -1,7 +1,4 @@
-"""Sandboxes in memory for tests: one that works, and slow, broken, never ready and lossy ones, all with one interface.
-
-What an operation does is given as a handler; its runner speaks the protocol of the real one over a pair of sockets.
-"""
+"""Sandboxes in memory for tests, working, slow, broken or lossy; handlers say what an operation does."""
 
 from __future__ import annotations
 
@@ -35,12 +32,8 @@ Send = Callable[[Mapping[str, Any], bytes | None], None]
 class FakeBehaviour:
     """How a fake sandbox misbehaves.
 
-    Attributes:
-        error: raised by each start.
-        never_ready: a start ends with ``start_timeout`` after the spec's limit.
-        drop_after: the stream drops whenever this many operations have begun on it; 0 never.
-        mute: the runner greets and never answers.
-        network_warning: what its start tells about its network; empty: nothing.
+    `error` is raised by each start; `never_ready` ends it with ``start_timeout``; the stream drops after each
+    `drop_after` operations (0: never); `mute`: the runner greets and never answers.
     """
 
     start_seconds: float = 0.0
@@ -68,7 +61,6 @@ class FakePrograms:
         self._inputs: dict[int, asyncio.Queue[bytes | None]] = {}
 
     def take(self, frame: wire.Frame) -> None:
-        """Serve a frame."""
         number, message = frame.message["stream"], frame.message
         if "open" in message:
             self._inputs[number] = asyncio.Queue()
@@ -84,7 +76,6 @@ class FakePrograms:
                 process.kill()
 
     async def close(self) -> None:
-        """End all of them."""
         for process in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -196,11 +187,7 @@ class _Stream:
 class FakeRunner:
     """Answers like the real runner: keys run once, results are kept, the newest stream wins, cancel interrupts.
 
-    Attributes:
-        handlers: what each operation does; one that is missing is refused with ``bad_request``.
-        ran: the operations that really ran, in order (not those answered from the journal).
-        hello: changes to the greeting.
-        mute: True to read and never answer.
+    An operation without one of `handlers` is refused; `ran` really ran, in order; `hello` changes the greeting.
     """
 
     handlers: dict[str, FakeHandler] = field(default_factory=dict)
@@ -218,7 +205,6 @@ class FakeRunner:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> Attachment:
-        """A new stream to this runner; older ones are closed."""
         ours, theirs = socket.socketpair()
         try:
             await self._serve_on(ours)
@@ -267,13 +253,11 @@ class FakeRunner:
         self.boot = secrets.token_hex(8)
 
     async def send_raw(self, data: bytes) -> None:
-        """Write bytes of any kind to whoever is attached."""
         for stream in self._streams:
             stream.writer.write(data)
             await stream.writer.drain()
 
     async def close(self) -> None:
-        """End all tasks and streams."""
         await self.restart()
 
     async def _serve(self, stream: _Stream) -> None:

@@ -38,7 +38,6 @@ class ModelRequest:
 
     @cached_property
     def json(self) -> dict[str, Any]:
-        """The body, parsed; {} when there is none."""
         body = json.loads(self.content) if self.content else {}
         if not isinstance(body, dict):
             raise ValueError(f"{self.method} {self.path}: the body is no JSON object")
@@ -46,18 +45,15 @@ class ModelRequest:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages of the request."""
         messages: list[dict[str, Any]] = self.json.get("messages", [])
         return messages
 
     @property
     def model(self) -> str:
-        """The model asked for."""
         return str(self.json.get("model", ""))
 
     @property
     def api_key(self) -> str | None:
-        """The bearer token."""
         scheme, _, token = self.headers.get("authorization", "").partition(" ")
         return token if scheme.lower() == "bearer" else None
 
@@ -68,10 +64,9 @@ Script = Callable[[ModelRequest], Turn]
 class ModelServer:
     """Answers ``POST …/chat/completions``, ``…/responses`` and (turns in raw form) ``…/messages`` from a script.
 
-    The script is a sequence of turns, used one per request (beyond the last: a 500 that says so), or a function from
-    the request to its turn. `requests` holds the last `keep_requests`; `open_streams` counts slow answers that are
-    being sent, `dropped_streams` those that the client left before their end; `stream_dropped` is set with the first of
-    them.
+    The script is a sequence of turns, one per request (beyond the last: a 500 that says so), or a function from request
+    to turn. `requests` holds the last `keep_requests`; `open_streams` and `dropped_streams` count slow answers being
+    sent, and left by their client; `stream_dropped` is set with the first of these.
     """
 
     def __init__(
@@ -90,7 +85,6 @@ class ModelServer:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -101,7 +95,6 @@ class ModelServer:
 
     @property
     def last_request(self) -> ModelRequest:
-        """The newest request."""
         return self.requests[-1]
 
     async def __aenter__(self) -> ModelServer:
@@ -123,7 +116,6 @@ class ModelServer:
         await self._server.wait_closed()
 
     def answer(self, request: ModelRequest) -> Turn:
-        """The turn that answers a request, which is recorded."""
         self.request_count += 1
         self.requests.append(request)
         if request.method != "POST" or not request.path.partition("?")[0].endswith(_PATHS):
@@ -131,16 +123,13 @@ class ModelServer:
         return self._function(request)
 
     def opened(self, connection: _Connection) -> None:
-        """A client connected."""
         self._connections.add(connection)
 
     def closed(self, connection: _Connection) -> None:
-        """A client is gone."""
         self._connections.discard(connection)
 
     @property
     def connection_count(self) -> int:
-        """Clients connected now."""
         return len(self._connections)
 
 
@@ -168,7 +157,6 @@ class _Connection(asyncio.Protocol):
         self._server.closed(self)
 
     def abort(self) -> None:
-        """Close at once; an answer on its way is dropped."""
         if self._transport is not None:
             self._transport.abort()
         if self.task is not None:
@@ -180,7 +168,6 @@ class _Connection(asyncio.Protocol):
             self._next()
 
     def _next(self) -> None:
-        """Answer the next complete request of the buffer, at once where the turn needs no waiting."""
         while self.task is None and self._transport is not None:
             request = self._take_request()
             if request is None:
@@ -223,7 +210,6 @@ class _Connection(asyncio.Protocol):
         return method, path, headers
 
     def _pieces(self, turn: Turn) -> Iterable[bytes]:
-        """The bytes of the answer, in the pieces in which a slow model sends them."""
         if turn.fault == "reset":
             return
         extra = "".join(f"{name}: {value}\r\n" for name, value in turn.headers.items()).encode()

@@ -11,12 +11,7 @@ from typing import Any, Literal
 import orjson
 
 Fault = Literal["cut", "hang", "invalid_json", "no_choices", "reset"]
-"""How a turn goes wrong after what it said so far.
-
-``cut``: the connection closes without an end of the stream; ``hang``: nothing more ever comes; ``invalid_json``: a
-chunk that is not JSON, then a normal end; ``no_choices``: a well-formed stream without any choice; ``reset``: the
-connection is closed before a single byte of the answer.
-"""
+"""How a turn goes wrong after what it said; ``reset`` comes before a single byte of it."""
 
 _ids = itertools.count(1)
 
@@ -31,7 +26,6 @@ class Call:
 
     @property
     def arguments_text(self) -> str:
-        """The arguments as the model writes them."""
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
@@ -39,17 +33,9 @@ class Call:
 class Turn:
     """One scripted answer: reasoning, then text, then calls.
 
-    Attributes:
-        delay: seconds before the first byte.
-        token_delay: seconds between two chunks.
-        status: other than 200 the body is an OpenAI error object with `text` as its message.
-        headers: extra response headers.
-        body: sent whole instead of a stream or an error object, as `content_type`.
-        chunks: raw chunk objects (or raw SSE text) sent instead of those made from text and calls.
-        fault: what goes wrong at the end.
-        usage: token counts of the usage chunk; "auto" invents plausible ones, None sends none.
-        finish_reason: None derives it.
-        argument_pieces: characters of tool-call arguments per chunk.
+    `delay` (before the first byte) and `token_delay` (between chunks) are seconds; with a `status` other than 200
+    `text` is the message of an error object; `body` is sent whole as `content_type`; `chunks` are sent in place of
+    those made from text and calls; `usage` "auto" invents plausible counts; `finish_reason` None derives it.
     """
 
     text: str = ""
@@ -68,7 +54,6 @@ class Turn:
     argument_pieces: int = 4096
 
     def then(self, fault: Fault) -> Turn:
-        """The same turn, ending in `fault`."""
         return replace(self, fault=fault)
 
 
@@ -204,7 +189,6 @@ def _deltas(turn: Turn) -> Iterator[dict[str, Any]]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The text in pieces of a word and the space before it."""
     start = 0
     while start < len(text):
         end = text.find(" ", start + 1)

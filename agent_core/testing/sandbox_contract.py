@@ -1,7 +1,4 @@
-"""The conformance suite of sandboxes: what every provider's sandboxes do alike, seen through a connection.
-
-A test module inherits from these classes and gives them a fixture ``kit`` (`agent_core.testing.sandbox_kit`).
-"""
+"""The conformance suite of sandboxes: tests inherit from it and give it a fixture ``kit`` (see `sandbox_kit`)."""
 
 # ruff: noqa: S101 - these are tests, with a home that users of the library can import
 
@@ -456,6 +453,5 @@ async def _prints(sandbox: SandboxConnection, session: str, command: str, text: 
 
 
 def _resident() -> int:
-    """Bytes of memory that this process uses."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096

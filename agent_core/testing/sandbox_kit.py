@@ -21,10 +21,7 @@ LIMITS = SandboxLimits(
 class SandboxKit:
     """Makes connections for conversations of an instance of its own, and removes everything in the end.
 
-    Attributes:
-        data_dir: folder for providers that keep something on this host.
-        confined: False for a provider without isolation, whose sandboxes share this host.
-        told: every status of every connection, as ``(conversation, status id, text)``.
+    `confined` is False for a provider without isolation; `told` holds ``(conversation, status id, text)``.
     """
 
     provider: SandboxProvider
@@ -38,7 +35,6 @@ class SandboxKit:
         self._connections: list[SandboxConnection] = []
 
     def spec(self, conversation: str = "first", **changes: Any) -> SandboxSpec:
-        """A spec with small limits and no network."""
         spec = SandboxSpec(
             conversation, self.instance, image=self.image, data_dir=self.data_dir, network="none", limits=LIMITS
         )
@@ -53,7 +49,6 @@ class SandboxKit:
         provider: SandboxProvider | None = None,
         **changes: Any,
     ) -> SandboxConnection:
-        """A connection to a new sandbox, or to the one that `state` describes."""
         maker = provider or self.provider
         spec = self.spec(conversation, **changes)
         sandbox = maker.create(spec) if state is None else maker.restore(spec, state)
@@ -66,11 +61,9 @@ class SandboxKit:
         return connection
 
     def statuses(self, conversation: str = "first") -> list[str]:
-        """The status ids told for a conversation, in order."""
         return [status for name, status, _ in self.told if name == conversation]
 
     async def close(self) -> None:
-        """Close all connections, and remove what they made."""
         for connection in self._connections:
             await connection.close()
         await self.provider.reap(self.instance, [])

@@ -63,7 +63,6 @@ class EventStoreContract:
 
     @pytest.fixture
     def store(self) -> EventStore:
-        """A fresh store."""
         raise NotImplementedError("override the fixture `store`")
 
     async def test_ids_run_from_zero_without_gaps(self, store: EventStore) -> None:

@@ -31,13 +31,11 @@ class Result:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of a terminal command that ended."""
         found = re.findall(r"\[Command finished with exit code (-?\d+)\]", self.text or "")
         return int(found[-1]) if found else None
 
     @property
     def working_dir(self) -> str | None:
-        """The shell's directory after a terminal command."""
         found = re.findall(r"\[Current working directory: (.+?)\]", self.text or "")
         return str(found[-1]) if found else None
 
@@ -49,12 +47,10 @@ class Result:
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the user refused the call."""
         return (self.text or "").startswith("Action rejected")
 
     @property
     def is_bad(self) -> bool:
-        """Whether an editor's or a general answer tells of a failure."""
         if self.text is None or _BAD_START.match(self.text):
             return True
         return bool(_BAD_ANYWHERE.search(self.text[:400]))
@@ -71,11 +67,7 @@ class MadeCall:
 
 @dataclass(slots=True)
 class Run:
-    """What was said and done from one request of the user on.
-
-    `request` is its first line; `turns` the calls of each answer that made any; `interjection` a later message of the
-    user that has not been answered yet.
-    """
+    """What was said and done from one request of the user on; `interjection` is a later message not answered yet."""
 
     request: str
     wants: Intent

@@ -1,7 +1,7 @@
 """The demo's scripts: the tour itself, and the short things it can do after it.
 
-A script is a generator: it yields turns and is sent their results. Replayed over the history of a conversation it
-arrives where it stands, so the demo needs no memory of its own, and another process can take it up.
+A script is a generator that yields turns and is sent their results. Replayed over the history of a conversation it
+arrives where it stands, so the demo needs no memory.
 """
 
 from __future__ import annotations
@@ -172,7 +172,6 @@ class Demo:
         return f"{root.rstrip('/')}/{name}"
 
     def _create(self, text: str, wanted: dict[str, str]) -> Move[None]:
-        """Create files in one batch; what the editor will not do, the shell does."""
         left = dict(wanted)
         if "file_editor" in self._tools:
             calls = tuple(create(path, content, f"Create {_name(path)}") for path, content in wanted.items())
@@ -210,7 +209,6 @@ class Demo:
             raise GaveUpError("You did not want that change, so I stop here.")
 
     def feature(self, folder: str) -> Script:
-        """Add a function and its test to the project of the tour."""
         path = f"{folder}/roman.py"
         result = yield from run_command(
             f"{OFFER} But I can make its little project a bit better: reading Roman numerals back. Is it still there?",
@@ -240,7 +238,6 @@ class Demo:
         yield from run_command(text, write_by_shell(path, module), "Add from_roman")
 
     def tests(self, folder: str) -> Script:
-        """Run the tests of the project of the tour again."""
         report, result = yield from self._run_tests(folder, f"{OFFER} I can run its tests again, though:")
         yield self._finish(_outcome("I ran the tests again.", report, result))
 

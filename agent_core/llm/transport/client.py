@@ -1,9 +1,8 @@
 """litellm, tamed: the only module that imports it.
 
-litellm takes seconds and 160 MB to import, so that happens once, on first use, in a thread. Its high-level call spends
-10 to 20 ms on logging, cost and wrapping, and its OpenAI route 50 to 200 ms on a long history. OpenAI-compatible
-servers are therefore reached through its HTTP handler directly, with its knowledge of the form, and their answers are
-read here; everybody else through ``litellm.acompletion``.
+Its import takes seconds and 160 MB, so it happens once, on first use, in a thread. Its high-level call spends 10 to 20
+ms, its OpenAI route 50 to 200 ms on a long history: OpenAI-compatible servers are reached through its HTTP handler
+directly, with its knowledge of the form, everybody else through ``litellm.acompletion``.
 """
 
 from __future__ import annotations
@@ -97,7 +96,6 @@ class LiteLLMClient:
         return self._library
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
-        """See `Transport.stream`."""
         library = await self._imported()
         route = route_of(request.endpoint, library.providers)
         if route.kind != "provider":
@@ -140,7 +138,6 @@ class LiteLLMClient:
 async def _from_provider(
     library: _Library, request: CompletionRequest, route: ModelRoute
 ) -> AsyncGenerator[Chunk, None]:
-    """Through ``litellm.acompletion``, for servers with a protocol of their own."""
     endpoint = request.endpoint
     if route.base_url:
         checked_url(endpoint, route.base_url)

@@ -45,11 +45,7 @@ _NOTHING_HERE = (404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request, complete.
-
-    `timeout` is in the HTTP client's own form; `secret` is a key to hide in error texts; `other_url` is where to look
-    when there is nothing at `url`.
-    """
+    """A complete request; `timeout` is in the HTTP client's form, `secret` is hidden in error texts."""
 
     endpoint: Endpoint
     url: str
@@ -164,10 +160,9 @@ def _is_sendable(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where something is asked for.
+    """Where something is asked for; `authorization` is the header for the user and password of the base URL.
 
     `other_url` is to be tried where `url` is not found (many people leave ``/v1`` out); None when a path was given.
-    `authorization` is the header for the user and password of the base URL.
     """
 
     url: str
@@ -176,11 +171,7 @@ class Address:
 
 
 def address_of(endpoint: Endpoint, base_url: str | None, route: str = _COMPLETIONS) -> Address:
-    """The address of `route` behind a base URL, with or without ``/v1``, a path, a query, or a whole route.
-
-    Raises:
-        LLMBadRequestError: it is no HTTP address.
-    """
+    """The address of `route` behind a base URL, with or without ``/v1``, a path, a query, or a whole route."""
     parts = checked_url(endpoint, base_url or "")
     host = parts.netloc.rpartition("@")[2]
     path = parts.path.rstrip("/").removesuffix(_COMPLETIONS).removesuffix(_RESPONSES)
@@ -196,11 +187,7 @@ def address_of(endpoint: Endpoint, base_url: str | None, route: str = _COMPLETIO
 
 
 def checked_url(endpoint: Endpoint, base_url: str) -> SplitResult:
-    """The parts of a base URL.
-
-    Raises:
-        LLMBadRequestError: it is no HTTP address.
-    """
+    """The parts of a base URL; raises `LLMBadRequestError` for what is no HTTP address."""
     try:
         parts = urlsplit(base_url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -222,10 +209,7 @@ class HttpFailures:
 
 
 class CompatibleExchange:
-    """Sends one request through `http` (an ``httpx.AsyncClient``) and reads its answer.
-
-    `found` remembers, for the calls to come, at which of its two addresses a server was found.
-    """
+    """Sends one request through an ``httpx.AsyncClient``; `found` keeps at which address a server was found."""
 
     def __init__(self, http: Any, failures: HttpFailures, request: HttpRequest, found: dict[str, str]) -> None:
         self._http = http
@@ -234,7 +218,6 @@ class CompatibleExchange:
         self._found = found
 
     async def stream(self) -> AsyncGenerator[Chunk, None]:
-        """The answer's chunks; see `Transport.stream`."""
         request = self._request
         url = self._found.get(request.url, request.url)
         response = await self._send(url)
@@ -266,10 +249,7 @@ class CompatibleExchange:
         return response
 
     async def _send(self, url: str) -> Any:
-        """The response, with its body still to come.
-
-        A connection kept from an earlier call may turn out to be closed by the server: worth a second try at once.
-        """
+        """The response, its body still to come; a kept connection may have been closed: worth a second try at once."""
         try:
             try:
                 return await self._send_once(url)

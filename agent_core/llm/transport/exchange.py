@@ -16,8 +16,7 @@ class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration.
 
     `prompt_cache_key` is the key under which a provider may cache the prompt: the conversation's id, for a sub-agent
-    its parent's. `session_id` stands in the log of calls. `on_response` hears of every finished call, with the usage
-    id of its model: it counts the cost of the conversation.
+    its parent's. `session_id` stands in the log of calls; `on_response` hears of every finished call with its usage id.
     """
 
     prompt_cache_key: str = ""
@@ -25,7 +24,6 @@ class CallContext:
     on_response: Callable[[LLMResponse, str], object] | None = None
 
     def counted_as(self, usage_id: str) -> CallContext:
-        """The same, with every answer counted under this usage id."""
         heard = self.on_response
         return replace(self, on_response=None if heard is None else lambda response, _: heard(response, usage_id))
 
@@ -76,10 +74,10 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of an answer. An empty one says only that the server is alive.
+    """A piece of an answer; an empty one says only that the server is alive.
 
-    `usage` is the provider's usage object, unchanged; `cost` is what the provider itself says that the call cost (US
-    dollars); `has_choice` is whether it sent a choice with this piece.
+    `usage` is the provider's usage object, `cost` what it says that the call cost (US dollars); `has_choice`: it sent
+    one.
     """
 
     text: str = ""
@@ -94,7 +92,6 @@ class Chunk:
 
     @property
     def says_something(self) -> bool:
-        """Whether it is more than a sign of life."""
         return bool(self.text or self.reasoning or self.calls or self.thinking_blocks or self.finish_reason)
 
 
@@ -106,11 +103,8 @@ class Transport(Protocol):
         ...
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
-        """Ask, and yield the answer's pieces as they come.
+        """Ask, and yield the answer's pieces as they come; ends only when it is complete, or raises `LLMError`.
 
-        The stream ends normally only when the answer is complete. Closing the generator early closes the connection.
-
-        Raises:
-            LLMError: the exchange failed; `retryable` and `retry_after` say whether and when to try again.
+        Closing the generator early closes the connection.
         """
         ...

@@ -106,10 +106,7 @@ _ADVICE: Mapping[type[LLMError], str] = {
 def from_status(
     endpoint: Endpoint, status: int, text: str, headers: Mapping[str, str] | None = None, *, secret: str = ""
 ) -> LLMError:
-    """The error for an HTTP answer that is not 200, or for an error object inside one that is.
-
-    `text` is what the server said; `secret` is a key to hide in it besides the endpoint's own.
-    """
+    """The error for an HTTP answer that is not 200, or an error object in one; `secret` is one more key to hide."""
     kind = _kind_by_text(status, text.lower()) or _STATUS_ERRORS.get(status)
     if kind is None:
         kind = LLMInternalError if status >= 500 else LLMBadRequestError
@@ -176,7 +173,6 @@ def build(
 
 
 def _kind_by_text(status: int, text: str) -> type[LLMError] | None:
-    """What the text says, where it says more than the status does."""
     if status in (401, 403, 404):
         return None
     tables = (

@@ -24,10 +24,7 @@ _kept: dict[str, str] = {}
 
 
 async def inlined(messages: Sequence[WireMessage], destinations: Destinations = PUBLIC) -> list[WireMessage]:
-    """The messages with images in place of their addresses; the given ones stay as they are.
-
-    One that cannot be fetched, or is not among `destinations`, is replaced by a text that says so.
-    """
+    """The messages with images in place of addresses; one not to be had or not allowed becomes a text of that."""
     fetcher = _Fetcher(destinations)
     try:
         return [

@@ -1,8 +1,7 @@
 """Model calls in files: recordings of exchanges, their replay without any model, and the log of calls.
 
 A recording is a JSON-lines file, one line per exchange: the request, the pieces of the answer with the seconds that
-each took to come, and the error if there was one. Keys are masked. `LLM(record_to=file)` makes a recording,
-``LLM(model="replay/<file>")`` plays it back.
+each took to come, and the error if there was one. Keys are masked.
 """
 
 from __future__ import annotations
@@ -36,26 +35,18 @@ logger = logging.getLogger(__name__)
 
 
 class RecordingTransport:
-    """Passes exchanges through to another transport and appends each, when it has ended, to the file `path`.
-
-    An exchange that is cancelled is not recorded.
-    """
+    """Passes exchanges through and appends each that was not cancelled to the file `path` at its end."""
 
     def __init__(self, inner: Transport, path: Path) -> None:
         self._inner = inner
         self._path = path
 
     async def prepare(self, endpoint: Endpoint) -> None:
-        """See `Transport.prepare`.
-
-        Raises:
-            LLMBadRequestError: the file cannot be written.
-        """
+        """See `Transport.prepare`; raises `LLMBadRequestError` if the file cannot be written."""
         await asyncio.to_thread(_append, self._path, "")
         await self._inner.prepare(endpoint)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
-        """See `Transport.stream`."""
         start = time.monotonic()
         pieces: list[dict[str, Any]] = []
         failure: LLMError | None = None
@@ -77,9 +68,8 @@ class RecordingTransport:
 class ReplayTransport:
     """Answers from a recording, at once.
 
-    A request that no recorded one equals fails, and the error says where the nearest differs. Equal requests (an
-    attempt and its retries) are answered in the order of their recording, the last of them for ever after; each
-    conversation begins anew.
+    A request that no recorded one equals fails, and the error says where the nearest differs. Equal requests are
+    answered in the order of their recording, the last of them for ever after; each conversation begins anew.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,11 +79,7 @@ class ReplayTransport:
         self._used: dict[str, set[int]] = {}
 
     async def prepare(self, endpoint: Endpoint) -> None:
-        """Read the recording, again if it has changed.
-
-        Raises:
-            LLMBadRequestError: there is no such file, or it is no recording.
-        """
+        """Read the recording, again if it has changed; raises `LLMBadRequestError` if there is none."""
         try:
             found = self._path.stat()
             version = (found.st_mtime_ns, found.st_size)
@@ -105,7 +91,6 @@ class ReplayTransport:
             raise LLMBadRequestError(f"The recording {self._path} cannot be replayed: {error}") from None
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
-        """See `Transport.stream`."""
         if len(self._used) > MAX_CONVERSATIONS:
             self._used.clear()
         used = self._used.setdefault(request.context.prompt_cache_key, set())
@@ -131,12 +116,7 @@ class ReplayTransport:
 
 
 def read_recording(path: Path) -> list[dict[str, Any]]:
-    """The exchanges of a recording.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no recording, or one of another version.
-    """
+    """The exchanges of a recording; raises `OSError`, or `ValueError` for what is none, or of another version."""
     exchanges: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
@@ -176,7 +156,6 @@ def _line(request: CompletionRequest, pieces: list[dict[str, Any]], failure: LLM
 
 
 def _masked(pieces: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
-    """The pieces without a key that came cut into several of them."""
     masker = SecretMasker(keys_of(endpoint))
     masks: dict[object, StreamingMask] = {}
     ends: dict[object, tuple[dict[str, Any], str]] = {}
@@ -290,7 +269,7 @@ async def log_completion(
     outcome: LLMResponse | LLMError,
     callback: Callable[[str, str], object] | None = None,
 ) -> None:
-    """Write what was asked and what came of it, without any key, or give it to the callback; failures are warned of.
+    """Write a call and its outcome, without any key, or give it to the callback; failures are warned of.
 
     The file is ``{model}-{time}-{4 hex digits}.json``, with ``-error`` before the ending when the call failed.
     """

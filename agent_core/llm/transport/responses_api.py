@@ -113,11 +113,7 @@ class ResponsesEvents:
         self._done: set[int] = set()
 
     def chunk(self, value: Mapping[str, Any], part: str) -> Chunk:
-        """What an event says (`part` "delta"), or a whole response ("message").
-
-        Raises:
-            LLMError: it tells of a failure.
-        """
+        """What an event (`part` "delta") or a whole response ("message") says; raises the `LLMError` it tells of."""
         if part == "message":
             return self._end(value)
         kind = value.get("type")
@@ -153,7 +149,6 @@ class ResponsesEvents:
             )
 
     def _item(self, index: int, item: Mapping[str, Any]) -> Chunk:
-        """An item of the answer, complete: what its pieces did not say yet."""
         if index in self._done:
             return Chunk()
         self._done.add(index)

@@ -55,8 +55,8 @@ def endpoint_of(config: LLMConfig) -> Endpoint:
 class ModelRoute:
     """The way to a model.
 
-    `kind` is ``compatible`` (any server with OpenAI's chat completions at `base_url`), ``openai`` (OpenAI itself), or
-    ``provider``: what litellm knows under the model's full name, its `base_url` too where there is none.
+    `kind` is ``compatible`` (OpenAI's chat completions at `base_url`), ``openai`` (OpenAI itself), or ``provider``:
+    what litellm knows under the model's full name, its `base_url` too where there is none.
     """
 
     kind: Literal["compatible", "openai", "provider"]
@@ -67,8 +67,8 @@ class ModelRoute:
 def route_of(endpoint: Endpoint, providers: Container[str]) -> ModelRoute:
     """The way to an endpoint's model; `providers` are the prefixes that name a provider and not a model's owner.
 
-    With a `base_url`, ``openai/x``, the local servers, proxies and a name without any provider's prefix are taken to
-    mean an OpenAI-compatible server there.
+    With a `base_url`, ``openai/x``, local servers, proxies and names without a provider's prefix mean a compatible
+    server.
     """
     prefix, separator, rest = endpoint.model.partition("/")
     base_url = endpoint.base_url.rstrip("/") if endpoint.base_url else None

@@ -1,7 +1,6 @@
 """What servers say of the models that they serve: context window and longest answer.
 
-Asked are servers that are known to say it (proxies of litellm, vLLM, OpenRouter), once in a while, whether they answer
-or not; a call waits for that a moment at most, and goes on without.
+Only servers known to say it (proxies of litellm, vLLM, OpenRouter) are asked, once in a while; a call waits a moment.
 """
 
 from __future__ import annotations
@@ -58,15 +57,11 @@ class ServedModels:
         self._known: dict[_Key, _Known] = {}
 
     def limits_of(self, config: LLMConfig) -> ServedLimits:
-        """What is known of a model, without asking."""
         known = self._known.get(key) if self._known and (key := _key(config)) is not None else None
         return _UNKNOWN if known is None else known.limits
 
     async def refresh(self, config: LLMConfig, http: Callable[[], Awaitable[Any]]) -> None:
-        """Ask, where the model's server says such things and has not been asked for a while; never raises for it.
-
-        `http` gets an ``httpx.AsyncClient``. Who comes while another one asks does not wait.
-        """
+        """Ask a server that says such things and was not asked lately; never raises, nor waits for another who asks."""
         key = _key(config)
         if key is None:
             return

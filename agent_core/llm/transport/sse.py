@@ -22,10 +22,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
-    """One chunk (`part` "delta") or one whole answer ("message"); of several choices the first.
-
-    Some servers stream one chunk that has the whole answer.
-    """
+    """One chunk (`part` "delta") or one whole answer ("message"); of several choices the first."""
     usage = value.get("usage")
     usage = usage if isinstance(usage, dict) else None
     choices = value.get("choices")
@@ -115,10 +112,8 @@ def error_of(endpoint: Endpoint, error: Any, *, secret: str = "") -> LLMError:
 class AnswerReader:
     """Turns the bytes of an answer with status 200 into chunks: `feed` it what comes, `end` it once.
 
-    `is_done`: ``[DONE]`` came, nothing more needs to be read. `is_page`: the content type is that of a web page; `read`
-    makes a chunk of an event ("delta") or of a whole answer ("message").
-
-    Both methods raise an `LLMError` when the body is no answer (a web page, an error object, invalid JSON); `end` also
+    `is_done`: ``[DONE]`` came. `is_page`: the content type is that of a web page; `read` makes a chunk of an event
+    ("delta") or of a whole answer ("message"). Both methods raise an `LLMError` when the body is no answer; `end` also
     when it broke off, without a finish reason or ``[DONE]``.
     """
 
@@ -147,11 +142,9 @@ class AnswerReader:
 
     @property
     def has_finished(self) -> bool:
-        """Whether all of the answer is there."""
         return self.is_done or self._finish_reason is not None
 
     def feed(self, data: bytes) -> list[Chunk]:
-        """The chunks that `data` completes."""
         if not self._size:
             data = data.removeprefix(_BYTE_ORDER_MARK)
         self._size += len(data)
@@ -289,11 +282,7 @@ class AnswerReader:
 
 
 def _loaded(data: bytes) -> Any:
-    """The JSON value; bytes that are no UTF-8 and halves of characters, which some servers send, are let pass.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
+    """The JSON value, else `ValueError`; bytes that are no UTF-8 and halves of characters are let pass."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
