@@ -1,8 +1,4 @@
-"""The OpenAPI document of the routes, and a page that shows it.
-
-The gate stands before every route and the dependencies before every handler; what they answer is added here, so that
-no route has to say it and a new one cannot forget it.
-"""
+"""The OpenAPI document of the routes, and a page that shows it; what gate and dependencies answer is added here."""
 
 from __future__ import annotations
 

@@ -19,10 +19,7 @@ class LineTooLongError(Exception):
 
 
 def run_over_stdio(name: str, serve: Coroutine[object, object, None]) -> int:
-    """Serve until the other program ends its output, or a signal ends this one; returns the exit status.
-
-    Messages go to standard error, each after ``drydock <name>:``: standard output belongs to the protocol.
-    """
+    """Serve until input ends or a signal comes; the exit status. Messages go to standard error."""
 
     async def until_signalled() -> None:
         serving = asyncio.create_task(serve, name=name)

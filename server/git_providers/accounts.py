@@ -36,10 +36,8 @@ CHECK_SECONDS = 5.0
 
 _PAGE_SIZE = 100
 _MAX_PAGES = 10
-"""Some give fewer on a page than are asked for."""
 
 _MAX_LISTED = 500
-"""How many repositories of each account are listed where no page is asked for."""
 
 _KINDS: dict[Provider, tuple[str, str]] = {
     "github": ("github", "GitHub"),
@@ -72,18 +70,15 @@ class GitAccounts:
         return bool(self._providers)
 
     def has(self, provider: Provider) -> bool:
-        """Whether there is an account at this provider."""
         return provider in self._providers
 
     def account(self, provider: Provider) -> GitProvider:
-        """The account at one provider. Raises TokenMissingError: there is none."""
         found = self._providers.get(provider)
         if found is None:
             raise TokenMissingError(provider if self._providers else None)
         return found
 
     async def user(self) -> User:
-        """Who the user is at the first provider that says so."""
         failures: list[GitProviderError] = []
         for account in self._chosen(None):
             try:
@@ -95,7 +90,6 @@ class GitAccounts:
     async def repositories(
         self, provider: Provider | None, wish: PageWish | None, *, sort: str, installation: str | None
     ) -> list[Repository]:
-        """A page of one account's repositories with the link to the next one, or the latest ones of all accounts."""
         if provider is None:
             lists = await what_works(_latest(account, sort) for account in self._chosen(None))
             return [one for found in lists for one in found]
@@ -111,7 +105,6 @@ class GitAccounts:
     async def search_repositories(
         self, provider: Provider | None, query: str, *, limit: int, sort: str, order: str
     ) -> list[Repository]:
-        """Repositories by a part of their names, or the one that a web page's address is of."""
         text = query.strip()
         if not text:
             return []
@@ -133,17 +126,13 @@ class GitAccounts:
         return [one for found in lists for one in found]
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
-        """The tasks of all accounts."""
         lists = await what_works(account.suggested_tasks() for account in self._chosen(None))
         return [task for tasks in lists for task in tasks]
 
     async def of_repository(
         self, provider: Provider | None, repository: str, ask: Callable[[GitProvider], Awaitable[T]]
     ) -> T:
-        """What `ask` gives for the first account that has the repository; `provider` is asked first.
-
-        Raises AccessRefusedError: no account has it.
-        """
+        """What `ask` gives for the first account that has the repository, `provider`'s first."""
         failures: list[GitProviderError] = []
         for account in sorted(self._chosen(None), key=lambda one: one.name != provider):
             try:
@@ -155,13 +144,7 @@ class GitAccounts:
         raise failures[0] if failures else AccessRefusedError(f"repo {repository}")
 
     async def found(self, provider: Provider | None, repository: str) -> Provider | None:
-        """Which account has the repository, named in full or by its address.
-
-        None: that cannot be said, since there is no account at `provider` (or, without one, at all), or since one does
-        not answer.
-
-        Raises AccessRefusedError: all accounts that could have it say that they have not.
-        """
+        """Which account has the repository, by name or address; None: unknown for now. AccessRefusedError: none has."""
         is_address = repository.startswith(("http://", "https://"))
         was_asked = False
         for account in self._providers.values():
@@ -195,10 +178,7 @@ class GitAccounts:
         return True
 
     async def create_request(self, provider: Provider, repository: str, wish: RequestWish) -> MadeRequest:
-        """Make a pull or merge request in the repository, which is named in full or by its address.
-
-        Raises AccessRefusedError: the account has no such repository.
-        """
+        """Make a request in the repository (named in full, or by address); AccessRefusedError: it is not there."""
         account = self.account(provider)
         is_address = repository.startswith(("http://", "https://"))
         name = repository_in(provider, self._bases[provider], repository) if is_address else repository
@@ -218,27 +198,21 @@ class GitAccounts:
 
 
 class GitAccess:
-    """Makes the accounts of users; owns the connections to providers.
-
-    `hosts` are the addresses of providers where users name none.
-    """
+    """Makes the accounts of users, with `hosts` where they name none; owns the connections to providers."""
 
     def __init__(self, hosts: Mapping[str, str], pool: HttpPool | None = None) -> None:
         self._hosts = hosts
         self._pool = pool or HttpPool()
 
     def accounts(self, user: StoredSettings | None) -> GitAccounts:
-        """The accounts that the user has stored tokens for."""
         tokens = known_tokens(user.provider_tokens if user is not None else {})
         bases = {name: self.base(name, token) for name, token in tokens.items()}
         return GitAccounts({name: self._account(name, token) for name, token in tokens.items()}, bases)
 
     def base(self, provider: Provider, token: ProviderToken) -> str:
-        """Where the provider is that the token is for."""
         return base_url(provider, token.host or self._hosts.get(provider))
 
     def host_lacks(self, provider: Provider, host: str | None) -> str | None:
-        """What a user has to add to the host of a token; None: nothing."""
         return host_lacks(provider, host or self._hosts.get(provider))
 
     async def is_refused(self, provider: Provider, token: ProviderToken) -> bool:
@@ -253,7 +227,6 @@ class GitAccess:
         return False
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._pool.aclose()
 
     def _account(self, provider: Provider, token: ProviderToken) -> GitProvider:

@@ -40,10 +40,7 @@ _REFUSALS = frozenset({-5, -10})
 
 
 class AzureDevOps(GitProvider):
-    """One account in one organisation of Azure DevOps; see `GitProvider`.
-
-    It gives repositories and branches as whole lists, which are cut into pages here.
-    """
+    """One account in one organisation of Azure DevOps, whose whole lists are cut into pages here; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
         self._organization = organization(base)
@@ -92,7 +89,6 @@ class AzureDevOps(GitProvider):
         ]
 
     async def _refs(self, repository: str, params: dict[str, Any]) -> AsyncIterator[_Ref]:
-        """All of them, up to a bound: it gives so many at once, and a token to go on with."""
         token: str | None = None
         for _ in range(_MAX_REF_PAGES):
             reply = await self._reply(
@@ -124,7 +120,6 @@ class AzureDevOps(GitProvider):
         return self._task(task_type, name, request.pullRequestId, request.title) if task_type else None
 
     async def _task_type(self, request: _Request) -> TaskType | None:
-        """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""
         if request.mergeStatus == "conflicts":
             return "MERGE_CONFLICTS"
         path = self._path(self._full_name(request.repository))
@@ -181,7 +176,6 @@ class AzureDevOps(GitProvider):
             raise GitProviderError(f"{self.name}: the host {self._lacking}")
 
     def _path(self, repository: str) -> str:
-        """Where a repository is; its project may be left out where it is called the same."""
         parts = segments(repository).split("/")
         if len(parts) > 2 and parts[-3].lower() != segments(self._organization).lower():
             raise MissingError(f"{self.name}: {repository[:200]!r} is not in the organisation {self._organization}")

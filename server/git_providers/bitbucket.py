@@ -149,7 +149,6 @@ class Bitbucket(GitProvider):
         return await self._api.text(f"{await self._source(repository)}/{segments(path)}")
 
     async def _source(self, repository: str) -> str:
-        """Where the files of the main branch are."""
         branch = (await self.repository(repository)).main_branch
         if not branch:
             raise MissingError(f"{self.name}: the repository has no main branch")
@@ -157,7 +156,6 @@ class Bitbucket(GitProvider):
 
 
 def _quoted(text: str) -> str:
-    """A text of its query language."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

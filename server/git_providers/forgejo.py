@@ -77,7 +77,6 @@ class Forgejo(GitHubForm):
         return (await self._api.get("/repos/issues/search", list[_Issue], params)).data
 
     async def _kind(self, request: _Issue) -> SuggestedTask | None:
-        """The request as a task: what keeps it from being merged; None: nothing that the user could do."""
         path = f"/repos/{segments(request.repository)}"
         details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
         if not details.mergeable and not details.draft:  # a draft counts as none that can be merged

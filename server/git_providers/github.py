@@ -57,7 +57,6 @@ class GitHubForm(GitProvider):
         return MadeRequest(made.number, made.html_url, note)
 
     def _title(self, wish: RequestWish) -> dict[str, Any]:
-        """The title, and that it is a draft."""
         return {"title": wish.title, "draft": wish.draft}
 
     async def files(self, repository: str, folder: str) -> list[str]:
@@ -248,7 +247,6 @@ class _Request(_Item):
 
     @property
     def task_type(self) -> TaskType | None:
-        """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""
         if self.mergeable == "CONFLICTING":
             return "MERGE_CONFLICTS"
         newest = self.commits.nodes[0].commit.statusCheckRollup if self.commits and self.commits.nodes else None

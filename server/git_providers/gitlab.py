@@ -111,7 +111,6 @@ class GitLab(GitProvider):
 
 
 def _project(repository: str) -> str:
-    """The path of a project; its name is one part of it."""
     segments(repository)
     return f"/projects/{quote(repository.strip('/'), safe='')}"
 
@@ -159,7 +158,6 @@ class _Request(Shape):
 
     @property
     def task_type(self) -> TaskType | None:
-        """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""
         if self.conflicts:
             return "MERGE_CONFLICTS"
         if self.pipeline == "FAILED":

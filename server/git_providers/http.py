@@ -52,7 +52,7 @@ _PASSING = frozenset({502, 503, 504})
 
 
 class HttpPool:
-    """The connections to all providers; the library is loaded, and the pool made, with the first request."""
+    """The connections to all providers; httpx is loaded with the first request."""
 
     def __init__(self, *, pause_seconds: float = 0.2) -> None:
         self.pause_seconds = pause_seconds
@@ -60,14 +60,13 @@ class HttpPool:
         self._client: httpx.AsyncClient | None = None
 
     async def client(self) -> httpx.AsyncClient:
-        """The library's client. It follows no redirect and keeps no cookie between users."""
+        """The client of httpx, which follows no redirect and keeps no cookie between users."""
         if self._client is None:
             made = await asyncio.to_thread(_new_client)  # beside the loop: it is slow, once
             self._client = self._client or made
         return self._client
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -87,8 +86,8 @@ def _new_client() -> httpx.AsyncClient:
 class Api:
     """The API of one provider with one token. What only reads is sent again where that may help; `post` is not.
 
-    `base` is its address without a slash at the end; paths are added to it. `secret` is taken out of what the provider
-    says before that is shown to anybody. `signs_in`: it answers a refused token with its page for signing in.
+    `base` is its address without a slash at the end. `secret` is taken out of what is shown of the provider's answers.
+    `signs_in`: it answers a refused token with its page for signing in. Methods raise GitProviderError.
     """
 
     def __init__(
@@ -112,20 +111,14 @@ class Api:
         self._hidden = sorted((part for part in parts if len(part) > 3), key=len, reverse=True)
 
     async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> ProviderReply[T]:
-        """What is at `path`, as a `kind`; parameters that are None are left out.
-
-        Raises GitProviderError: it cannot be had, see `GitProvider`.
-        """
+        """What is at `path`, as a `kind`; parameters that are None are left out."""
         answer = await self._answer("GET", self.base + path, params=_given(params))
         return ProviderReply(read(kind, answer.body, self.provider), answer.headers)
 
     async def post(
         self, path: str, body: Mapping[str, Any], kind: type[T], params: Mapping[str, Any] | None = None
     ) -> T:
-        """Make something; the answer as a `kind`. It is sent again only if it has certainly not arrived.
-
-        Raises UnknownOutcomeError: no answer came, and it may have been made; GitProviderError: as `get`.
-        """
+        """Make something; it is sent again only if it has certainly not arrived. UnknownOutcomeError: it may have."""
         answer = await self._answer("POST", self.base + path, makes=True, params=_given(params), json=dict(body))
         try:
             return read(kind, answer.body, self.provider)
@@ -133,14 +126,10 @@ class Api:
             raise UnknownOutcomeError(_unknown(str(error))) from error
 
     async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
-        """The text that is at `path`. Raises GitProviderError: as `get`."""
         return (await self._answer("GET", self.base + path, params=_given(params))).body.decode("utf-8", "replace")
 
     async def graphql(self, address: str, query: str, kind: type[T], variables: Mapping[str, Any]) -> T:
-        """The ``data`` of a GraphQL query that changes nothing; parts that the provider refuses are null.
-
-        Raises GitProviderError: as `get`; also when it answers with errors and no data.
-        """
+        """The ``data`` of a query that changes nothing; parts that the provider refuses are null."""
         answer = await self._answer("POST", address, json={"query": query, "variables": dict(variables)})
         reply = read(GraphQl, answer.body, self.provider)
         if reply.data is None or (reply.errors and not any(reply.data.values())):
@@ -275,14 +264,10 @@ MAX_VALUES = 100_000
 """More would be parsed for so long that everybody else had to wait."""
 
 _MAX_DEPTH = 3
-"""How deep the details of an error are looked into."""
 
 
 class Shape(BaseModel):
-    """Base of what a provider answers: what is not named is ignored. Built when it is first needed.
-
-    Null is as good as absent: which of the two stands for nothing differs between providers, and their releases.
-    """
+    """Base of what a provider answers: what is not named is ignored, null is as good as absent."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
@@ -304,7 +289,6 @@ class ProviderReply(NamedTuple, Generic[T]):
 
     @property
     def total(self) -> int | None:
-        """How many there are in all, where a header says so."""
         text = self.headers.get("x-total") or self.headers.get("x-total-count") or ""
         return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
@@ -335,7 +319,6 @@ class EncodedFile(Shape):
     content: str
 
     def text(self, provider: str) -> str:
-        """The file's text. Raises GitProviderError: it cannot be read."""
         try:
             return base64.b64decode(self.content).decode("utf-8", "replace")
         except (binascii.Error, ValueError) as error:
@@ -371,10 +354,7 @@ class GraphQlError(Shape):
 
 
 def read(kind: type[T], body: bytes, provider: str) -> T:
-    """The JSON in `body` as a `kind`.
-
-    Raises GitProviderError: it is no JSON, holds more than `MAX_VALUES` values, or is of another form.
-    """
+    """The JSON in `body` as a `kind`; GitProviderError: none, more than `MAX_VALUES` values, or of another form."""
     try:
         check_values(body, most=MAX_VALUES)
         value = orjson.loads(body)
@@ -432,7 +412,6 @@ def message(body: bytes) -> str:
 
 
 def _sentences(said: Any, depth: int = 0) -> list[str]:
-    """The texts in what a provider says: one, several, or several for each field."""
     if isinstance(said, str):
         return [said] if said else []
     if depth > _MAX_DEPTH:

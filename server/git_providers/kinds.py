@@ -15,9 +15,7 @@ from server.settings.git_hosts import Provider, with_scheme
 class _Kind(NamedTuple):
     host: str
     username: str
-    """What stands for a user's name beside a token."""
     variable: str
-    """The variable that commands find the token in."""
 
 
 KINDS: Final[dict[Provider, _Kind]] = {
@@ -39,10 +37,7 @@ class Credentials(NamedTuple):
 
 
 def base_url(provider: Provider, host: str | None) -> str:
-    """Where the provider's repositories are, without a slash at the end.
-
-    The public one is known however it is written: with ``www`` or ``api`` before it, in capitals, or without TLS.
-    """
+    """Where the provider's repositories are, without a slash at the end; the public one however it is written."""
     public = KINDS[provider].host
     if not host:
         return public

@@ -69,7 +69,6 @@ class RateLimitedError(GitProviderError):
 
     @property
     def reply_headers(self) -> Mapping[str, str]:
-        """When to try again."""
         return {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
 
 
@@ -155,11 +154,9 @@ class ResultPage(Generic[T]):
     link: str | None = None
     """A Link header that says with ``rel="next"`` whether there is more."""
     total: int | None = None
-    """How many there are in all, where the provider says so."""
 
     @property
     def has_next(self) -> bool:
-        """Whether there is another page."""
         return self.link is not None and 'rel="next"' in self.link
 
 
@@ -172,7 +169,6 @@ class PageWish:
 
     @property
     def start(self) -> int:
-        """How many come before it."""
         return (self.page - 1) * self.size
 
 

@@ -79,15 +79,10 @@ _REPOSITORY = set(Repository.model_fields)
 
 
 class GitProvider(ABC):
-    """One account at one provider.
+    """One account at one provider; repositories are named by their `Repository.full_name`.
 
-    Repositories are named as the provider names them in `Repository.full_name`. Every method asks the provider, within
-    bounded time, and raises:
-
-        TokenRefusedError: the token is wrong or has expired.
-        RateLimitedError: the provider wants to be left alone for a while.
-        MissingError: there is no such repository, folder or file, or none for this token.
-        GitProviderError: anything else; the base of them all.
+    Every method asks the provider, within bounded time, and raises `TokenRefusedError`, `RateLimitedError`,
+    `MissingError` (nothing there, or nothing for this token) or their base, `GitProviderError`.
     """
 
     def __init__(self, name: Provider, api: Api) -> None:
@@ -132,10 +127,7 @@ class GitProvider(ABC):
 
     @abstractmethod
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
-        """Make a pull or merge request. It is asked for once.
-
-        Raises UnknownOutcomeError: whether it was made cannot be said.
-        """
+        """Ask once for a pull or merge request. UnknownOutcomeError: whether it was made cannot be said."""
 
     @abstractmethod
     async def files(self, repository: str, folder: str) -> list[str]:
@@ -147,11 +139,9 @@ class GitProvider(ABC):
 
     @staticmethod
     def _branches_in(found: Iterable[Branch]) -> list[Branch]:
-        """What a provider answered, in the protocol's form."""
         return [Branch(**one.model_dump(include=_BRANCH)) for one in found]
 
     def _told(self, one: Repository) -> Repository:
-        """What a provider answered, in the protocol's form."""
         return Repository(**{**one.model_dump(include=_REPOSITORY), "git_provider": self.name, "link_header": None})
 
     async def _open_in(self, path: str, state: str) -> bool:
@@ -178,10 +168,7 @@ _log = logging.getLogger(__name__)
 
 
 async def what_works(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The answers of those that are answered; the log says what the others failed for.
-
-    Raises GitProviderError: of the first one, when all failed.
-    """
+    """The answers that came, the others' errors logged; raises the first GitProviderError when all failed."""
     answers = await asyncio.gather(*questions, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, GitProviderError):

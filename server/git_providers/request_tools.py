@@ -1,7 +1,4 @@
-"""Tools with which an agent opens pull and merge requests, carried out by the server with its user's tokens.
-
-The same tools are served at ``/mcp/mcp``; an agent of this server calls them in this process.
-"""
+"""Tools with which agents open pull and merge requests with users' tokens, in this process and at ``/mcp/mcp``."""
 
 from __future__ import annotations
 
@@ -59,7 +56,6 @@ class RequestArguments(BaseModel, ABC):
         """The repository, as its provider names it."""
 
     def wish(self) -> RequestWish:
-        """What is asked for."""
         given = self.model_dump()
         return RequestWish(
             source_branch=self.source_branch,
@@ -126,10 +122,7 @@ class ForgejoPullRequest(PullRequest):
 
 @dataclass(frozen=True, slots=True)
 class RequestTool:
-    """One of the tools; `providers` are those where it works, the first that the user has an account at.
-
-    `is_addition`: the protocol does not know it; it is offered to agents whose user has an account.
-    """
+    """A tool, for the user's first account among `providers`; `is_addition` ones are only offered with an account."""
 
     name: str
     title: str
@@ -176,7 +169,6 @@ TOOLS: Final = {
         _tool("create_forgejo_pr", "Forgejo", "pull request", ForgejoPullRequest, "forgejo"),
     )
 }
-"""Every tool, by its name."""
 
 
 logger = logging.getLogger(__name__)
@@ -206,10 +198,8 @@ class RequestMaker:
     ) -> MadeRequest:
         """Make the request with the user's account as it is stored now; its number is added to the conversation's.
 
-        Once it is being made it is made and noted also where this is cancelled: a provider does not take it back.
-
-        Raises ConversationNotFoundError: there is no such conversation of this user; nothing was made;
-        GitProviderError: it could not be made, or whether it was cannot be said; the message says which.
+        Once begun it is made and noted also where this is cancelled. Raises ConversationNotFoundError when nothing was
+        made, and GitProviderError, whose message says what is known.
         """
         record = await self._database.conversations.get(conversation_id) if conversation_id is not None else None
         if conversation_id is not None and (record is None or record.user_id != user_id):

@@ -44,15 +44,11 @@ logger = logging.getLogger(__name__)
 
 
 class OpenAIRoute(JsonRoute):
-    """A `JsonRoute` whose errors are ``{"error": {"message", "type", "param", "code"}}``.
-
-    Chats are long, and no more than the first of their problems is looked for.
-    """
+    """A `JsonRoute` with OpenAI's form of errors, which reports only the first problem of a long chat."""
 
     max_values: ClassVar[int] = 100_000
 
     def get_route_handler(self) -> Handler:
-        """The handler of a `JsonRoute`, its errors put in that form."""
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:
@@ -90,7 +86,6 @@ def _invalid(error: RequestValidationError) -> Response:
 
 
 def _is_name(part: str | int) -> bool:
-    """Whether it is a part of the place, and not pydantic's name for one of several forms."""
     return isinstance(part, int) or (part.isidentifier() and part not in {"body", "str"})
 
 
@@ -318,7 +313,6 @@ async def _user_event(
 
 
 async def _agent_state(services: Services, conversation_id: str) -> AgentState | None:
-    """What its log says last of its agent; what is recorded beside it may be a moment behind."""
     newest = await services.database.events.read_before(conversation_id, before=2**63 - 1, limit=_LOOK_BEHIND)
     events = (from_payload(record.payload, record.id) for record in newest)
     return next((event.agent_state for event in events if isinstance(event, AgentStateChanged)), None)
@@ -332,7 +326,6 @@ async def _noted(
     pieces: AsyncGenerator[Piece | None, None],
     claim: ChatClaim | None,
 ) -> AsyncGenerator[Piece | None, None]:
-    """The pieces; behind the last one it is noted where the next turn of this chat goes on."""
     try:
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

@@ -1,8 +1,4 @@
-"""Small routes that the protocol's clients expect: other generations, experiments, analyzers, an editor's address.
-
-Clients learn from the settings that conversations are of the first generation here. One whose default is the second
-asks for what there is of that until it has read them: nothing.
-"""
+"""Small routes that clients of other generations, or of experiments, analyzers and editors, expect to find."""
 
 from __future__ import annotations
 

@@ -79,7 +79,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def _iso(value: object) -> object:
-    """Numbers, also in a text, would be read as seconds since 1970."""
     if value is not None and not (isinstance(value, str) and _DATE.match(value)):
         raise ValueError("send a time as ISO 8601 has it, such as 2026-11-01T10:00:00Z")
     return value
@@ -113,7 +112,6 @@ class EventFilter(BaseModel, extra="forbid", strict=True):
     end_date: Moment | None = None
 
     def takes(self, wire: Mapping[str, Any]) -> bool:
-        """Whether an event in its public form is among those wanted."""
         if self.exclude_hidden and is_hidden(wire):
             return False
         if self.source is not None and wire["source"] != self.source:
@@ -288,7 +286,6 @@ async def _send(
 async def _events(
     store: EventStore, conversation_id: str, start_id: int, end_id: int | None, *, reverse: bool, page: int = PAGE
 ) -> AsyncIterator[dict[str, Any]]:
-    """The public form of the events from `start_id` to `end_id` (both included), page by page."""
     first = max(start_id, 0)
     last = await store.last_id(conversation_id)
     if end_id is not None:

@@ -249,8 +249,6 @@ async def upload_files(
 
 
 class _Upload:
-    """The files of one form."""
-
     def __init__(self, sandbox: SandboxAccess, folder: str) -> None:
         self.stored: list[str] = []
         self.skipped: list[dict[str, str]] = []
@@ -303,7 +301,6 @@ class _Upload:
 
     @contextmanager
     def _skipping(self) -> Iterator[None]:
-        """What goes wrong with this file is told; only a sandbox that is lost ends all."""
         try:
             yield
         except SandboxLostError:
@@ -350,7 +347,6 @@ async def folder_entries(
 async def _listed(
     sandbox: SandboxAccess, path: str, paging: Paging, *, if_missing: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What is in the folder behind the last page."""
     last = paging.last(bool, str, str)
     after, after_folder = (last[2], not last[0]) if last is not None else ("", False)
     try:
@@ -362,7 +358,6 @@ async def _listed(
 
 
 def _folder_order(entry: dict[str, Any]) -> tuple[bool, str, str]:
-    """What the sandbox sorts by."""
     return (entry["kind"] != "folder", entry["name"].lower(), entry["name"])
 
 

@@ -168,7 +168,6 @@ async def read_git_log(
 
 
 def _history(page_id: str | None) -> tuple[str, int]:
-    """The commit that a page's history leads to, and how many of it were shown."""
     if page_id is None:
         return "", 0
     try:

@@ -1,7 +1,4 @@
-"""Git providers: the user's tokens, and what the user has there.
-
-Errors under ``/api/user`` are JSON strings: 401 without a good token, else 500.
-"""
+"""The user's tokens and repositories at git providers. Errors under ``/api/user`` are JSON strings: 401 or 500."""
 
 from __future__ import annotations
 
@@ -73,12 +70,10 @@ class GivenToken(BaseModel, extra="ignore", hide_input_in_errors=True):
 
     @property
     def text(self) -> str:
-        """The token itself; empty: none is given."""
         return (self.token or "").strip()
 
     @property
     def address(self) -> str:
-        """The host as it is written; empty: none is given."""
         return (self.host or "").strip()
 
 
@@ -107,7 +102,6 @@ async def add_git_providers(
                 raise ReplyError(401, {"error": f"Invalid token. Please make sure it is a valid {one} token."})
 
     def with_tokens(stored: StoredSettings | None) -> StoredSettings:
-        """It may have changed while providers were asked."""
         before = stored or StoredSettings()
         return before.model_copy(update={"provider_tokens": _merged(before.provider_tokens, body)})
 
@@ -127,7 +121,6 @@ def _check(services: Services, name: Provider, given: GivenToken) -> None:
 
 
 def _merged(stored: Mapping[str, ProviderToken], body: GivenTokens) -> dict[str, ProviderToken]:
-    """What is stored with what is given over it."""
     tokens = dict(stored)
     for name, given in body.provider_tokens.items():
         if given.text:
@@ -276,7 +269,6 @@ def microagents_folder(repository: str) -> str:
 
 
 async def _microagents(account: GitProvider, repository: str) -> dict[str, str]:
-    """The names of a repository's microagents by their paths, sorted; `MissingError`: there is no such repository."""
     await account.repository(repository)
     names = {
         path: PurePosixPath(path).stem

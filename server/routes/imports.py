@@ -82,7 +82,6 @@ async def import_trajectory(
 
 
 def _title(body: Any) -> str | None:
-    """The title that the body names; the first message's beginning stands in for one that it does not."""
     if not isinstance(body, dict):
         return None
     unknown = sorted(body.keys() - {"trajectory", "title"})
@@ -112,10 +111,7 @@ def _first_words(events: list[Recorded]) -> str | None:
 async def import_conversation(
     database: Database, record: ConversationRecord, events: Sequence[Recorded], *, secrets: Sequence[str]
 ) -> None:
-    """Make the new conversation `record`, whose log is `events`, with these secrets masked; it is not started.
-
-    Where it cannot be written, nothing is left of it.
-    """
+    """Make the new conversation `record` of these events, not started; a failure leaves nothing of it."""
     async with unfinished_conversation(database, record.id):
         stream = await EventStream.open(record.id, database.events)
         stream.secrets.add(secrets)

@@ -70,20 +70,10 @@ async def create_once(
     status: ConversationStatus,
     **facts: str,
 ) -> dict[str, Any]:
-    """Make a conversation, unless this key has made it already; the answer is a `ConversationReply` with more facts.
+    """Make a conversation, unless `key` (for this user and `scope`) has made it already.
 
-    Args:
-        services: the server's parts.
-        key: the idempotency key of the request, if it has one.
-        make: makes it, and gives its id; a repeated attempt goes on with what there is of it.
-        user_id: whose key it is.
-        scope: what the key stands for besides the user: the same in another scope is another key.
-        asked: what was asked for, as JSON: with one key it must not change.
-        status: what the conversation is as soon as it is made.
-        facts: what else the answer says.
-
-    Raises:
-        ReplyError: it cannot be granted, or the key was used for another one.
+    `make` gives its id, and goes on with what a broken attempt left. The answer is a `ConversationReply` with this
+    `status` and `facts`. Raises `ReplyError`, also where the key was used for something else than `asked`.
     """
 
     async def answered(attempt: Attempt) -> dict[str, Any]:
@@ -152,7 +142,6 @@ class SuggestedTask(BaseModel, extra="forbid", strict=True, title="SuggestedTask
 
     @property
     def prompt(self) -> str | None:
-        """What the agent is told; None for kinds that stand for no work by themselves."""
         text = _PROMPTS.get(self.task_type)
         if text is None:
             return None
@@ -193,7 +182,6 @@ class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_erro
 
     @property
     def trigger(self) -> str:
-        """What the conversation comes from."""
         if self.suggested_task is not None:
             return "suggested_task"
         return "microagent_management" if self.create_microagent is not None else "gui"
@@ -242,11 +230,8 @@ async def begin_conversation(
 ) -> ConversationRecord:
     """The same for other doors: its record, when everything is durable and it starts.
 
-    `attempt` is the id that it gets if none is named; a repeated one goes on with what there is of it.
-
-    Raises:
-        ReplyError: it cannot be granted; the body says why and what to do.
-        DrydockError: it could not be started; nothing is left of it.
+    `attempt` is the id that it gets if none is named. Raises `ReplyError` where it cannot be granted, and
+    `DrydockError` where it could not be started; nothing is left of it then.
     """
     wanted = wanted.with_card()
     _refuse_what_contradicts(wanted)
@@ -301,7 +286,6 @@ def _refuse_what_contradicts(wanted: NewConversation) -> None:
 
 
 async def _provider(services: Services, user: StoredSettings | None, wanted: NewConversation) -> Provider | None:
-    """Where the repository is: at the provider that was named, or at the first whose account has it."""
     repository = (wanted.repository or "").strip()
     if not repository or not services.settings.verify_git_tokens:
         return wanted.git_provider
@@ -325,7 +309,6 @@ async def _first_events(wanted: NewConversation, max_chars: int) -> list[AnyEven
 
 
 async def _has_message(services: Services, record: ConversationRecord) -> bool:
-    """Whether its first message, which is stored after everything else of a beginning, is in its log."""
     stored = await services.database.events.read(record.id, after=-1, limit=BEGINNING)
     events = (from_payload(one.payload, one.id) for one in stored)
     return any(isinstance(event, MessageEvent) and event.source == "user" for event in events)

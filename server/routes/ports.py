@@ -80,7 +80,6 @@ async def read_web_hosts(record: OwnConversation, services: ServicesDependency, 
 
 
 async def _listening(services: Services, record: ConversationRecord) -> list[dict[str, Any]] | None:
-    """None where there is no sandbox."""
     sandbox = services.manager.sandbox(record.id)
     if sandbox is None:
         return None

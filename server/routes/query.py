@@ -50,10 +50,7 @@ class Paging:
         self._response = response
 
     def last(self, *kinds: type) -> tuple[Any, ...] | None:
-        """The place of the last entry that was shown, made of values of these kinds; None: this is the first page.
-
-        `ReplyError` 400: `page_id` is none that a page before has handed out.
-        """
+        """The place of the last entry shown, of these kinds of values; None: first page. `ReplyError` 400: made up."""
         if self.page_id is None:
             return None
         try:
@@ -64,10 +61,7 @@ class Paging:
     def cut(
         self, items: Iterable[T], place: Callable[[T], tuple[Any, ...]], *kinds: type, goes_on: bool = False
     ) -> tuple[list[T], str | None]:
-        """The page of `items`, which are sorted by their places, and the id of the next one.
-
-        `kinds` are those of the values that places are made of; `goes_on` says that there is more behind `items`.
-        """
+        """The page of `items`, sorted by their places (values of `kinds`), and the next id. `goes_on`: more follow."""
         last = self.last(*kinds)
         behind = [item for item in items if last is None or place(item) > last]
         page = behind if self.limit is None else behind[: self.limit]
@@ -78,7 +72,6 @@ class Paging:
     def linked(
         self, items: Iterable[T], place: Callable[[T], tuple[Any, ...]], *kinds: type, goes_on: bool = False
     ) -> list[T]:
-        """The same page; the id of the next one is in the header ``Link``."""
         page, next_page_id = self.cut(items, place, *kinds, goes_on=goes_on)
         if next_page_id is not None:
             url = self._request.url.include_query_params(page_id=next_page_id)
@@ -90,4 +83,3 @@ PagingDependency = Annotated[Paging, Depends(Paging)]
 LINKED: Final[dict[str, Any]] = {
     "headers": {"Link": {"description": "The next page (`next`), if there is one.", "schema": {"type": "string"}}}
 }
-"""What the document says of the 200 of such a list."""

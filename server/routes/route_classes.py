@@ -35,7 +35,6 @@ class JsonRoute(APIRoute):
     """
 
     max_values: ClassVar[int] = MAX_VALUES
-    """How many values a body may hold."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if options.get("methods") is not None and set(options["methods"]) == {"GET"}:
@@ -46,7 +45,6 @@ class JsonRoute(APIRoute):
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Handler:
-        """FastAPI's handler, given a request that reads strictly."""
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
@@ -65,7 +63,6 @@ class WatchedRoute(APIRoute):
     """An `APIRoute` whose handler of GET is cancelled when its client has gone: what it asked the sandbox for ends."""
 
     def get_route_handler(self) -> Handler:
-        """FastAPI's handler, watched."""
         return _watched(super().get_route_handler())
 
 
@@ -73,7 +70,6 @@ class WatchedJsonRoute(JsonRoute):
     """A `JsonRoute` that is watched like a `WatchedRoute`."""
 
     def get_route_handler(self) -> Handler:
-        """The handler of a `JsonRoute`, watched."""
         return _watched(super().get_route_handler())
 
 
@@ -100,11 +96,7 @@ def _refusal(place: list[str], problem: str) -> HTTPException:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client has gone.
-
-    Raises:
-        ClientDisconnect: it has.
-    """
+    """The result of `work`, which is cancelled when the client has gone; raises `ClientDisconnect` then."""
     working = asyncio.create_task(work, name="watched-request")
     leaving = asyncio.create_task(_gone(request), name="watched-client")
     try:

@@ -112,7 +112,6 @@ async def delete_secret(secret_id: str, services: ServicesDependency, identity: 
 
 @asynccontextmanager
 async def _changing(services: Services, identity: Identity) -> AsyncIterator[None]:
-    """Afterwards the conversations that run have what is stored; errors become the protocol's replies."""
     try:
         yield
         await services.manager.refresh_secrets(identity.user_id)

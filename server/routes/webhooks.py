@@ -58,7 +58,6 @@ def _event_type_problem(value: str) -> str | None:
 
 
 def _without(problem_of: Callable[[Any], str | None]) -> AfterValidator:
-    """A validator that refuses what has a problem."""
 
     def check(value: T) -> T:
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -205,7 +204,6 @@ async def replay_events(
 
 
 def _place(webhook: StoredWebhook) -> tuple[str, str]:
-    """Where it stands in the list."""
     return (wire_time(webhook.created_at), webhook.id)
 
 

@@ -73,7 +73,6 @@ def _row(parts: Sequence[str], entry: dict[str, Any]) -> str:
 
 
 def _link(route: str, parts: Sequence[str], text: str) -> str:
-    """To another address of this conversation, relative to the page's own."""
     address = f"{route}?{urlencode({'path': '/'.join(parts)})}"
     return f'<a href="{escape(address)}">{escape(text)}</a>'
 

@@ -96,10 +96,7 @@ def _call(event: ActionEvent) -> ActionForm | None:
 
 
 def _decision(event: ActionDecision) -> ActionForm | None:
-    """The decided action once more: without its thought, with what was decided.
-
-    A `finish` that was refused is not shown: its words would be the agent's last ones.
-    """
+    """The decided action again, without its thought; a refused `finish`, which would have the last word, is not."""
     if event.decision == "rejected" and isinstance(event.action.action, FinishAction):
         return None
     return _tool_call(event.action, "", event.decision)
@@ -138,7 +135,6 @@ def _condensation(event: Condensation) -> ActionForm:
 
 
 def _rewind(event: Rewind) -> ActionForm:
-    """The conversation was taken back: an addition to the protocol."""
     to = event.to if event.to >= 0 else None
     forked = {"forked_from": event.forked_from} if event.forked_from else {}
     return ActionForm("rewind", {"to": to, "note": event.note, "thought": "", **forked})
@@ -195,7 +191,6 @@ def _cell(action: IPythonAction, event: ActionEvent, thought: str) -> ActionForm
 
 
 def _browser_call(action: BrowserAction, event: ActionEvent, thought: str) -> ActionForm:
-    """An address to open is a `browse`, everything else code."""
     more = {"thought": thought, "security_risk": RISK_NUMBERS[event.security_risk], "return_axtree": False}
     if isinstance(action, BrowserNavigateAction):
         return ActionForm("browse", {"url": action.url, **more}, event.hard_timeout)
@@ -205,7 +200,6 @@ def _browser_call(action: BrowserAction, event: ActionEvent, thought: str) -> Ac
 
 
 def _editor_call(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
-    """A command that only looks is a read, all else an edit."""
     if action.command == "view":
         return _read(action.path, action.view_range, event, thought)
     return _edit(action.path, event, thought, **{name: getattr(action, name) for name in _EDIT_FIELDS})

@@ -1,7 +1,4 @@
-"""The public action and observation types: their fields, defaults and order.
-
-What a client sends is checked against these models, and what it left out is filled in from them.
-"""
+"""The public action and observation types: their fields, defaults and order, by which clients' messages are checked."""
 
 from __future__ import annotations
 

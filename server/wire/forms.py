@@ -15,7 +15,6 @@ Fields = Mapping[str, Any]
 
 
 def _text(make: Callable[[Fields], str] | None, fields: Fields) -> str:
-    """The line for people; empty for a type that has none, or without the fields that it needs."""
     if make is None:
         return ""
     try:

@@ -1,8 +1,4 @@
-"""Events of recorded conversations, as a log keeps and shows them.
-
-Each is kept as it was, under its own id, also where its type or some of its fields are not known here. What clients
-draw is checked first, so that no recording can break them.
-"""
+"""Events of recorded conversations, kept as they were; what clients draw is checked, so that none can break them."""
 
 from __future__ import annotations
 
@@ -44,10 +40,7 @@ class MetricsFields(Fields):
 
 
 def recorded_events(items: list[Any]) -> Iterator[Recorded]:
-    """The events of a trajectory, the one at place n with the id n; one without an id follows the one before.
-
-    Times without a zone are UTC. Raises `WireError`, which names event and field, for what cannot be kept.
-    """
+    """A trajectory's events with their places (or the next number) as ids, naive times in UTC; raises `WireError`."""
     next_id = 0
     for place, item in enumerate(items):
         try:
@@ -140,13 +133,11 @@ def _observation(record: dict[str, Any]) -> Form:
 
 
 def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> dict[str, Any]:
-    """The fields with the defaults of those that are missing; what is not known of them stays as it is."""
     fields, kept = _repaired(model, value, name=name, where=where)
     return {**fields.model_dump(by_alias=True), **kept}
 
 
 def _repaired(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> tuple[Fields, dict[str, Any]]:
-    """What is known of the fields, and all of them as they are kept."""
     try:
         return model.model_validate(value), value
     except ValidationError:
@@ -162,11 +153,7 @@ def _repaired(model: type[Fields], value: dict[str, Any], *, name: str, where: s
 
 
 def _repair(known: Any, kept: Any, problem: Any) -> bool:
-    """See to a problem that clients can do without, and say whether it is one.
-
-    A field or a word that is not known here is kept unchecked, a null that stands for nothing is left out, and a number
-    in the place of a text deeper inside becomes one: models wrote it that way, and other versions let it be.
-    """
+    """See to a problem that clients can do without (unknown fields, nulls, numbers as texts); whether it is one."""
     kind, value, path = problem["type"], problem["input"], problem["loc"]
     if kind == "missing":
         return False

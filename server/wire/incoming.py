@@ -58,11 +58,10 @@ _DROPPED_ARGS: Final = frozenset({"timestamp", "keep_prompt", "task_completed", 
 
 
 def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
-    """The event of a client's message: without an id, source ``user``; raises `WireError`, whatever it is.
+    """The event of a client's message: without an id, source ``user``; raises `WireError`.
 
-    Every public type is accepted. What has a meaning inside becomes the typed event; the rest is kept as it is, with
-    its defaults filled in, and echoed. An `idempotency_key` (an addition) becomes its `client_key`; other unknown keys
-    at the top are ignored.
+    What has a meaning inside becomes the typed event; every other public type is kept with its defaults, and echoed. An
+    `idempotency_key` (an addition) becomes its `client_key`; other unknown keys at the top are ignored.
     """
     check_json(data, max_chars=max_chars)
     if not isinstance(data, dict):

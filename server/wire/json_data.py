@@ -1,8 +1,4 @@
-"""JSON from outside: bounded before anything else looks at it, and parsed beside the loop where that takes long.
-
-A parser does all of its work at once. A few megabytes of brackets make millions of values, for which everybody else
-would wait; so their number is found out first, piece by piece, from what stands between the texts.
-"""
+"""JSON from outside: its number of values is bounded before it is parsed, beside the loop where that takes long."""
 
 from __future__ import annotations
 
@@ -73,11 +69,7 @@ def _checked_integer(text: str) -> int:
 
 
 def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:
-    """Raise `WireError` unless `data` is JSON data that can be stored and sent on as it is.
-
-    Refused is what is too large, too deep, no JSON, or what some store or client cannot carry: NUL characters, half
-    characters, huge or infinite numbers.
-    """
+    """Raise `WireError` for data too large, too deep, no JSON, or with NUL, half characters, huge numbers."""
     chars = 0
     values = 0
     waiting: list[tuple[object, int, _Path]] = [(data, 0, None)]
@@ -106,10 +98,7 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
 
 
 def check_text(text: str | bytes) -> None:
-    """Raise `WireError` where a JSON text says what its value does not show any more.
-
-    A parser drops all but the last of the values that an object has under one name, and rounds integers.
-    """
+    """Raise `WireError` where a parser would drop a second value under one name, or round an integer."""
     try:
         if _is_huge(json.loads(text, object_pairs_hook=_check_pairs, parse_int=_integer)):
             raise WireError(f"the message {_TOO_HUGE}")
@@ -207,12 +196,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **options: P.kwargs) ->
 
 
 async def read_document(body: bytes, *, max_values: int = MAX_VALUES, is_strict: bool = True) -> Any:
-    """The value of a JSON document, if strict checked by `check_json` and `check_text`; others go on meanwhile.
-
-    Raises:
-        WireError: it holds too many values, or what they refuse.
-        json.JSONDecodeError: it is no JSON.
-    """
+    """The value of a document, if strict checked as well; raises `WireError` or `json.JSONDecodeError`."""
     if len(body) <= SMALL_BYTES:
         return _read(body, max_values, is_strict=is_strict)
     has_more = await check_value_count(body, max_values=max_values) > MAX_VALUES

@@ -69,7 +69,6 @@ def _agent_state(event: AgentStateChanged) -> ObservationForm:
 
 
 def _recalled(event: RecallObservation) -> ObservationForm | None:
-    """What the memory knows; nothing known is the protocol's null, which is never sent."""
     if event.is_empty:
         return None
     extras = {
@@ -208,7 +207,6 @@ def _browser(observation: BrowserObservation, event: ObservationEvent) -> Observ
 
 
 def _as_png(picture: str) -> str:
-    """The picture under the one label that clients know; browsers go by its bytes."""
     return _PNG + picture.removeprefix(_JPEG) if picture.startswith(_JPEG) else picture
 
 

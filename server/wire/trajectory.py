@@ -43,10 +43,7 @@ _WITHOUT_EFFECT: Final = (
 
 
 async def trajectory_of(data: object) -> list[dict[str, Any]]:
-    """The events of an exported trajectory: of the list itself, or of the object around it.
-
-    Raises `WireError`, which names the event and the field, for what could not be stored and sent on.
-    """
+    """The events of an exported trajectory (a list, or an object around it); `WireError` names event and field."""
     items = data.get("trajectory") if isinstance(data, dict) else data
     if not isinstance(items, list):
         raise WireError(f"is {json_type(items)}, not a list of events; send an exported trajectory")
@@ -63,10 +60,7 @@ async def trajectory_of(data: object) -> list[dict[str, Any]]:
 
 
 async def read_trajectory(text: str) -> list[Message]:
-    """The turns of a trajectory: what the user said and what the agent answered, without what rewinds have undone.
-
-    Raises `WireError` for what is no list of events, or holds an action that cannot be done here.
-    """
+    """The turns of a trajectory, without what rewinds have undone; raises `WireError` for what cannot be done here."""
     try:
         document = await read_document(text.encode(), max_values=MAX_VALUES, is_strict=False)
         items = await trajectory_of(document)
@@ -148,7 +142,6 @@ def _recorded_call(response: dict[str, Any], call_id: str) -> MessageToolCall | 
 
 
 def _translated_call(name: object, args: dict[str, Any], call_id: str) -> MessageToolCall:
-    """The call of a tool here that does what this action did; `WireError` when there is none."""
     if name == "finish":
         message = str(args.get("final_thought") or args.get("thought") or "")
         return MessageToolCall(id=call_id, name=FinishTool.tool_name, arguments=json.dumps({"message": message}))
@@ -172,10 +165,7 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def with_transcript(events: Sequence[Recorded]) -> Iterator[Recorded]:
-    """The events, the one at place n with the id n, each with what a model is told of it.
-
-    A call is told together with its result, so there is none without one; what rewinds have undone is left out.
-    """
+    """The events, each with what a model is told of it: a call only together with its result."""
     counts = not_rewound([{"id": place, **event.record} for place, event in enumerate(events)])
     open_calls: dict[int, Recorded] = {}
     for place, event in enumerate(events):

@@ -84,7 +84,6 @@ class EditorsAgent:
         return {} if answered is None else plain(answered)
 
     async def aclose(self) -> None:
-        """Follow no conversation any more."""
         while self._sessions:
             await self._sessions.popitem()[1].aclose()
 
@@ -211,7 +210,6 @@ class EditorsAgent:
         return session
 
     async def _declare_tools(self, session_id: str) -> None:
-        """Let the agent have the editor's tools in a conversation that was begun elsewhere as well."""
         wanted = {tool["name"]: tool for tool in tools_for(self._editor)}
         there = await self._client.client_tools(session_id)
         if wanted and not wanted.keys() <= {tool.get("name") for tool in there}:
@@ -231,14 +229,12 @@ class EditorsAgent:
         )
 
     def _begin(self, session: EditorSession, asks: bool) -> schema.SessionModeState | None:
-        """Follow it, from behind the answer to the request; returns its modes, where it has any."""
         self._sessions[session.id] = session
         session.permissions.has_modes = asks
         session.start(update_available_commands(COMMANDS))
         return session.permissions.state() if asks else None
 
     async def _asks(self) -> bool:
-        """Whether this user's agents wait to be allowed things at all."""
         settings = await self._client.settings.get()
         return settings is not None and settings.confirmation_mode is True
 

@@ -39,11 +39,7 @@ _OPTIONS: Final = [
 
 
 class EditorClient:
-    """The editor at the other end of a connection. Every method raises `ConnectionError` when it has gone.
-
-    Attributes:
-        abilities: what it said that it can do, once it has.
-    """
+    """The editor at the other end, and its `abilities` once named. Methods raise `ConnectionError` when it has gone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -51,16 +47,13 @@ class EditorClient:
 
     @property
     def reads_files(self) -> bool:
-        """Whether it gives out its files."""
         return self.abilities.fs is not None and bool(self.abilities.fs.read_text_file)
 
     @property
     def writes_files(self) -> bool:
-        """Whether it takes changes of its files."""
         return self.abilities.fs is not None and bool(self.abilities.fs.write_text_file)
 
     async def show(self, session_id: str, update: BaseModel) -> None:
-        """Show an update of a session."""
         await self._connection.send_notification("session/update", {"sessionId": session_id, "update": plain(update)})
 
     async def ask(self, session_id: str, call_id: str, action: Action) -> str | None:
@@ -87,7 +80,6 @@ class EditorClient:
         ).content
 
     async def write_file(self, session_id: str, path: str, content: str) -> None:
-        """Give a file this text, through the editor; `RequestError`: it refuses."""
         params = {"sessionId": session_id, "path": path, "content": content}
         await self._connection.send_request("fs/write_text_file", params)
 
@@ -102,14 +94,7 @@ def _read(form: type[Form], answer: object) -> Form:
 
 
 class Permissions:
-    """Decides about a conversation's risky actions, by asking the user or (mode ``auto``) by itself.
-
-    The calls of one answer are asked about one after the other and decided at once: the first refusal refuses them all.
-    A question is dropped when somebody else has decided.
-
-    Attributes:
-        is_remembered: everything was allowed for the rest of the conversation, which cannot be taken back.
-    """
+    """Decides on risky actions, by asking or (mode ``auto``) by itself; one refusal refuses its answer."""
 
     def __init__(self, session_id: str, client: DrydockClient, editor: EditorClient) -> None:
         self.mode = ASK
@@ -124,15 +109,12 @@ class Permissions:
         self._is_decided = False
 
     def state(self) -> schema.SessionModeState:
-        """The modes, as an editor shows them."""
         return schema.SessionModeState(current_mode_id=self.mode, available_modes=MODES)
 
     def expect(self) -> None:
-        """The agent waits from now on; the actions in question may be known, or come next."""
         self._is_expected = True
 
     def take(self, action: Action) -> None:
-        """The next action: is it one of those in question, and are there more?"""
         if not awaits_confirmation(action):
             return
         if self._missing is None:
@@ -141,20 +123,17 @@ class Permissions:
         self._missing -= 1
 
     def ask(self, waiting: Mapping[str, Action]) -> None:
-        """Ask, if it is time to; returns at once."""
         if not self._is_expected or self._missing is None or self._missing > 0:
             return
         self._is_expected, self._missing, self._is_decided = False, None, False
         self._asking = asyncio.create_task(self._decide(dict(waiting)), name=f"acp-permission-{self._session_id}")
 
     async def drop(self) -> None:
-        """The agent waits no more, whoever has decided."""
         self._is_expected, self._missing = False, None
         if not self._is_decided:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Ask no more."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()

@@ -67,7 +67,6 @@ class Folders:
 
 
 async def _known_to_git(folder: str) -> list[str] | None:
-    """What git has or would have below a folder; None where there is no repository."""
     try:
         async with asyncio.timeout(GIT_SECONDS):
             process = await asyncio.create_subprocess_exec(
@@ -88,7 +87,6 @@ async def _known_to_git(folder: str) -> list[str] | None:
 
 
 def _plain(path: str, names: Iterable[str]) -> Iterator[str]:
-    """Those that are files and have names that can be said."""
     if os.path.isfile(path):
         yield path
     for name in names:
@@ -111,7 +109,7 @@ def _walked(folder: str) -> Iterator[str]:
 class EditorFiles:
     """The editor's files for one session: copies to and from the workspace, and the agent's calls for them.
 
-    Raises `ConnectionError` when the editor has gone.
+    Raises `EditorFilesError`, `ClientError`, the editor's `RequestError`, and `ConnectionError` when it has gone.
     """
 
     def __init__(self, client: DrydockClient, editor: EditorClient, session_id: str, folders: Folders) -> None:
@@ -121,10 +119,7 @@ class EditorFiles:
         self._folders = folders
 
     async def copy_in(self, source: str) -> str:
-        """Copy a file or folder into the workspace, below the name of the open folder; returns what was done, in words.
-
-        What git ignores is left out. Raises `EditorFilesError` and `ClientError`.
-        """
+        """Copy a file or folder, without what git ignores, into the workspace, below the name of the open folder."""
         path = self._folders.path(source)
         root = Path(self._folders.home)
         names, is_cut = await self._folders.files(path)
@@ -153,10 +148,6 @@ class EditorFiles:
         return told + (" There are more files: copy the folders that are missing." if is_cut else "")
 
     async def copy_out(self, path: str, target: str) -> str:
-        """Copy a text file of the workspace into the open folder, through the editor; returns where to, in words.
-
-        Raises `EditorFilesError`, `ClientError` and `RequestError`.
-        """
         if not self._editor.writes_files:
             raise EditorFilesError("the editor takes no files; show the user what to change")
         whole = self._folders.path(target)
@@ -173,7 +164,6 @@ class EditorFiles:
         return f"{path} was copied to {whole}."
 
     async def answer(self, call: ToolCall) -> tuple[str, bool]:
-        """What to tell the model, and whether it is an error."""
         try:
             return await self._call(call.name, call.arguments), False
         except (EditorFilesError, ClientError) as error:
@@ -229,7 +219,6 @@ class EditorFiles:
         return len(batch) - len(result.skipped_files)
 
     def _content(self, name: str) -> bytes | None:
-        """The bytes of a plain file of the open folders that is not too large."""
         try:
             self._folders.path(name)
             facts = os.stat(name)
@@ -303,7 +292,6 @@ def _tool(
 
 
 def _place(path: Path, root: Path) -> str:
-    """Where it is in the workspace: below a folder of the open folder's name."""
     try:
         inside = path.relative_to(root)
     except ValueError:

@@ -41,10 +41,7 @@ class MessageWriter(Protocol):
 
 
 class StdioTransport:
-    """The transport of a connection: JSON-RPC messages, one a line.
-
-    Nothing that comes in ends it but its end: what is no message is answered with an error here.
-    """
+    """JSON-RPC messages, one a line. What is none is answered with an error here; only the end of input ends it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: MessageWriter) -> None:
         self._reader = reader
@@ -99,7 +96,6 @@ class StdioTransport:
         self._sent.set()
 
     async def close(self) -> None:
-        """Write no more."""
         self._writer.close()
 
     async def _refuse(self, refused: _RefusedError) -> None:

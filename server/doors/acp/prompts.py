@@ -20,7 +20,6 @@ from server.doors.acp.json_rpc import invalid
 Block = Text | Image | Audio | Link | Embedded
 
 _JPEG: Final = "/9j/"
-"""How the bytes of every JPEG begin, in base64."""
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 _IMAGE_TYPE: Final = re.compile(r"image/[\w.+-]+")
 _BACKTICKS: Final = re.compile("`+")
@@ -34,10 +33,7 @@ class PromptMessage(NamedTuple):
 
 
 def message_from(blocks: Sequence[Block]) -> PromptMessage:
-    """One message of all the blocks of a prompt, in their order; `RequestError`: one cannot be said, or nothing is.
-
-    A link to a resource is its address in angle brackets; an embedded one comes whole, in a fence with its address.
-    """
+    """One message of a prompt's blocks: links in angle brackets, embedded texts in fences; raises `RequestError`."""
     parts: list[str] = []
     images: list[str] = []
     for number, block in enumerate(blocks):

@@ -70,13 +70,9 @@ _REASONS: Final[tuple[tuple[str, schema.StopReason], ...]] = (
 
 
 class EditorTurn:
-    """One prompt and what comes of it, read from the log from before the message is sent.
-
-    What comes before it is known where the message is in the log (`sent`) is looked at then.
-    """
+    """One prompt and what comes of it, read from the log from before the message is sent (as the event `sent`)."""
 
     def __init__(self, state: str = "") -> None:
-        """`state` is the agent's before it."""
         self.is_cancelled = False
         self._state = state
         self._message_id = -1
@@ -85,11 +81,9 @@ class EditorTurn:
         self._ended: asyncio.Future[schema.StopReason] = asyncio.get_running_loop().create_future()
 
     async def ended(self) -> schema.StopReason:
-        """The reason why the agent stopped, once it has; raises what it failed with."""
         return await asyncio.shield(self._ended)
 
     def sent(self, message_id: int) -> None:
-        """The message is in the log, as the event of this id."""
         early, self._early, self._message_id = self._early or [], None, message_id
         for item in early:
             self._follow(item)
@@ -105,12 +99,10 @@ class EditorTurn:
                 self._follow(item)
 
     def end(self, reason: schema.StopReason) -> None:
-        """It is over."""
         if not self._ended.done():
             self._ended.set_result("cancelled" if self.is_cancelled else reason)
 
     def fail(self, error: Exception) -> None:
-        """It is over, with an error."""
         if self._ended.done():
             return
         if self.is_cancelled:
@@ -169,7 +161,6 @@ class EditorSession:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def replay(self, *, quietly: bool = False) -> None:
-        """Show what is in the log; `quietly` only reads it."""
         async for event in self._client.events(self.id):
             if isinstance(event, Event):
                 await self._take(event, quietly=quietly)
@@ -182,7 +173,6 @@ class EditorSession:
             self._following.add_done_callback(self._followed)
 
     async def aclose(self) -> None:
-        """Follow it no more; the conversation goes on."""
         tasks = [task for task in (self._following, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
@@ -193,7 +183,6 @@ class EditorSession:
             self._turn.end("cancelled")
 
     async def run_command(self, text: str) -> bool:
-        """Carry out the command in this message, and say what came of it; False where it is none."""
         name, _, argument = text.partition(" ")
         known = next((command for command in COMMANDS if f"/{command.name}" == name), None)
         if known is None:
@@ -227,12 +216,7 @@ class EditorSession:
                 return f"The title is now “{argument}”."
 
     async def prompt(self, message: PromptMessage) -> schema.StopReason:
-        """Say it, and wait until the agent is at rest; what it does meanwhile is shown.
-
-        Raises:
-            RequestError: another prompt is being answered, or the agent failed.
-            ClientError: the server refused it, or was lost.
-        """
+        """Say it, and wait until the agent is at rest; raises `RequestError` (busy, or agent failed), `ClientError`."""
         if self._turn is not None:
             raise RequestError(
                 INVALID_REQUEST, "session/prompt: another prompt of this session is being answered; cancel it, or wait"
@@ -289,7 +273,6 @@ class EditorSession:
             logger.info("the editor has gone")
 
     def _followed(self, task: asyncio.Task[None]) -> None:
-        """Nobody would see the end of a turn any more."""
         if task.cancelled():
             return
         if (error := task.exception()) is not None:

@@ -25,7 +25,6 @@ NO_CALLS: Final = frozenset(
         *("loop_recovery", "rewind", "null", "think", "finish", "reject", "task_tracking", "client_tool_result"),
     }
 )
-"""Actions that are no calls of tools: they are shown in other ways, or not at all."""
 
 _KINDS: Final[Mapping[str, schema.ToolKind]] = {
     "run": "execute",
@@ -211,12 +210,10 @@ def _change(observation: Observation) -> list[Content]:
 
 
 def _diff(path: str, old: str | None, new: str) -> list[Content] | None:
-    """The change of a file, unless it is too long to be sent twice."""
     return [tool_diff_content(path, new, old)] if len(old or "") + len(new) <= MAX_DIFF else None
 
 
 def _mcp_result(content: str) -> tuple[list[str], bool]:
-    """The texts of an MCP result, and whether it is a failure; other text is itself."""
     try:
         result = orjson.loads(content)
     except ValueError:
@@ -255,7 +252,6 @@ def _cut(text: str) -> str:
 
 
 def _line(value: object) -> str:
-    """The first line of a text, not too long."""
     lines = str(value or "").strip().splitlines() or [""]
     line = lines[0] if len(lines) == 1 else f"{lines[0]} …"
     return line if len(line) <= MAX_TITLE else f"{line[:MAX_TITLE]}…"

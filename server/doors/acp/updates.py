@@ -26,17 +26,12 @@ _PLAN_STATUS: Final[Mapping[str, schema.PlanEntryStatus]] = {
     "done": "completed",
 }
 _REASONING: Final = ":"
-"""Behind the id of an answer: its reasoning."""
 _HIDDEN: Final = "<secret_hidden>"
 _RETRY: Final = "STATUS$LLM_RETRY"
 
 
 class Updates:
-    """The updates of one session; takes the conversation item by item, in order.
-
-    Attributes:
-        waiting: the actions that somebody has to allow, by the ids of their calls.
-    """
+    """The updates of one session, from its items in order. `waiting`: actions to be allowed, by call id."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, Action] = {}
@@ -54,12 +49,10 @@ class Updates:
         self._speaker = None
 
     def expect_no_more(self, text: str) -> None:
-        """It was not said after all."""
         if text in self._expected:
             self._expected.remove(text)
 
     def take(self, item: Live) -> list[BaseModel]:
-        """What is to be shown of the next item."""
         return [self._apart(update) for update in self._shown(item)]
 
     def _apart(self, update: BaseModel) -> BaseModel:
@@ -201,7 +194,6 @@ class Updates:
         return [plan]
 
     def _rest(self, action: Action, text: str) -> list[BaseModel]:
-        """What of an answer was not shown while it came."""
         ident = _response_id(action)
         # A message says nothing of its response; there is at most one that is not complete.
         known = {**self._said_before, **self._said}.items()
@@ -211,7 +203,6 @@ class Updates:
         return [_said(rest, ident or f"event-{action.id}")] if rest else []
 
     def _forget(self, ident: str) -> str:
-        """What was shown of an answer that is over."""
         shown = [texts.pop(ident, "") for texts in (self._said, self._said_before)]
         for texts in (self._said, self._said_before):
             texts.pop(f"{ident}{_REASONING}", None)

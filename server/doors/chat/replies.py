@@ -29,7 +29,6 @@ class ChatReply:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self, text: str, reasoning: str, usage: TokenUsage | None) -> dict[str, Any]:
-        """The answer in one piece."""
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if reasoning:
             message["reasoning_content"] = reasoning
@@ -37,20 +36,16 @@ class ChatReply:
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(usage)}
 
     def first(self) -> str:
-        """The chunk that begins a stream."""
         return self._chunk({"role": "assistant", "content": ""})
 
     def piece(self, piece: Piece) -> str:
-        """A chunk with more of the answer."""
         name = "content" if piece.channel == "content" else "reasoning_content"
         return self._chunk({name: piece.text})
 
     def last(self) -> str:
-        """The chunk that ends the answer."""
         return self._chunk({}, finish_reason="stop")
 
     def usage(self, usage: TokenUsage | None) -> str:
-        """The chunk with the tokens, for those who asked for it."""
         return _data({**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(usage)})
 
     def _chunk(self, delta: dict[str, str], finish_reason: str | None = None) -> str:

@@ -71,7 +71,6 @@ class ChatMessage(BaseModel):
 
     @property
     def images(self) -> list[str]:
-        """The addresses of its images."""
         parts = self.content if isinstance(self.content, list) else []
         return [part.image_url.url for part in parts if part.image_url is not None]
 
@@ -130,12 +129,10 @@ class ChatRequest(BaseModel, extra="ignore", strict=True):
 
     @property
     def chosen_conversation(self) -> str | None:
-        """The conversation that the client names."""
         return self.conversation_id or (self.metadata or {}).get("conversation_id")
 
     @property
     def speaker(self) -> str:
-        """Whom the client speaks for, as one text; empty where it does not say."""
         named = [self.user, self.safety_identifier]
         return json.dumps(named) if any(named) else ""
 
@@ -151,14 +148,7 @@ class NothingSaidError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """The history that a chat request brings along.
-
-    Attributes:
-        past: what was said up to the last answer.
-        text, images: what the user says now.
-        instructions: what the client tells the agent about itself; may change from turn to turn.
-        speaker: whom the client speaks for; empty where it does not say.
-    """
+    """The history of a chat request: the `past` up to the last answer, and what the user says now."""
 
     past: tuple[ChatMessage, ...]
     text: str
@@ -168,7 +158,6 @@ class ChatHistory:
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], *, speaker: str = "") -> ChatHistory:
-        """Divide a request's messages; `NothingSaidError`: the last of them is not the user's, or empty."""
         spoken = [message for message in messages if message.role in _SPEAKERS]
         if not spoken or spoken[-1].role != "user":
             raise NothingSaidError("messages: the last one must be the user's")
@@ -183,14 +172,13 @@ class ChatHistory:
 
     @property
     def digests(self) -> list[str]:
-        """Of what was said up to the last answer, the one to go by first in front; none at the beginning of a chat.
+        """Of the past, the one to go by first in front; none at the beginning of a chat.
 
         The second is without the instructions, which tell apart chats that begin alike, but may change in the middle.
         """
         return self._digests(*map(_plain, self.past)) if self.past else []
 
     def digests_after(self, answer: str) -> list[str]:
-        """What `digests` will be when the client has got this answer and says something more."""
         now = ("user", self.text, list(self.images))
         return self._digests(*map(_plain, self.past), now, ("assistant", answer.strip(), []))
 
@@ -201,7 +189,6 @@ class ChatHistory:
 
     @property
     def whole_text(self) -> str:
-        """What the user says now, behind what was said before, for an agent that has not heard it."""
         if not self.past:
             return self.text
         before = "\n\n".join(f"{_SPEAKERS[message.role]}: {message.text}" for message in self.past)

@@ -56,13 +56,7 @@ class Piece(NamedTuple):
 
 
 class TurnRun:
-    """One turn in one conversation. Use `run` once; afterwards the attributes say how it ended.
-
-    Attributes:
-        text: what the agent has said.
-        last_event_id: the last event of the turn.
-        usage: what the conversation's models have used by then; None where no model was asked.
-    """
+    """One turn in one conversation, to be `run` once. `usage` is the whole conversation's; None: no model was asked."""
 
     def __init__(self, manager: ConversationManager, identity: Identity, conversation_id: str) -> None:
         self.text = ""
@@ -78,11 +72,7 @@ class TurnRun:
         self._is_asking = self._is_rejected = False
 
     async def run(self, said: AnyEvent) -> AsyncGenerator[Piece, None]:
-        """Say it, and give the answer as it comes; whoever leaves before its end has the agent paused.
-
-        Raises:
-            ChatFailedError: the agent came to rest with an error, or could not be started.
-        """
+        """Say it, and yield the answer as it comes; leaving early pauses the agent. Raises `ChatFailedError`."""
         connection = f"chat-{uuid.uuid4().hex}"
         joined = await self._manager.join(self.conversation_id, connection, self._identity)
         try:
@@ -106,7 +96,6 @@ class TurnRun:
             await self._manager.leave(connection)
 
     async def _pause(self) -> None:
-        """Nobody waits for the answer any more, so nothing more is to be spent on it."""
         pausing = asyncio.ensure_future(
             self._manager.send(self.conversation_id, ChangeAgentState(agent_state=AgentState.PAUSED, source="user"))
         )
@@ -153,7 +142,6 @@ class TurnRun:
         return self._spoken("rejected", REJECTED) if self._is_rejected and not self.text else []
 
     def _follow(self, item: AnyEvent | Transient) -> None:
-        """A state of rest that comes before the agent has set to work is of something before."""
         match item:
             case MessageEvent(source="user") | ChangeAgentState(source="user"):
                 self._is_heard = True
@@ -178,7 +166,6 @@ class TurnRun:
         return pieces
 
     def _rest_of(self, response_id: str, text: str) -> list[Piece]:
-        """What of an answer was not streamed."""
         streamed = self._streamed.pop(response_id, "")
         return self._spoken(response_id, text[len(streamed) :] if text.startswith(streamed) else "")
 
@@ -231,22 +218,17 @@ class ChatClaim:
         self._claims = claims
 
     def release(self) -> None:
-        """The answer is complete, or will never be."""
         if self._claims.get(self._conversation_id) is self:
             del self._claims[self._conversation_id]
 
 
 class ChatClaims:
-    """The conversations that are giving a chat its answer at this moment: so long no other chat goes on in them.
-
-    Claims are held weakly: an answer that nobody began to read is never told of its end.
-    """
+    """The conversations that are giving a chat its answer, by claims held weakly: an abandoned one frees itself."""
 
     def __init__(self) -> None:
         self._claims: WeakValueDictionary[str, ChatClaim] = WeakValueDictionary()
 
     def claim(self, conversation_id: str) -> ChatClaim | None:
-        """The claim on a conversation; None while there is another one."""
         if conversation_id in self._claims:
             return None
         claim = self._claims[conversation_id] = ChatClaim(conversation_id, self._claims)

@@ -215,7 +215,6 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _teller(caller: Caller) -> Tell:
-    """Tells the caller each step, numbered, since what tells of progress has to grow."""
     told = 0
 
     async def tell(message: str) -> None:
@@ -241,7 +240,6 @@ class Transcripts:
         self._conversations = conversations
 
     async def page(self, cursor: str | None) -> ResourcePage:
-        """Some conversations, newest first."""
         page = await self._conversations.page(PAGE, cursor, None)
         found = [
             Resource(f"{PREFIX}{one.conversation_id}", one.conversation_id, one.title or one.conversation_id)
@@ -250,7 +248,6 @@ class Transcripts:
         return ResourcePage(found, page.next_cursor)
 
     async def read(self, uri: str) -> str | None:
-        """The transcript; None where there is no such conversation."""
         match = _URI.fullmatch(uri)
         if match is None:
             return None

@@ -27,7 +27,6 @@ _MAIN: Final = {
     "condensation": ("summary",),
     "reject": ("outputs",),
 }
-"""The arguments that say what an action does."""
 SUMMARY_CHARS: Final = 300
 MAX_EVENTS: Final = 500
 """How far the user's last message is looked for; an agent with more behind it has certainly set to work."""
@@ -86,16 +85,7 @@ def _shown(value: Any) -> str:
 
 
 class TurnStatus:
-    """How the turn since the user's last message stands: a fold over the log.
-
-    A state of rest from before the agent has set to work on that message does not count.
-
-    Attributes:
-        last_event_id: the last event that was taken; -1 for none.
-        state: the agent's state; None where the log has none.
-        said: what the agent has said since.
-        asked: its actions that have no result yet, by id; those that wait for the user's word while it asks for that.
-    """
+    """A fold over the log: how the turn since the user's last message stands, ignoring older states of rest."""
 
     def __init__(self) -> None:
         self.last_event_id = -1
@@ -107,7 +97,6 @@ class TurnStatus:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing happens until somebody acts."""
         if self.state is None or self.state.state not in RESTING:
             return False
         if self.state.state == AgentState.AWAITING_USER_CONFIRMATION and len(self.asked) < self._calls:
@@ -115,14 +104,10 @@ class TurnStatus:
         return self._is_at_work or not self._is_heard
 
     def settle(self) -> None:
-        """Nothing has happened for a while: a state of rest counts, whatever was said before it.
-
-        An agent sets to work on what it hears at once, but never on what is in a log that was recorded elsewhere.
-        """
+        """Nothing has happened for a while: a state of rest counts, as in a log that was recorded elsewhere."""
         self._is_at_work = True
 
     def take(self, event: Event) -> None:
-        """The next event of the log."""
         if event.id is not None:
             self.last_event_id = max(self.last_event_id, event.id)
         match event:

@@ -33,7 +33,6 @@ BEAT_SECONDS: Final = 10.0
 """How often whoever waits is told that the agent is still at work; an agent that rests for so long does rest."""
 
 _PASSING: Final = (UnreachableError, BusyError)
-"""What happens while a server restarts."""
 
 AT_WORK: Final = "the agent is at work"
 STOPPED: Final = "STOPPED"
@@ -71,7 +70,6 @@ class Listed(BaseModel):
 
     @classmethod
     def of(cls, one: Conversation) -> Listed:
-        """The conversation as it is listed."""
         return cls(
             conversation_id=one.id,
             title=one.title,
@@ -108,17 +106,14 @@ class DoorConversations:
         self._client = client
 
     async def start(self, message: str, **options: Any) -> str:
-        """Make one, with these options of `DrydockClient.create_conversation`; returns its id."""
         async with _told():
             return (await self._client.create_conversation(message=message, **options)).id
 
     async def send(self, conversation_id: str, message: str) -> None:
-        """Say something to its agent."""
         async with _told():
             await self._client.send(conversation_id, message)
 
     async def confirm(self, conversation_id: str, *, accept: bool, feedback: str) -> None:
-        """Answer an agent that waits for confirmation."""
         async with _told():
             status = await turn_status_of(self._client, conversation_id)
             state = str(status.state.state) if status.state is not None else "loading"
@@ -134,18 +129,15 @@ class DoorConversations:
                 await self._client.pause(conversation_id)
 
     async def stop(self, conversation_id: str) -> None:
-        """End its session and its sandbox."""
         async with _told():
             await self._client.stop(conversation_id)
 
     async def page(self, limit: int, cursor: str | None, repository: str | None) -> ListPage:
-        """A page of the list."""
         async with _told():
             page = await self._client.conversation_page(limit=limit, page_id=cursor, repository=repository)
             return ListPage(conversations=[Listed.of(one) for one in page.results], next_cursor=page.next_page_id)
 
     async def outcome(self, conversation_id: str) -> Outcome:
-        """How it stands; starts nothing."""
         async with _told():
             return _outcome(conversation_id, await self._turn_status(conversation_id))
 
@@ -231,7 +223,6 @@ def _outcome(conversation_id: str, status: TurnStatus) -> Outcome:
 
 
 async def _next(items: Following) -> Live | None:
-    """What happens next; None where nothing does for a while."""
     try:
         async with asyncio.timeout(BEAT_SECONDS) as beat:
             return await anext(items)
@@ -261,7 +252,6 @@ def _news(item: Live | None) -> str:
 
 @asynccontextmanager
 async def _told() -> AsyncIterator[None]:
-    """The client's errors as one that is told to whoever asked."""
     try:
         yield
     except ClientError as error:

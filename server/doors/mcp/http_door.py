@@ -39,10 +39,7 @@ _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-server-impo
 
 
 class HttpDoor:
-    """An ASGI application without sessions; nothing is loaded before the first request. Leaving it ends all calls.
-
-    A GET would open a stream of the server's own messages; there are none, so it is a 405, which the protocol allows.
-    """
+    """An ASGI application without sessions (a GET is a 405), loaded by its first request. Leaving ends all calls."""
 
     def __init__(self, offer: Offer, *, max_bytes: int) -> None:
         self._offer = offer
@@ -102,7 +99,6 @@ def _refusal(message: str, status: int) -> JSONResponse:
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes | None:
-    """The body, or as much of it as is too much; None: the client has gone."""
     body = bytearray()
     while True:
         message = await receive()
@@ -114,7 +110,6 @@ async def _read(receive: Receive, max_bytes: int) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives the body once more, whole, and then what comes after it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:

@@ -1,8 +1,4 @@
-"""What a door of MCP offers (tools with schemas, their results, resources), and serving it with the MCP SDK.
-
-The SDK takes a second and much memory to import, so it is loaded when somebody first comes to a door; only this module
-knows it.
-"""
+"""The MCP SDK behind the doors of MCP: tools, resources, serving. It takes a second to import, so it is loaded late."""
 
 from __future__ import annotations
 
@@ -34,12 +30,7 @@ TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES} bytes"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, and how to tell them how far it is.
-
-    Attributes:
-        headers: of the request, with names in lower case; empty where there are none.
-        progress: ``progress(value, message)`` tells it to a client that wants to know; values must grow.
-    """
+    """Who calls: `headers` with lower-case names, and ``progress(value, message)`` with growing values."""
 
     headers: Mapping[str, str]
     progress: Progress
@@ -55,13 +46,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorTool(Generic[A]):
-    """A tool of a door.
-
-    Attributes:
-        arguments: what it takes; `parameters` is the schema that clients are shown.
-        call: carries it out; a `DrydockError` fails the call. When the client gives the call up, it is cancelled.
-        output: the schema of its results' data, if they have any.
-    """
+    """A tool of a door, with the schemas that clients see. A `DrydockError` fails a `call`; a client may cancel it."""
 
     name: str
     description: str
@@ -98,13 +83,9 @@ class DoorResources(Protocol):
 
     mime_type: str
 
-    async def page(self, cursor: str | None) -> ResourcePage:
-        """A part of their list."""
-        ...
+    async def page(self, cursor: str | None) -> ResourcePage: ...
 
-    async def read(self, uri: str) -> str | None:
-        """The text at this address; None: there is none."""
-        ...
+    async def read(self, uri: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)

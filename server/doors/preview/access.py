@@ -1,4 +1,4 @@
-"""Who may look into a preview: sealed passes, which nobody else can make or change, and links with them.
+"""Access to previews: sealed passes, which nobody else can make or change, and links with them.
 
 The page gets a *ticket* in the address of a preview; the preview's own host exchanges it for a *cookie* that counts for
 that host alone. Under a path, where a sandboxed document has no cookies, the address holds the pass itself.
@@ -35,7 +35,6 @@ class PreviewPass(NamedTuple):
     port: int
     user_id: str
     page: str
-    """The origin of the page that asked for it, which may show the preview in a frame."""
 
 
 class Passes:
@@ -48,7 +47,6 @@ class Passes:
         self._lasting: OrderedDict[tuple[Kind, PreviewPass], tuple[str, float]] = OrderedDict()
 
     def make(self, kind: Kind, given: PreviewPass, *, seconds: float) -> str:
-        """A pass of this kind that ends after so many seconds."""
         text = json.dumps([*given, int(self._now() + seconds)])
         return self._box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
 
@@ -63,7 +61,6 @@ class Passes:
         return sealed
 
     def read(self, kind: Kind, sealed: str) -> PreviewPass | None:
-        """The pass, if it is one of this kind and has not ended."""
         opened = self._opened(kind, sealed)
         return opened[0] if opened is not None and self._now() < opened[1] else None
 
@@ -90,10 +87,7 @@ class Passes:
 
 
 def cookies_in(header: str) -> list[str]:
-    """What a ``Cookie`` header has under the names of passes, first what no other host can have set.
-
-    Under the plain name there may be several: pages of other previews can set one for the domain that they are all in.
-    """
+    """The values of pass cookies, first what no other host can have set; other previews' pages may add plain ones."""
     found = _pairs(header)
     return [value for known in COOKIE_NAMES for name, value in found if name == known]
 
@@ -133,11 +127,7 @@ class PreviewLinks:
     def link(
         self, scheme: str, host: str, conversation_id: str, port: int, user_id: str, *, is_kept: bool = False
     ) -> str:
-        """The address of a preview, for a page that was asked for under this scheme and ``Host``.
-
-        One that `is_kept` by the page, and opened at any time, counts for hours instead of minutes, and stays the same
-        for hours, so that a page that asks again need not open it anew.
-        """
+        """The address of a preview for a page at this scheme and ``Host``; `is_kept`: stable, and valid for hours."""
         given = PreviewPass(conversation_id, port, user_id, f"{scheme}://{host}")
         is_path = self.addresses.mode(host) == "path"
         kind: Kind = "path" if is_path else "ticket"

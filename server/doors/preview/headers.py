@@ -32,22 +32,13 @@ _NOT_FOR_BROWSER = frozenset(
 _NOT_UNDER_A_PATH = frozenset({b"set-cookie", b"service-worker-allowed", b"referrer-policy"})
 _OWN_ADDRESS = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::(\d{1,5}))?(?=/|\?|#|$)", re.I)
 _REFRESH = re.compile(rb"\s*[\d.]*\s*[;,]\s*(?:url\s*=\s*)?[\"']?", re.I)
-"""What stands before the address."""
 
 SANDBOXED = b"sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewPlace:
-    """One preview as a request to it finds it.
-
-    Attributes:
-        port: in the sandbox.
-        origin: of the preview, as the browser sees it.
-        prefix: of its paths; empty where it has an origin of its own.
-        page: the origin that may show it in a frame.
-        is_open: the address itself is the key: pages of any origin may read what they get under it.
-    """
+    """A preview as a request finds it: its paths' `prefix`, the `page` that may frame it, `is_open` to any origin."""
 
     port: int
     origin: str
@@ -57,17 +48,13 @@ class PreviewPlace:
 
     @property
     def inner_origin(self) -> bytes:
-        """The origin that the program in the sandbox believes in."""
         return b"http://localhost:%d" % self.port
 
 
 def for_sandbox(
     headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, is_drydocks: Callable[[bytes], bool]
 ) -> Headers:
-    """The headers of a request, as they are passed on; without those that say how long its body is.
-
-    `is_drydocks` tells whether the value of an ``Authorization`` header is for this server.
-    """
+    """A request's headers for the program: no body lengths, and no ``Authorization`` that `is_drydocks`."""
     given = [(name.lower(), value) for name, value in headers]
     dropped = _HOP_BY_HOP | _NOT_FOR_SANDBOX | _nominated(given)
     passed: Headers = [(b"host", b"localhost:%d" % place.port)]
@@ -125,7 +112,6 @@ def guards(place: PreviewPlace) -> Headers:
 
 
 def _nominated(headers: Headers) -> frozenset[bytes]:
-    """The headers that ``Connection`` declares to belong to one connection."""
     values = b",".join(value for name, value in headers if name == b"connection")
     return frozenset(word.strip().lower() for word in values.split(b","))
 
@@ -140,7 +126,6 @@ def _inward(value: bytes, place: PreviewPlace) -> bytes:
 
 
 def _outward(value: bytes, place: PreviewPlace) -> bytes:
-    """An address of the program's own, as the browser reaches it."""
     own = _OWN_ADDRESS.match(value)
     if own is not None and int(own[1] or 80) == place.port:
         rest = value[own.end() :]

@@ -24,12 +24,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class PreviewLimits:
-    """Bounds in seconds.
-
-    Attributes:
-        answer_seconds: until the head of an answer is there whole, counted from when the request was sent whole.
-        idle_seconds: without a byte in the middle of something (events may be far apart).
-    """
+    """Bounds in seconds: on the head of an answer to a whole request, and on silence in the middle of something."""
 
     answer_seconds: float = 120.0
     idle_seconds: float = 3600.0
@@ -53,13 +48,7 @@ class IncompleteAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreviewProxy:
-    """What passes one request of a browser on to the program in the sandbox.
-
-    Attributes:
-        connection: to the program's port.
-        touch: called whenever something flows: the conversation is in use.
-        is_drydocks: whether the value of an ``Authorization`` header is for this server.
-    """
+    """Passes one request on over a `connection` to the program's port; calls `touch` whenever something flows."""
 
     place: PreviewPlace
     connection: PortConnection
@@ -72,13 +61,7 @@ class HttpProxy(PreviewProxy):
     """An HTTP request: passed on into the sandbox and answered from there, both ways as they flow."""
 
     async def pass_on(self, target: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and the answer back.
-
-        Raises:
-            UpstreamError: there is no answer; nothing was sent yet.
-            IncompleteAnswerError: the answer has begun and will not come to its end.
-            ClientGoneError: the browser has gone.
-        """
+        """Pass request and answer on. `UpstreamError`: nothing was sent yet; `IncompleteAnswerError`: it was."""
         exchange = Exchange(self.connection, self.limits)
         await exchange.send_head(scope["method"], target, self._head(scope))
         sending = asyncio.create_task(self._send_body(exchange, receive), name="preview-upload")
@@ -109,7 +92,6 @@ class HttpProxy(PreviewProxy):
         return passed
 
     async def _send_body(self, exchange: Exchange, receive: Receive) -> None:
-        """Send the body, then wait until the browser goes."""
         message = await self._receive(receive)
         try:
             while True:
@@ -156,10 +138,7 @@ class ResponseHead(NamedTuple):
 
 
 class Exchange:
-    """A request and its answer. `send_head` and the body come from one task, the answer is read by another one.
-
-    Every method raises `UpstreamError` for what cannot be sent or read.
-    """
+    """A request, sent by one task, and its answer, read by another one. Methods raise `UpstreamError`."""
 
     def __init__(self, connection: PortConnection, limits: PreviewLimits) -> None:
         self._connection = connection
@@ -169,7 +148,6 @@ class Exchange:
         self._until_answer: asyncio.Timeout | None = None
 
     async def send_head(self, method: str, target: bytes, headers: Headers) -> None:
-        """Begin the request; `headers` say how its body is framed."""
         try:
             request = h11.Request(method=method, target=target, headers=[*headers, (b"connection", b"close")])
         except h11.LocalProtocolError as error:
@@ -177,7 +155,6 @@ class Exchange:
         await self._send(request)
 
     async def send_body(self, data: bytes, *, is_last: bool) -> None:
-        """Send the next part of the body."""
         if data:
             await self._send(h11.Data(data=data))
         if is_last:
@@ -185,7 +162,6 @@ class Exchange:
             self.sent()
 
     def sent(self) -> None:
-        """Nothing more is sent: from now on the answer is due."""
         self._is_sent = True
         if self._until_answer is not None:
             self._until_answer.reschedule(asyncio.get_running_loop().time() + self._limits.answer_seconds)
@@ -208,7 +184,6 @@ class Exchange:
             self._until_answer = None
 
     async def body(self) -> AsyncGenerator[bytes]:
-        """The body of the answer, in pieces as they come."""
         while True:
             try:
                 async with asyncio.timeout(self._limits.idle_seconds):

@@ -1,7 +1,4 @@
-"""Previews as ASGI middleware: requests to their hosts and paths are served here, all others go on.
-
-It stands before everything else of the server, so that no route of Drydock is ever reached from the name of a preview.
-"""
+"""Previews as ASGI middleware before everything else, so that no route of Drydock is reached from a preview's name."""
 
 from __future__ import annotations
 
@@ -155,7 +152,6 @@ class Preview:
         return found if is_its_own else None
 
     async def _let_in(self, scope: Scope, ticket: PreviewPass, scheme: str, send: Send) -> None:
-        """Give the browser its cookie, and send it to the same address without the ticket."""
         is_safe = scheme == "https" or self._addresses.domain == LOCAL_DOMAIN
         cookie = self._passes.cookie(self._passes.make("cookie", ticket, seconds=PASS_SECONDS), is_safe=is_safe)
         headers = [
@@ -269,7 +265,6 @@ async def refuse_websocket(scope: Scope, send: Send, status: int, text: str) -> 
 
 
 async def _allow(headers: Mapping[str, str], place: PreviewPlace, send: Send) -> None:
-    """Let a sandboxed document ask its own program whatever it wants to."""
     asked = headers.get("access-control-request-headers", "*")
     allowed = [
         (b"access-control-allow-methods", headers["access-control-request-method"].encode("latin-1")),
@@ -289,6 +284,5 @@ def _scheme(scope: Scope) -> str:
 
 
 def _target(scope: Scope, path: str | None = None) -> bytes:
-    """Path and query as they came, but for a ticket."""
     raw = path if path is not None else (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     return without_ticket(raw, scope["query_string"].decode("latin-1")).encode("latin-1")

@@ -29,11 +29,7 @@ class WebSocketProxy(PreviewProxy):
     """A WebSocket: two connections, and each message of one passed on to the other as it comes."""
 
     async def pass_on(self, target: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Connect, accept as the program did, and pass messages on until either side closes.
-
-        Raises:
-            UpstreamError: the program does not speak this protocol; nothing was accepted yet.
-        """
+        """Pass messages on until a side closes; `UpstreamError`, before anything is accepted: no such protocol."""
         inner = _Inner(self.connection, self._protocol(scope, target), self.limits)
         response = await self._handshake(inner, scope)
         if response.status_code != 101:
@@ -102,7 +98,6 @@ class WebSocketProxy(PreviewProxy):
         return for_browser(raw, self.place)
 
     async def _inward(self, inner: _Inner, receive: Receive) -> bool:
-        """From the browser to the program; returns whether it was the browser that ended it."""
         while True:
             message = await receive()
             self.touch()
@@ -116,7 +111,6 @@ class WebSocketProxy(PreviewProxy):
                 return False  # the other direction tells it
 
     async def _outward(self, inner: _Inner, send: Send) -> None:
-        """From the program to the browser."""
         parts: list[bytes] = []
         kind = Opcode.BINARY
         code, reason = 1011, "the program in the sandbox broke the connection off"
@@ -160,11 +154,9 @@ class _Inner:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come."""
         return self.is_over and not self._events
 
     async def receive(self, kind: type[Event]) -> list[Event]:
-        """What the next bytes complete, of this kind; what is of another one comes when that is asked for."""
         if not self._events:
             await self._receive()
         events = [event for event in self._events if isinstance(event, kind)]

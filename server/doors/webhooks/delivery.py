@@ -60,7 +60,6 @@ class WebhookDelivery:
         self._wake.set()
 
     def offer(self, conversation_id: str) -> None:
-        """Something was stored in this conversation."""
         if not self.webhook.active or self.webhook.conversation_id not in (None, conversation_id):
             return
         if len(self._waiting) >= MAX_WAITING:
@@ -70,12 +69,10 @@ class WebhookDelivery:
         self._wake.set()
 
     def look(self) -> None:
-        """Something may have been stored anywhere: ask the database."""
         self._must_look = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until the webhook is not active any more."""
         while self.webhook.active:
             await self._wake.wait()
             self._wake.clear()
@@ -99,7 +96,6 @@ class WebhookDelivery:
                 self._waiting[conversation_id] = None  # behind the others, whose turn it is
 
     async def _tell(self, conversation_id: str) -> Batch | None:
-        """Have the next events of a conversation acknowledged; None when the webhook is not active any more."""
         after = await self._repository.position(self.webhook, conversation_id)
         batch = await next_batch(self._store, self.webhook, conversation_id, after, self._now())
         if not batch.body:
@@ -142,14 +138,7 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The next events of a conversation for one webhook.
-
-    Attributes:
-        upto: the last event that was looked at: the position once this is acknowledged.
-        message_id: the same each time that this batch is sent, and another one for any other batch.
-        body: the JSON to send; empty where none of the events is wanted.
-        is_last: whether the log ended here.
-    """
+    """The next events for one webhook, up to `upto`; one `message_id` for all attempts, no `body` if none is wanted."""
 
     upto: int
     message_id: str = ""

@@ -21,14 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 class Webhooks:
-    """Keeps the webhooks and sends what they are for; an async context manager, which owns the sending.
-
-    Without a webhook it costs nothing. What was not acknowledged when the process ended is sent when it starts again.
-    What changes webhooks raises `DatabaseError` where it cannot be stored.
-    """
+    """Keeps and sends webhooks, an async context manager; what was not acknowledged is sent after a restart."""
 
     def __init__(self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS) -> None:
-        """`waits`: see `server.doors.webhooks.delivery`."""
         self._database = database
         self._sender = sender
         self._waits = waits
@@ -59,12 +54,10 @@ class Webhooks:
         await self._sender.aclose()
 
     def of_user(self, user_id: str) -> list[StoredWebhook]:
-        """The user's webhooks as they are now, oldest first."""
         found = [delivery.webhook for delivery, _ in self._deliveries.values() if delivery.webhook.user_id == user_id]
         return sorted(found, key=lambda one: (one.created_at, one.id))
 
     def get(self, user_id: str, webhook_id: str) -> StoredWebhook | None:
-        """The user's webhook of this id."""
         return next((one for one in self.of_user(user_id) if one.id == webhook_id), None)
 
     async def create(self, webhook: StoredWebhook) -> None:
@@ -84,7 +77,6 @@ class Webhooks:
         return webhook
 
     async def delete(self, webhook_id: str) -> None:
-        """Forget it; a request in flight is cancelled."""
         async with self._changing:
             await self._stop(webhook_id)
             await self._database.webhooks.delete(webhook_id)
@@ -156,7 +148,6 @@ class Webhooks:
                         delivery.offer(conversation_id)
 
     async def _user_of(self, conversation_id: str) -> str | None:
-        """Whose conversation it is; None for the logs of sub-agents, which are nobody's."""
         if conversation_id not in self._users:
             record = await self._database.conversations.get(conversation_id)
             if record is None:

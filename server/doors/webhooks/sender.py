@@ -31,13 +31,7 @@ _SHORT_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What came of a request.
-
-    Attributes:
-        problem: why it counts as not received; empty when it was acknowledged.
-        is_gone: the receiver wants no more.
-        wished_seconds: the pause that the receiver asked for; 0 when it did not.
-    """
+    """What came of a request: an empty `problem` acknowledges it; `is_gone`: the receiver wants no more."""
 
     problem: str = ""
     is_gone: bool = False
@@ -75,12 +69,10 @@ class Sender:
             return DeliveryOutcome(f"the receiver cannot be reached: {str(error) or type(error).__name__}")
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
 
 async def _skip(answer: httpx.Response) -> None:
-    """Let a short answer pass, so that the receiver is not cut off in it; a long one is of no use."""
     passed = 0
     async for piece in answer.aiter_raw():
         passed += len(piece)
