@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -235,6 +235,36 @@ def test_packages_do_not_import_each_other_in_a_circle(whole: str) -> None:
     while leaves := {name for name, used in uses.items() if not used & uses.keys()}:
         uses = {name: used for name, used in uses.items() if name not in leaves}
     assert not uses, f"each of these is in a circle, or uses one that is: {uses}"
+
+
+def modules_used(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules of ours that this one imports, at its top or anywhere else, for its types too."""
+    used: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            used.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = path.relative_to(ROOT).parts[:-1]
+            inside = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*inside, *(node.module or "").split(".")]).rstrip(".")
+            names = {alias.name: f"{module}.{alias.name}" for alias in node.names}
+            used.update(full if full in modules else module for full in names.values())
+    return used & modules.keys()
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    whole = ("agent_core", "bench", "deploy", "drydock_client", "migrations", "runtime_images", "server")
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sources(*whole)
+    }
+    uses = {module: modules_used(path, modules) - {module} for module, path in modules.items()}
+    ends = {module for module, used in uses.items() if not used}
+    while ends:  # what uses nothing of the rest, and what nothing of the rest uses
+        uses = {module: used - ends for module, used in uses.items() if module not in ends}
+        everything_used = set[str]().union(*uses.values())
+        ends = {module for module, used in uses.items() if not used or module not in everything_used}
+    assert not uses, "these are in circles, or between two of them"
 
 
 @pytest.mark.parametrize("library", sorted(HOMES))

@@ -9,15 +9,12 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell import programs
 from agent_core.security.shell.programs import Program, program_named
-from agent_core.security.shell.sinks import GRAVE, Mark, Scope, derived, is_known, may_be_option, resolve, shown
-
-if TYPE_CHECKING:
-    from agent_core.security.shell.judge import Walker
+from agent_core.security.shell.sinks import GRAVE, Mark, Scope, Sinks, derived, is_known, may_be_option, resolve, shown
 
 _MAX_CODE: Final = 50_000
 _RUNS_TEXT: Final = re.compile(
@@ -95,10 +92,24 @@ class ProgramCall:
         return [value for name, value in self.options if name in names]
 
 
+class JudgedShell(Protocol):
+    """The shell whose programs are judged: what they may have it do. Texts are what is printed or read."""
+
+    sinks: Sinks
+
+    def run(self, words: Sequence[str], stdin: str) -> str: ...
+
+    def run_code(self, text: str, stdin: str, *, later: bool = False) -> str: ...
+
+    def assign(self, name: str, text: str, *, by_loop: bool = False) -> None: ...
+
+    def go_to(self, folder: str) -> None: ...
+
+
 class Rules:
     """The rules, each a method with the name of its kind that returns what the program prints."""
 
-    def __init__(self, shell: Walker) -> None:
+    def __init__(self, shell: JudgedShell) -> None:
         self._shell = shell
         self._sinks = shell.sinks
 
