@@ -28,7 +28,8 @@ class SocketLimits:
     max_joining_bytes: int = 64 * 1024
     """The largest message of a client that is in no conversation yet."""
     max_buffer_bytes: int = MEBIBYTE // 4
-    """What may wait for a client before its feed pauses; a ping waits behind it, so slower clients count as dead."""
+    """What may wait for a client before its feed pauses. A ping waits behind it: who takes less within
+    `ping_timeout_seconds` is taken for dead, and has to come back."""
     stall_seconds: float = 60.0
     """A client that takes nothing for so long while something waits for it is disconnected."""
     handshake_seconds: float = 20.0
