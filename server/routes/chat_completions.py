@@ -81,12 +81,13 @@ def _invalid(error: RequestValidationError) -> Response:
     text = problem_text(problem).removeprefix("Value error, ")
     if problem["type"] == "json_invalid":
         return _refused(400, text)
-    param = ".".join(str(part) for part in problem["loc"] if _is_name(part))
+    names = [
+        part
+        for part in problem["loc"]
+        if isinstance(part, int) or (part.isidentifier() and part not in {"body", "str"})
+    ]
+    param = ".".join(str(name) for name in names)
     return _refused(400, f"{param or 'body'}: {text}", param=param or None)
-
-
-def _is_name(part: str | int) -> bool:
-    return isinstance(part, int) or (part.isidentifier() and part not in {"body", "str"})
 
 
 def _refused(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
@@ -144,43 +144,34 @@ async def read_vscode_url(
 
 
 Path = Annotated[str, PathParameter(max_length=1000)]
+_ANALYZER = "/conversations/{conversation_id}/security/{path:path}"
+_REFUSED: Final[dict[str, Any]] = {
+    "status_code": 400,
+    "response_model": ErrorReply,
+    "response_description": MEANINGS[400],
+}
 
 
-@router.get("/conversations/{conversation_id}/security/{path:path}")
+@router.get(_ANALYZER)
 async def ask_analyzer(path: Path, record: OwnConversation, services: ServicesDependency) -> Alive:
     """Whether it is at work. None of ours has more to tell, so `path` does not matter."""
     _check_running(record, services)
     return Alive(status="ok")
 
 
-@router.post(
-    "/conversations/{conversation_id}/security/{path:path}",
-    status_code=400,
-    response_model=ErrorReply,
-    response_description=MEANINGS[400],
-)
+@router.post(_ANALYZER, **_REFUSED)
 async def post_to_analyzer(path: Path, record: OwnConversation, services: ServicesDependency) -> None:
     """Refused: the analyzers have nothing that could be changed here."""
     _refuse_change(path, record, services)
 
 
-@router.put(
-    "/conversations/{conversation_id}/security/{path:path}",
-    status_code=400,
-    response_model=ErrorReply,
-    response_description=MEANINGS[400],
-)
+@router.put(_ANALYZER, **_REFUSED)
 async def put_to_analyzer(path: Path, record: OwnConversation, services: ServicesDependency) -> None:
     """Refused, like POST."""
     _refuse_change(path, record, services)
 
 
-@router.delete(
-    "/conversations/{conversation_id}/security/{path:path}",
-    status_code=400,
-    response_model=ErrorReply,
-    response_description=MEANINGS[400],
-)
+@router.delete(_ANALYZER, **_REFUSED)
 async def delete_from_analyzer(path: Path, record: OwnConversation, services: ServicesDependency) -> None:
     """Refused, like POST."""
     _refuse_change(path, record, services)

@@ -40,12 +40,14 @@ MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096
 NO_SANDBOX = "Runtime not yet initialized"
 _NO_ENTRIES: Final[dict[str, Any]] = {"entries": [], "left_out": 0}
-_STATUS = {
+STATUSES: Final = {
     "bad_request": 400,
     "not_a_file": 400,
     "forbidden": 403,
+    "no_repository": 404,
     "not_found": 404,
     "too_large": 413,
+    "binary": 415,
     "busy": 503,
     "no_space": 507,
 }
@@ -136,7 +138,7 @@ def refusal(error: DrydockError) -> ReplyError:
     """The reply for what the sandbox refused or failed at; one that ends with its conversation is none any more."""
     if isinstance(error, SandboxClosedError):
         return ReplyError(404, {"error": NO_SANDBOX})
-    status = _STATUS.get(error.code, 500) if isinstance(error, SandboxError | ToolError) else 500
+    status = STATUSES.get(error.code, 500) if isinstance(error, SandboxError | ToolError) else 500
     return ReplyError(status, {"error": str(error)})
 
 

@@ -17,7 +17,7 @@ from server.db.page_ids import page_id as make_page_id
 from server.db.page_ids import position
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.routes.conversation_files import refusal
+from server.routes.conversation_files import STATUSES, refusal
 from server.routes.query import LINKED, FilePath, PageId, PagingDependency
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import WatchedJsonRoute
@@ -30,15 +30,6 @@ NOT_RUNNING = "Not a git repository as far as can be seen: the conversation is n
 _COMMIT = re.compile("[0-9a-f]{40,64}", re.ASCII)
 Since = Literal["commit", "base"]
 """What the files are compared with: the last commit, or the commit where the branch left the one it began from."""
-_STATUS = {
-    "bad_request": 400,
-    "not_a_file": 400,
-    "forbidden": 403,
-    "no_repository": 404,
-    "not_found": 404,
-    "too_large": 413,
-    "binary": 415,
-}
 
 
 class Change(BaseModel):
@@ -198,5 +189,5 @@ async def _ask(
     except DrydockError as error:
         raise refusal(error) from error
     if found.get("error"):
-        raise ReplyError(_STATUS.get(str(found.get("code")), 500), {"error": str(found["error"])})
+        raise ReplyError(STATUSES.get(str(found.get("code")), 500), {"error": str(found["error"])})
     return found

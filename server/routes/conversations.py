@@ -186,13 +186,13 @@ async def delete_conversation(
     return await asyncio.shield(asyncio.ensure_future(services.manager.delete(conversation_id)))
 
 
-@router.post("/{conversation_id}/start", response_model=ConversationReply, responses=errors(404))
+@router.post("/{conversation_id}/start", responses=errors(404))
 async def start_conversation(
     conversation_id: ConversationId,
     services: ServicesDependency,
     identity: IdentityDependency,
     body: StartOptions | None = None,
-) -> dict[str, Any]:
+) -> ConversationReply:
     """See to it that it runs."""
     if await find_conversation(services, identity, conversation_id) is None:
         raise conversation_not_found(conversation_id)
@@ -202,18 +202,15 @@ async def start_conversation(
         raise conversation_not_found(conversation_id) from error
     except DrydockError as error:
         raise _failed("start", conversation_id, error) from error
-    return {
-        "status": "ok",
-        "conversation_id": conversation_id,
-        "message": None,
-        "conversation_status": live.status.value,
-    }
+    return ConversationReply(
+        status="ok", conversation_id=conversation_id, message=None, conversation_status=live.status
+    )
 
 
-@router.post("/{conversation_id}/stop", response_model=ConversationReply, responses=errors(404))
+@router.post("/{conversation_id}/stop", responses=errors(404))
 async def stop_conversation(
     conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
-) -> dict[str, Any]:
+) -> ConversationReply:
     """End its session; ``conversation_status`` is what it was before."""
     if await find_conversation(services, identity, conversation_id) is None:
         raise conversation_not_found(conversation_id)
@@ -222,12 +219,10 @@ async def stop_conversation(
     except DrydockError as error:
         raise _failed("stop", conversation_id, error) from error
     was_running = before.status is not ConversationStatus.STOPPED
-    return {
-        "status": "ok",
-        "conversation_id": conversation_id,
-        "message": "Conversation stopped successfully" if was_running else "Conversation was not running",
-        "conversation_status": before.status.value,
-    }
+    message = "Conversation stopped successfully" if was_running else "Conversation was not running"
+    return ConversationReply(
+        status="ok", conversation_id=conversation_id, message=message, conversation_status=before.status
+    )
 
 
 class RewindWish(BaseModel, extra="forbid", strict=True):
