@@ -229,11 +229,11 @@ async def complete_chat(
         raise ReplyError(400, {"message": str(error), "param": "messages"}) from error
     chosen = conversation or body.chosen_conversation
     record, goes_on, claim = await _place(services, identity, history, chosen)
-    said = await _user_event(services, record, history, goes_on=goes_on)
+    user_event = await _user_event(services, record, history, goes_on=goes_on)
     turn = TurnRun(services.manager, identity, record.id)
     spent = (record.prompt_tokens, record.completion_tokens)
     reply = ChatReply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
-    answer = paced(turn.run(said), services.ending, SILENCE_SECONDS)
+    answer = paced(turn.run(user_event), services.ending, SILENCE_SECONDS)
     pieces = _noted(services, identity, history, turn, answer, claim)
     headers = {CONVERSATION_HEADER: record.id}
     if body.stream:

@@ -72,12 +72,12 @@ async def submit_feedback(record: OwnConversation, services: ServicesDependency,
     """Keep what a user says of a conversation as it is now."""
     try:
         last = await services.database.events.last_id(record.id)
-        given = Feedback(user_id=record.user_id, conversation_id=record.id, last_event_id=last, **body.model_dump())
-        await services.database.feedback.add(given)
+        feedback = Feedback(user_id=record.user_id, conversation_id=record.id, last_event_id=last, **body.model_dump())
+        await services.database.feedback.add(feedback)
     except DatabaseError as error:
         logger.error("feedback on conversation %s was not stored: %s", record.id, error)
         raise ReplyError(500, {"error": "Failed to submit feedback"}) from error
-    return FeedbackReply(body=Receipt(message=THANKS, feedback_id=given.id, password=""))
+    return FeedbackReply(body=Receipt(message=THANKS, feedback_id=feedback.id, password=""))
 
 
 @router.get("/feedback", response_model=FeedbackList, responses=errors(400))

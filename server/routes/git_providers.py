@@ -89,13 +89,13 @@ async def add_git_providers(
 ) -> dict[str, str]:
     """Store the tokens; one that its provider refuses is not stored, nor are the others then."""
     repository = services.database.settings
-    for name, given in body.provider_tokens.items():
-        _check(services, name, given)
-    if not any(given.text or given.address for given in body.provider_tokens.values()):
+    for name, new in body.provider_tokens.items():
+        _check(services, name, new)
+    if not any(new.text or new.address for new in body.provider_tokens.values()):
         return {"message": "Git providers stored"}  # nothing was given, so nothing is stored, not even settings
     tokens = _merged((await repository.get(identity.user_id) or StoredSettings()).provider_tokens, body)
     if services.settings.verify_git_tokens:
-        fresh = [name for name, given in body.provider_tokens.items() if given.text]
+        fresh = [name for name, new in body.provider_tokens.items() if new.text]
         refusals = await asyncio.gather(*(services.git.is_refused(name, tokens[name]) for name in fresh))
         for one, refused in zip(fresh, refusals, strict=True):
             if refused:
@@ -110,23 +110,23 @@ async def add_git_providers(
     return {"message": "Git providers stored"}
 
 
-def _check(services: Services, name: Provider, given: GivenToken) -> None:
-    problem = host_problem(given.address)
-    if problem is None and given.text:
-        problem = services.git.host_lacks(name, given.address or None)
+def _check(services: Services, name: Provider, new: GivenToken) -> None:
+    problem = host_problem(new.address)
+    if problem is None and new.text:
+        problem = services.git.host_lacks(name, new.address or None)
     if problem is not None:
         raise ReplyError(422, {"error": f"provider_tokens.{name}.host {problem}"})
-    if not (given.text.isascii() and given.text.isprintable()):
+    if not (new.text.isascii() and new.text.isprintable()):
         raise ReplyError(422, {"error": f"provider_tokens.{name}.token must be one line of printable ASCII characters"})
 
 
 def _merged(stored: Mapping[str, ProviderToken], body: GivenTokens) -> dict[str, ProviderToken]:
     tokens = dict(stored)
-    for name, given in body.provider_tokens.items():
-        if given.text:
-            tokens[name] = ProviderToken(token=SecretStr(given.text), host=given.address or None)
-        elif name in tokens and given.address:
-            tokens[name] = tokens[name].model_copy(update={"host": given.address})
+    for name, new in body.provider_tokens.items():
+        if new.text:
+            tokens[name] = ProviderToken(token=SecretStr(new.text), host=new.address or None)
+        elif name in tokens and new.address:
+            tokens[name] = tokens[name].model_copy(update={"host": new.address})
     return tokens
 
 
@@ -206,8 +206,9 @@ async def list_repositories(
     installation_id: Name | None = None,
 ) -> list[Repository]:
     """A page of the repositories at one provider, or the latest ones at all of them."""
-    wanted = PageWish(page, per_page)
-    return await accounts.repositories(selected_provider, wanted, sort=sort, installation=installation_id)
+    return await accounts.repositories(
+        selected_provider, PageWish(page, per_page), sort=sort, installation=installation_id
+    )
 
 
 @_accounts_router.get("/search/repositories")
@@ -246,8 +247,8 @@ async def list_branches(
     selected_provider: Provider | None = None,
 ) -> BranchesPage:
     """A page of the branches of a repository."""
-    wanted = PageWish(page, per_page)
-    found = await accounts.of_repository(selected_provider, repository, lambda one: one.branches(repository, wanted))
+    page_wish = PageWish(page, per_page)
+    found = await accounts.of_repository(selected_provider, repository, lambda one: one.branches(repository, page_wish))
     return BranchesPage(
         branches=found.items,
         has_next_page=found.has_next,

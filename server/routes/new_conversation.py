@@ -78,8 +78,8 @@ async def create_once(
 
     async def answered(attempt: Attempt) -> dict[str, Any]:
         conversation_id = await make(attempt)
-        told = {"status": "ok", "conversation_id": conversation_id, "message": None}
-        return {**told, "conversation_status": status.value, **facts}
+        reply = {"status": "ok", "conversation_id": conversation_id, "message": None}
+        return {**reply, "conversation_status": status.value, **facts}
 
     return await services.database.idempotency_keys.once(
         key,
@@ -209,10 +209,10 @@ async def create_conversation(
     body: NewConversation | None = None,
 ) -> dict[str, Any]:
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
-    wanted = body or NewConversation()
+    request = body or NewConversation()
 
     async def begin(attempt: Attempt) -> str:
-        return (await begin_conversation(services, identity, wanted, attempt)).id
+        return (await begin_conversation(services, identity, request, attempt)).id
 
     return await create_once(
         services,
@@ -220,24 +220,24 @@ async def create_conversation(
         begin,
         user_id=identity.user_id,
         scope="create",
-        asked=wanted.model_dump(mode="json", exclude_unset=True),
+        asked=request.model_dump(mode="json", exclude_unset=True),
         status=ConversationStatus.STARTING,
     )
 
 
 async def begin_conversation(
-    services: Services, identity: Identity, wanted: NewConversation, attempt: Attempt | None = None
+    services: Services, identity: Identity, request: NewConversation, attempt: Attempt | None = None
 ) -> ConversationRecord:
     """The same for other doors: its record, when everything is durable and it starts.
 
     `attempt` is the id that it gets if none is named. Raises `ReplyError` where it cannot be granted, and
     `DrydockError` where it could not be started; nothing is left of it then.
     """
-    wanted = wanted.with_card()
-    _refuse_what_contradicts(wanted)
-    first = await _first_events(wanted, services.settings.max_message_bytes)
+    request = request.with_card()
+    _refuse_what_contradicts(request)
+    first = await _first_events(request, services.settings.max_message_bytes)
     attempt = attempt or Attempt(uuid.uuid4().hex, is_repeated=False)
-    conversation_id = _id_of(services, wanted, attempt)
+    conversation_id = _id_of(services, request, attempt)
     if attempt.is_repeated and (begun := await find_conversation(services, identity, conversation_id)) is not None:
         return begun if await _has_message(services, begun) else await _begin_log(services, begun, first)
     user = await services.database.settings.get(identity.user_id)
@@ -246,14 +246,14 @@ async def begin_conversation(
         text = "Error authenticating with the LLM provider. Please check your API key"
         refusal = {"status": "error", "message": text, "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION"}
         raise ReplyError(400, refusal)
-    provider = await _provider(services, user, wanted)
-    if wanted.mcp_config is not None:  # with the user's stored secrets wherever something stands for them
+    provider = await _provider(services, user, request)
+    if request.mcp_config is not None:  # with the user's stored secrets wherever something stands for them
         stored = read_config(user.mcp_config if user is not None else None)
         try:
-            wanted = wanted.model_copy(update={"mcp_config": wanted.mcp_config.restored(stored)})
+            request = request.model_copy(update={"mcp_config": request.mcp_config.restored(stored)})
         except HiddenSecretError as error:
             raise status_error(422, str(error)) from error
-    record = await _store(services, identity, wanted, conversation_id, model.model, provider)
+    record = await _store(services, identity, request, conversation_id, model.model, provider)
     return await _begin_log(services, record, first)
 
 
@@ -272,37 +272,37 @@ async def _begin_log(services: Services, record: ConversationRecord, first: list
     return record
 
 
-def _refuse_what_contradicts(wanted: NewConversation) -> None:
-    if wanted.replay_json is not None and (wanted.initial_user_msg or wanted.image_urls):
+def _refuse_what_contradicts(request: NewConversation) -> None:
+    if request.replay_json is not None and (request.initial_user_msg or request.image_urls):
         raise status_error(400, "replay_json: has a first message of its own; leave initial_user_msg out")
-    if _WITH_USER.match((wanted.repository or "").strip()):
+    if _WITH_USER.match((request.repository or "").strip()):
         problem = "is an address with a user name or password in it; leave them out, and store a token for its provider"
         raise status_error(400, f"repository: {problem}")
-    task = wanted.suggested_task
+    task = request.suggested_task
     if task is not None and task.prompt is None:
         raise status_error(400, f"suggested_task: {task.task_type} stands for no work; send initial_user_msg")
-    if task is not None and wanted.create_microagent is not None:
+    if task is not None and request.create_microagent is not None:
         raise status_error(400, "suggested_task, create_microagent: send one of them")
 
 
-async def _provider(services: Services, user: StoredSettings | None, wanted: NewConversation) -> Provider | None:
-    repository = (wanted.repository or "").strip()
+async def _provider(services: Services, user: StoredSettings | None, request: NewConversation) -> Provider | None:
+    repository = (request.repository or "").strip()
     if not repository or not services.settings.verify_git_tokens:
-        return wanted.git_provider
-    return await services.git.accounts(user).found(wanted.git_provider, repository) or wanted.git_provider
+        return request.git_provider
+    return await services.git.accounts(user).found(request.git_provider, repository) or request.git_provider
 
 
-async def _first_events(wanted: NewConversation, max_chars: int) -> list[AnyEvent]:
-    if wanted.replay_json is not None:
+async def _first_events(request: NewConversation, max_chars: int) -> list[AnyEvent]:
+    if request.replay_json is not None:
         try:
-            return beginning_of(await read_trajectory(wanted.replay_json))
+            return beginning_of(await read_trajectory(request.replay_json))
         except WireError as error:
             raise status_error(400, str(error)) from error
-    text = wanted.initial_user_msg or ""
-    if not (text.strip() or wanted.image_urls):
+    text = request.initial_user_msg or ""
+    if not (text.strip() or request.image_urls):
         return []
     try:
-        data = {"action": "message", "args": {"content": text, "image_urls": wanted.image_urls}}
+        data = {"action": "message", "args": {"content": text, "image_urls": request.image_urls}}
         return [from_wire(data, max_chars=max_chars)]
     except WireError as error:
         raise status_error(400, f"initial_user_msg, image_urls: {error}") from error
@@ -314,47 +314,47 @@ async def _has_message(services: Services, record: ConversationRecord) -> bool:
     return any(isinstance(event, MessageEvent) and event.source == "user" for event in events)
 
 
-def _id_of(services: Services, wanted: NewConversation, attempt: Attempt) -> str:
-    if wanted.conversation_id is None:
+def _id_of(services: Services, request: NewConversation, attempt: Attempt) -> str:
+    if request.conversation_id is None:
         return attempt.resource
     if not services.settings.allow_set_conversation_id:
         # As for any other key that is not known here.
         text = "conversation_id: only the server chooses ids, unless allow_set_conversation_id is set"
         raise status_error(422, text)
-    if re.fullmatch(CHOSEN_ID, wanted.conversation_id) is None:
+    if re.fullmatch(CHOSEN_ID, request.conversation_id) is None:
         text = "conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"
         raise status_error(400, text)
-    return wanted.conversation_id
+    return request.conversation_id
 
 
 async def _store(
     services: Services,
     identity: Identity,
-    wanted: NewConversation,
+    request: NewConversation,
     conversation_id: str,
     model: str,
     provider: Provider | None,
 ) -> ConversationRecord:
     options: dict[str, Any] = {}
-    if wanted.conversation_instructions:
+    if request.conversation_instructions:
         masker = await masker_of(services.database, identity.user_id)
-        masker.add(agent_servers(None, wanted.mcp_config or McpConfig()).secrets)
-        options["conversation_instructions"] = masker.text(wanted.conversation_instructions)
-    if wanted.mcp_config is not None:
-        options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wanted.mcp_config)
-    if wanted.agent_options is not None:
-        options[AGENT_OPTIONS] = wanted.agent_options.model_dump(mode="json", exclude_none=True)
-    if wanted.client_tools:
-        options[CLIENT_TOOLS] = stored_tools(wanted.client_tools)
+        masker.add(agent_servers(None, request.mcp_config or McpConfig()).secrets)
+        options["conversation_instructions"] = masker.text(request.conversation_instructions)
+    if request.mcp_config is not None:
+        options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, request.mcp_config)
+    if request.agent_options is not None:
+        options[AGENT_OPTIONS] = request.agent_options.model_dump(mode="json", exclude_none=True)
+    if request.client_tools:
+        options[CLIENT_TOOLS] = stored_tools(request.client_tools)
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,
         user_id=identity.user_id,
         created_at=now,
         last_updated_at=now,
-        trigger=wanted.trigger,
-        selected_repository=wanted.repository,
-        selected_branch=wanted.selected_branch,
+        trigger=request.trigger,
+        selected_repository=request.repository,
+        selected_branch=request.selected_branch,
         git_provider=provider,
         llm_model=model,
         options=options,

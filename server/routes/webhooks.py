@@ -175,10 +175,10 @@ async def read_webhook(webhook: OwnWebhook) -> WebhookInfo:
 @router.patch("/{webhook_id}")
 async def change_webhook(webhook: OwnWebhook, services: ServicesDependency, body: WebhookChange) -> WebhookInfo:
     """Change it. One that is made active, or whose address changes, is tried again at once, from where it was."""
-    given = {name: value for name, value in body if value is not None}
+    values = {name: value for name, value in body if value is not None}
     if body.events is not None:
-        given["events"] = tuple(dict.fromkeys(body.events))
-    changes = cast(WebhookChanges, given)
+        values["events"] = tuple(dict.fromkeys(body.events))
+    changes = cast(WebhookChanges, values)
     if body.active or body.url is not None:
         changes |= {"failing_since": None, "problem": ""}
     return _info(await services.webhooks.update(webhook.id, **changes) if changes else webhook)
@@ -196,8 +196,8 @@ async def replay_events(
     webhook: OwnWebhook, services: ServicesDependency, identity: IdentityDependency, body: Replay
 ) -> WebhookInfo:
     """Send what a conversation's log holds behind an event once more: for a receiver that has lost it."""
-    wanted = webhook.conversation_id in (None, body.conversation_id)
-    if not wanted or await find_conversation(services, identity, body.conversation_id) is None:
+    matches = webhook.conversation_id in (None, body.conversation_id)
+    if not matches or await find_conversation(services, identity, body.conversation_id) is None:
         raise ConversationNotFoundError(body.conversation_id)
     await services.webhooks.replay(webhook.id, body.conversation_id, body.after_event_id)
     return _info(webhook)

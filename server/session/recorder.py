@@ -137,8 +137,8 @@ class BranchKeeper:
         sandbox = self._sandbox()
         if record is None or sandbox is None:
             return
-        asked = {"directory": folder_of((record.selected_repository or "").strip()), "since": "commit"}
-        found = (await sandbox.request("git.status", asked, limit_seconds=GIT_SECONDS)).result
+        args = {"directory": folder_of((record.selected_repository or "").strip()), "since": "commit"}
+        found = (await sandbox.request("git.status", args, limit_seconds=GIT_SECONDS)).result
         listed = found.get("repositories")  # of a form that nobody vouches for: it comes from a sandbox
         every = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         branch = next((one.get("branch") for one in every if one.get("path") == ""), None)

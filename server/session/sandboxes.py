@@ -64,9 +64,9 @@ class DiskReserve:
         return min(_LONGEST, max(_SHORTEST, (self._free - self._reserve) / _FASTEST))
 
     def _is_low(self) -> bool:
-        wanted, entries = self._reserve, _ENTRIES
+        needed, entries = self._reserve, _ENTRIES
         if self.is_low:
-            wanted, entries = wanted + wanted // 10, entries + entries // 10
+            needed, entries = needed + needed // 10, entries + entries // 10
         low, least = False, None
         for folder in self._folders:
             try:
@@ -74,7 +74,7 @@ class DiskReserve:
             except OSError:
                 continue
             free = found.f_bavail * found.f_frsize
-            low = low or free < wanted or (found.f_files > 4 * _ENTRIES and found.f_favail < entries)
+            low = low or free < needed or (found.f_files > 4 * _ENTRIES and found.f_favail < entries)
             least = free if least is None else min(least, free)
         self._free = least or 0
         return low

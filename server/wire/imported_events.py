@@ -133,26 +133,26 @@ def _observation(record: dict[str, Any]) -> Form:
 
 
 def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> dict[str, Any]:
-    fields, kept = _repaired(model, value, name=name, where=where)
-    return {**fields.model_dump(by_alias=True), **kept}
+    fields, stored = _repaired(model, value, name=name, where=where)
+    return {**fields.model_dump(by_alias=True), **stored}
 
 
 def _repaired(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> tuple[Fields, dict[str, Any]]:
     try:
         return model.model_validate(value), value
     except ValidationError:
-        known, kept = copy.deepcopy(value), copy.deepcopy(value)
+        known, stored = copy.deepcopy(value), copy.deepcopy(value)
     while True:
         try:
-            return model.model_validate(known), kept
+            return model.model_validate(known), stored
         except ValidationError as error:
             # From behind: what is left out of a list moves what stands behind it there.
-            repaired = [_repair(known, kept, one) for one in reversed(error.errors(include_url=False))]
+            repaired = [_repair(known, stored, one) for one in reversed(error.errors(include_url=False))]
             if not any(repaired):
                 raise WireError(problem_of(error, name=name, where=where)) from error
 
 
-def _repair(known: Any, kept: Any, problem: Any) -> bool:
+def _repair(known: Any, stored: Any, problem: Any) -> bool:
     """See to a problem that clients can do without (unknown fields, nulls, numbers as texts); whether it is one."""
     kind, value, path = problem["type"], problem["input"], problem["loc"]
     if kind == "missing":
@@ -161,7 +161,7 @@ def _repair(known: Any, kept: Any, problem: Any) -> bool:
         if kind == "extra_forbidden" or (kind == "literal_error" and isinstance(value, str)):
             del _holder(known, path)[path[-1]]
             return True
-        for one in (known, kept):
+        for one in (known, stored):
             if value is None:
                 del _holder(one, path)[path[-1]]
             elif kind == "string_type" and len(path) > 1 and type(value) in (int, float):

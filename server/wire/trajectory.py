@@ -88,8 +88,8 @@ def not_rewound(items: list[dict[str, Any]]) -> list[bool]:
     branches, last = Branches(), -1
     ids: list[int] = []
     for item in items:
-        given = item.get("id")
-        last = given if isinstance(given, int) and given > last else last + 1
+        own_id = item.get("id")
+        last = own_id if isinstance(own_id, int) and own_id > last else last + 1
         ids.append(last)
         event: Event = ForeignEvent(id=last, name="null", is_action=False)
         if item.get("action") == "rewind":
@@ -112,10 +112,10 @@ def _take(item: dict[str, Any], place: int, turns: ReplayedTurns) -> None:
     call_id = str(metadata.get("tool_call_id") or f"call_{place}")
     call = _recorded_call(response, call_id) or _translated_call(name, args, call_id)
     thought = args.get("thought")
-    said = [TextContent(text=thought)] if isinstance(thought, str) and thought.strip() and name != "think" else []
+    thoughts = [TextContent(text=thought)] if isinstance(thought, str) and thought.strip() and name != "think" else []
     response_id = str(response.get("id") or "")
     # Answers whose calls were told one by one only belong together when they say so.
-    turns.call(call, said, response_id if metadata.get("total_calls_in_response", 1) != 1 else "")
+    turns.call(call, thoughts, response_id if metadata.get("total_calls_in_response", 1) != 1 else "")
 
 
 def _message(item: dict[str, Any], args: dict[str, Any]) -> Message | None:
@@ -169,17 +169,20 @@ def with_transcript(events: Sequence[Recorded]) -> Iterator[Recorded]:
     counts = not_rewound([{"id": place, **event.record} for place, event in enumerate(events)])
     open_calls: dict[int, Recorded] = {}
     for place, event in enumerate(events):
-        told: list[MessageEvent | ActionEvent | ObservationEvent] = []
+        messages: list[MessageEvent | ActionEvent | ObservationEvent] = []
         name = event.record.get("action")
         if counts[place] and name in ("message", "finish"):
-            told = _said(event, place)
+            messages = _said(event, place)
         elif counts[place] and name is not None and name not in _NO_TOOLS:
             open_calls[place] = event
         elif counts[place] and event.cause is not None and (action := open_calls.pop(event.cause, None)) is not None:
-            told = _done(action, event.cause, event, place)
+            messages = _done(action, event.cause, event, place)
         if place == len(events) - 1:
-            told = [*told, MessageEvent(id=place, timestamp=event.timestamp, llm_message=Message.user(END_OF_RECORD))]
-        yield event.model_copy(update={"told": told}) if told else event
+            messages = [
+                *messages,
+                MessageEvent(id=place, timestamp=event.timestamp, llm_message=Message.user(END_OF_RECORD)),
+            ]
+        yield event.model_copy(update={"told": messages}) if messages else event
 
 
 def _said(event: Recorded, place: int) -> list[MessageEvent | ActionEvent | ObservationEvent]:
@@ -191,8 +194,8 @@ def _said(event: Recorded, place: int) -> list[MessageEvent | ActionEvent | Obse
     else:
         message = _user_message(args)
     known = {"id": place, "timestamp": event.timestamp, "source": event.source}
-    told = MessageEvent(llm_message=message, **known)
-    return [] if told.is_blank else [told]
+    translated = MessageEvent(llm_message=message, **known)
+    return [] if translated.is_blank else [translated]
 
 
 def _user_message(args: dict[str, Any]) -> Message:
@@ -208,14 +211,14 @@ def _done(
 ) -> list[MessageEvent | ActionEvent | ObservationEvent]:
     call = _call(action.record, f"recorded_{action_id}")
     thought = action.record["args"].get("thought")
-    said = [TextContent(text=thought)] if isinstance(thought, str) and action.record["action"] != "think" else []
+    thoughts = [TextContent(text=thought)] if isinstance(thought, str) and action.record["action"] != "think" else []
     kind = result.record.get("observation")
     observation = RecordedResult.from_text(result.record.get("content", ""), is_error=kind == "error")
     return [
         ActionEvent(
             id=action_id,
             timestamp=action.timestamp,
-            thought=said,
+            thought=thoughts,
             tool_name=call.name,
             tool_call_id=call.id,
             tool_call=call,
