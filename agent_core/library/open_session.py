@@ -23,9 +23,7 @@ from agent_core.library.workspace import OpenWorkspace, Workspace
 from agent_core.llm.transport import client
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.shared_sandbox import SharedSandbox
-from agent_core.runtime.channel.tunnels import ProgramAccess
+from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection, SharedSandbox
 from agent_core.runtime.loop_thread import Closer, library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
@@ -370,7 +368,7 @@ class KeptServers:
         self._servers: McpServers | None = None
         self._config: Mapping[str, McpServer] = {}
 
-    async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
+    async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ConversationSandbox) -> McpServers:
         if self._servers is not None and self._config != agent.mcp_config:
             await self._servers.close()
             self._servers = None

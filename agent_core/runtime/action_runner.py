@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from pydantic import ValidationError
 
@@ -29,8 +29,8 @@ from agent_core.events.schema import Observation, UnknownAction, problems_in
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
+from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
-from agent_core.runtime.sandbox import KeyState
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.context import Clients, DraftModel, SandboxAccess, SubAgents, Vision
 from agent_core.tools.definition import ToolDefinition
@@ -269,16 +269,6 @@ LAST_OUTPUT_CHARS = 10_000
 MAX_ERROR_CHARS = 2_000
 
 
-class ActionSandbox(SandboxAccess, Protocol):
-    """What the runtime needs of a conversation's sandbox beside requests."""
-
-    async def lookup(self, key: str) -> KeyState:
-        """What the sandbox knows of a keyed request; ``lost`` when it is another sandbox by now."""
-        ...
-
-    async def ack(self, keys: Iterable[str]) -> None: ...
-
-
 class ActionRunner:
     """Carries out single actions of one conversation, several at a time if need be; it stores nothing.
 
@@ -289,7 +279,7 @@ class ActionRunner:
         self,
         stream: EventStream,
         tools: Mapping[str, ToolDefinition],
-        sandbox: ActionSandbox,
+        sandbox: ConversationSandbox,
         latest: LatestResults,
         services: CallServices,
         *,

@@ -37,13 +37,13 @@ from agent_core.runtime.action_runner import (
     LOST,
     NOT_BEGUN,
     ActionRunner,
-    ActionSandbox,
     CallServices,
     LatestResults,
     failure,
     interrupted,
     rejection,
 )
+from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.sandbox import KeyState
@@ -76,7 +76,7 @@ class Runtime:
         self,
         stream: EventStream,
         tools: Mapping[str, ToolDefinition],
-        sandbox: ActionSandbox,
+        sandbox: ConversationSandbox,
         services: CallServices,
         *,
         hooks: ConversationHooks,
@@ -147,7 +147,7 @@ class Runtime:
                 self._enqueue(action)
 
     async def _what_became_of(self, action: ActionEvent) -> KeyState:
-        """What `ActionSandbox.lookup` knows of an earlier process's action; ``unknown`` also when it may run twice."""
+        """What the sandbox's `lookup` knows of an earlier process's action; ``unknown`` also when it may run twice."""
         definition = self._callable.of(action)
         if definition is None:  # a tool that is on its way, or gone: it may have run
             return "unknown" if isinstance(action.action, UnknownAction) else "lost"

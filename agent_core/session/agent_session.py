@@ -34,8 +34,7 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.shared_sandbox import SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.snapshots import plant
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent

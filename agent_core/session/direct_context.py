@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent_core.errors import ToolError
 from agent_core.events.schema import Observation
-from agent_core.runtime.channel.shared_sandbox import KeyedSandbox
+from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 from agent_core.tools.context import Clients, DraftModel, SubAgents, Vision
 
@@ -26,7 +26,7 @@ class DirectContext:
     def __init__(
         self,
         conversation_id: str,
-        sandbox: KeyedSandbox,
+        sandbox: ConversationSandbox,
         named_secrets: Mapping[str, GivenSecret],
         hide: Callable[[Iterable[str]], None],
         latest: Observation | None,

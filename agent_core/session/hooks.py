@@ -17,8 +17,7 @@ from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.shared_sandbox import KeyedSandbox, SharedSandbox
+from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection, SharedSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hook_runner import HookResult, judgement_in
@@ -74,7 +73,7 @@ class ModelJudge:
         self,
         llm: LLM,
         tools: Mapping[str, ToolDefinition],
-        sandbox: KeyedSandbox,
+        sandbox: ConversationSandbox,
         context: CallContext,
         masker: SecretMasker,
         policy: Callable[[], ConfirmationPolicy],

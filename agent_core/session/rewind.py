@@ -15,8 +15,7 @@ from agent_core.events.event import UNSTORED, utc_now
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.shared_sandbox import SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
 from agent_core.session.running_agent import RunningAgent
 

@@ -22,8 +22,7 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.masking import SecretMasker
 from agent_core.events.store import EventStore, child_id
 from agent_core.events.stream import EventStream
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.shared_sandbox import SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretRegistry

@@ -17,7 +17,8 @@ from agent_core.mcp.config import McpServer
 from agent_core.mcp.program import McpServerError
 from agent_core.mcp.servers import McpServers, servers_with_skills
 from agent_core.mcp.tool import McpTool, OwnTool
-from agent_core.runtime.channel.tunnels import PortConnection, ProgramAccess
+from agent_core.runtime.channel.connection import ConversationSandbox
+from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.registry import LiveTools, resolve_tool
@@ -34,7 +35,7 @@ NOT_FOUND = (
 class SandboxPrograms:
     """Programs run in this sandbox (`agent_core.mcp.program.ProgramPlace`), once it `is_up`."""
 
-    def __init__(self, sandbox: ProgramAccess) -> None:
+    def __init__(self, sandbox: ConversationSandbox) -> None:
         self.is_up = asyncio.Event()
         self._sandbox = sandbox
 
@@ -106,7 +107,7 @@ CLIENTS = "clients"
 WAITING = "STATUS$SETTING_UP_WORKSPACE"
 
 
-def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
+def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ConversationSandbox) -> McpServers:
     """The servers of this agent and its always-on skills, not connected yet; none for an agent that uses no MCP."""
     rules = settings.mcp_rules
     if not agent.supports_openhands_mcp:

@@ -14,7 +14,7 @@ from agent_core.errors import ClientToolError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.channel.tunnels import PortAccess
+from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
 from server.db.conversations import ConversationRecord
@@ -152,7 +152,7 @@ class ConversationManager(ABC):
         """What its session says at this moment; STOPPED when it has none."""
 
     @abstractmethod
-    def sandbox(self, conversation_id: str) -> PortAccess | None:
+    def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         """The sandbox of a running conversation; None while it does not run, or only starts."""
 
     @abstractmethod

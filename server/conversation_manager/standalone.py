@@ -15,7 +15,7 @@ from agent_core.events.branches import Rewind
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.channel.tunnels import PortAccess
+from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
@@ -165,7 +165,7 @@ class StandaloneConversationManager(ConversationManager):
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
         return LiveConversation(status, session.runtime_status, len(session.connections), session.runtime_warning)
 
-    def sandbox(self, conversation_id: str) -> PortAccess | None:
+    def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         session = self._sessions.get(conversation_id)
         return session.sandbox if session is not None else None
 

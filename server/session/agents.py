@@ -17,8 +17,7 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.catalog import get_default_condenser
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.tunnels import PortAccess
+from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
     WORKSPACE,
@@ -226,7 +225,7 @@ class LoadedAgent(Protocol):
     has_failed: bool
 
     @property
-    def sandbox(self) -> PortAccess: ...
+    def sandbox(self) -> ConversationSandbox: ...
 
     @property
     def runtime_status(self) -> str: ...

@@ -17,8 +17,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.channel.tunnels import PortAccess
+from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from server.db.conversations import ConversationRecord, ConversationRepository
@@ -100,7 +99,7 @@ class WebSession:
         return (agent.settings.llm, agent.call_context) if agent is not None else (LLM(), CallContext())
 
     @property
-    def sandbox(self) -> PortAccess | None:
+    def sandbox(self) -> ConversationSandbox | None:
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
 
     async def skills(self) -> list[Skill] | None:

@@ -7,11 +7,12 @@ again over a new stream: the runner then hands over the journaled result, or att
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Protocol
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, RunnerHello
@@ -19,7 +20,12 @@ from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.disk import DiskWatch
 from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus
+from agent_core.tools.context import SandboxAccess, SandboxReply
 
+logger = logging.getLogger(__name__)
+
+MAX_NAME: Final = 64
+SESSION: Final = "session"
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
 
@@ -187,17 +193,40 @@ class SandboxLink:
                 logger.exception("a listener to the sandbox's status failed")
 
 
-logger = logging.getLogger(__name__)
-
-
 _STARTS_AGAIN = "The next command starts it again."
 _REPEATABLE = frozenset(
-    {"ping", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
+    {"ping", "journal.lookup", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
     | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
     | {"git.clone", "git.diff", "git.identity", "git.log", "git.status"}
     | {"folder.list", "transfer.read", "transfer.next", "transfer.write", "transfer.put", "transfer.drop"}
 )
 """Operations that may run again without harm, so that they need no key."""
+
+
+class ConversationSandbox(SandboxAccess, Protocol):
+    """What a conversation's parts use of its sandbox: a `SandboxConnection` of its own, or a `SharedSandbox`."""
+
+    async def start(self, progress: Progress | None = None) -> object: ...
+
+    async def lookup(self, key: str) -> KeyState:
+        """What is known of a key of an earlier process's action; makes no new sandbox.
+
+        ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
+        ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
+        """
+        ...
+
+    async def ack(self, keys: Iterable[str]) -> None:
+        """Let the runner forget results that are stored by now, soon. Costs no round trip."""
+        ...
+
+    async def connect_port(self, port: int) -> PortConnection:
+        """See `Tunnels.open`. A frozen sandbox goes on; one that is gone is not started."""
+        ...
+
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        """Start a program, and the sandbox if need be; see `Tunnels.open`."""
+        ...
 
 
 class SandboxConnection:
@@ -253,22 +282,21 @@ class SandboxConnection:
         blob: bytes | None = None,
     ) -> RunnerReply:
         """See `SandboxAccess.request`. A request without a key gets one, unless it may be repeated."""
-        own_key = key is None and op not in _REPEATABLE
-        if own_key:
-            key = f"once:{secrets.token_hex(16)}"
         limit = self._limits.request_seconds if limit_seconds is None else limit_seconds
+        if key is not None or op in _REPEATABLE:
+            return await self._ask(op, args, key, limit, on_output, blob)
+        key = f"once:{secrets.token_hex(16)}"
         try:
             return await self._ask(op, args, key, limit, on_output, blob)
         finally:
-            if own_key and key is not None and self._link.channel is not None:
+            if self._link.channel is not None:
                 self._link.channel.forget([key])
 
     async def connect_port(self, port: int) -> PortConnection:
-        """See `PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
-        return await (await self._link.ready(revive=False)).connect_port(port)
+        return await (await self._link.ready(revive=False)).connect({"port": port})
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        return await (await self._link.ready(revive=True)).start_program(order)
+        return await (await self._link.ready(revive=True)).connect({"program": dict(order)})
 
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with its output so far. Never starts a sandbox."""
@@ -277,14 +305,9 @@ class SandboxConnection:
             channel.post("cancel", {"key": key})
 
     async def lookup(self, key: str) -> KeyState:
-        """What is known of a key of an earlier process's action; makes no new sandbox.
-
-        ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
-        ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
-        """
         if self._link.usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
             return "lost"
-        reply = await self._ask("journal.lookup", {"key": key}, None, self._limits.request_seconds, None, None)
+        reply = await self.request("journal.lookup", {"key": key})
         state = reply.result.get("state")
         if state not in ("running", "done"):
             return "unknown" if self.sandbox.survived else "lost"
@@ -293,7 +316,6 @@ class SandboxConnection:
         return "running" if state == "running" else "done"
 
     async def ack(self, keys: Iterable[str]) -> None:
-        """Let the runner forget results that are stored by now, soon. Costs no round trip."""
         keys = list(keys)
         for key in keys:
             self._begun.pop(key, None)
@@ -384,3 +406,94 @@ class SandboxConnection:
             await self._link.let_go("the sandbox did not answer")
             await self._link.stop_silent()
         return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)
+
+
+class SharedSandbox:
+    """Another one's sandbox, whose life is not this one's to decide and of which its owner tells the user.
+
+    `prefix` begins the names of the shells in it. When this is closed, for ever, what was asked for goes on there.
+    """
+
+    def __init__(self, sandbox: ConversationSandbox, prefix: str) -> None:
+        self._sandbox = sandbox
+        self._prefix = prefix
+        self._asked: set[asyncio.Task[SandboxReply]] = set()
+        self._closed = asyncio.Event()
+
+    @property
+    def working_dir(self) -> str:
+        return self._sandbox.working_dir
+
+    async def start(self, progress: Progress | None = None) -> object:
+        return await self._sandbox.start(progress)
+
+    def listen(self, progress: Progress) -> None:
+        """Nothing is told: its owner tells the user what becomes of it."""
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> SandboxReply:
+        if self._closed.is_set():
+            raise SandboxLostError("The sub-agent has let go of the sandbox.")
+        if SESSION in args:
+            args = {**args, SESSION: self.session_name(str(args[SESSION]))}
+        elif op.startswith("shell."):
+            args = {**args, SESSION: self.session_name("default")}
+        asked = self._sandbox.request(op, args, key=key, limit_seconds=limit_seconds, on_output=on_output, blob=blob)
+        asking: asyncio.Task[SandboxReply] = asyncio.ensure_future(asked)
+        closing = asyncio.ensure_future(self._closed.wait())
+        self._asked.add(asking)
+        asking.add_done_callback(self._answered)
+        try:
+            await asyncio.wait({asking, closing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            asking.cancel()
+            await asyncio.wait({asking})
+            raise
+        finally:
+            closing.cancel()
+        if not asking.done():
+            raise SandboxLostError("The sub-agent has let go of the sandbox.")
+        return asking.result()
+
+    async def connect_port(self, port: int) -> PortConnection:
+        return await self._sandbox.connect_port(port)
+
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        return await self._sandbox.start_program(order)
+
+    def session_name(self, name: str) -> str:
+        whole = f"{self._prefix}:{name}"
+        if len(whole) <= MAX_NAME:
+            return whole
+        return f"sub:{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+    async def lookup(self, key: str) -> KeyState:
+        return await self._sandbox.lookup(key)
+
+    async def ack(self, keys: Iterable[str]) -> None:
+        await self._sandbox.ack(keys)
+
+    async def pause(self) -> None:
+        """Nothing: it is not this one's."""
+
+    async def stop(self) -> None:
+        """Nothing: it is not this one's."""
+
+    async def destroy(self) -> None:
+        """Nothing: it is not this one's."""
+
+    async def close(self) -> None:
+        self._closed.set()
+
+    def _answered(self, asking: asyncio.Task[SandboxReply]) -> None:
+        self._asked.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # whoever waited for it has it; nobody may be left

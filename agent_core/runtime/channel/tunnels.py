@@ -10,7 +10,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.channel.answer_forms import SMALL, is_number, without_halves
@@ -27,9 +27,6 @@ MAX_LATE = 64
 
 class PortError(SandboxError):
     """A connection to a port failed: ``refused``, ``reset``, ``busy``, or ``unsupported`` by an older runner."""
-
-    def __init__(self, message: str, *, code: str, fix: str = "") -> None:
-        super().__init__(message, code=code, fix=fix)
 
 
 class PortConnection:
@@ -176,19 +173,12 @@ class Tunnels:
         self._gone: dict[int, _Late] = {}
         self._turn = asyncio.Lock()
 
-    async def open(self, port: int) -> PortConnection:
-        """Connect to a port of the sandbox; raises `PortError`, or `SandboxError` when the stream has ended."""
-        return await self._opened({"port": port}, f"Port {port}")
+    async def open(self, order: Mapping[str, Any]) -> PortConnection:
+        """Connect to a ``port``, or start a ``program`` that ends with the connection, which is its input and output.
 
-    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """Start a program that ends with the connection, which is its input and output.
-
-        `order` has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``. Raises
-        `PortError` (``not_found``, ``failed``, ``busy``), or `SandboxError` when the stream has ended.
+        A program has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``.
+        Raises `PortError` (also ``not_found``, ``failed``), or `SandboxError` when the stream has ended.
         """
-        return await self._opened({"program": dict(order)}, "The program")
-
-    async def _opened(self, order: Mapping[str, Any], what: str) -> PortConnection:
         if len(self._open) >= MAX_TUNNELS:
             raise PortError(f"There are {MAX_TUNNELS} connections to this sandbox already.", code="busy")
         number = next(self._numbers)
@@ -199,6 +189,7 @@ class Tunnels:
                 await connection.opened()
         except TimeoutError:
             connection.close()
+            what = f"Port {order['port']}" if "port" in order else "The program"
             raise PortError(f"{what} did not answer within {OPEN_SECONDS:g} s.", code="refused") from None
         except BaseException:
             connection.close()
@@ -245,20 +236,6 @@ class Tunnels:
             if number in self._open:
                 self._post(wire.encode({"stream": number}, data))
                 await self._drain()
-
-
-class ProgramAccess(SandboxAccess, Protocol):
-    """A sandbox in which programs can be started."""
-
-    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        """Start a program, and the sandbox if need be; see `Tunnels.start_program`."""
-        ...
-
-
-class PortAccess(SandboxAccess, Protocol):
-    """A sandbox whose ports can be connected to; it is not started for that. See `Tunnels.open`."""
-
-    async def connect_port(self, port: int) -> PortConnection: ...
 
 
 LIST_SECONDS = 10.0

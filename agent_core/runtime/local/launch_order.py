@@ -13,9 +13,7 @@ from typing import Any
 from agent_core.runtime import network_border
 from agent_core.runtime.injection import boot_command, serve_arguments
 from agent_core.runtime.local import bubblewrap as local_view
-from agent_core.runtime.local import guard as local_guard
 from agent_core.runtime.local import launch as local_launch
-from agent_core.runtime.local import slirp_link as local_link
 from agent_core.runtime.local.bubblewrap import shown_libraries
 from agent_core.runtime.local.cgroups import ControlGroup
 from agent_core.runtime.local.folder import SandboxFolder
@@ -72,23 +70,18 @@ def launch_order(
     if uid is not None and not spec.workspace:  # the user of a given folder may have processes elsewhere
         bounds["NPROC"] = spec.limits.processes
     guard = {
-        "program": local_guard.__file__,
-        "order": {
-            "owner": list(identify(os.getpid()) or (0, 0)),
-            "folder": str(folder.path),
-            "joins": joins,
-            "scratch": os.path.abspath(spec.data_dir),
-        },
+        "owner": list(identify(os.getpid()) or (0, 0)),
+        "folder": str(folder.path),
+        "joins": joins,
+        "scratch": os.path.abspath(spec.data_dir),
     }
     own = _unconfined(spec, folder) if bwrap is None else _confined(spec, folder, uid, bwrap, "pids" in limited)
     return {
         **own,
-        "cwd": str(folder.path),
         "folder": str(folder.path),
         "uid": uid,
         "joins": joins,
         "limits": bounds,
-        "oom_score_adj": 500,
         "guard": guard if spec.ends_with_owner else {},
     }
 
@@ -139,7 +132,6 @@ def _network(spec: SandboxSpec) -> dict[str, Any]:
     guarded = spec.network != "host-access"
     return {
         "program": program,
-        "link": local_link.__file__,
         "border": network_border.__file__ if guarded else "",
         "resolver": f"{local_view.RESOLVER}/32",
         "refused": [SLIRP_NETWORK, *host_networks()] if guarded else [],

@@ -10,7 +10,8 @@ from typing import Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.channel.tunnels import PortAccess, PortConnection, PortError
+from agent_core.runtime.channel.connection import ConversationSandbox
+from agent_core.runtime.channel.tunnels import PortConnection, PortError
 from server.auth.doorkeeper import Doorkeeper, address_of
 from server.auth.identity import Authenticator, presented_token
 from server.auth.origin import OriginPolicy
@@ -54,7 +55,7 @@ _FOREIGN = "Another page asked for it. Only the preview's own pages may."
 class PreviewSandboxes(Protocol):
     """The sandboxes of running conversations; `server.conversation_manager` has them."""
 
-    def sandbox(self, conversation_id: str) -> PortAccess | None:
+    def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         """The sandbox of a conversation; None while it does not run."""
         ...
 

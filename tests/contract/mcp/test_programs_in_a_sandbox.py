@@ -15,7 +15,7 @@ from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from agent_core.session.tool_servers import SandboxPrograms
-from tests.contract.runner.client import Runner, connect
+from tests.contract.runner.client import Runner, connect, ports_and_programs
 from tests.unit.mcp.conftest import LIMIT_SECONDS, call, fake, is_running, running, tool, until
 
 
@@ -28,7 +28,7 @@ async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
 
 
 def servers(channel: RunnerChannel, *, is_up: bool = True, **configured: dict[str, Any]) -> McpServers:
-    place = SandboxPrograms(channel)  # type: ignore[arg-type] # of a sandbox it needs nothing else
+    place = SandboxPrograms(ports_and_programs(channel))
     if is_up:
         place.is_up.set()
     return McpServers({name: McpServer.model_validate(one) for name, one in configured.items()}, programs=place)

@@ -15,7 +15,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from agent_core.runtime.channel.tunnels import PortAccess
+from agent_core.runtime.channel.connection import ConversationSandbox
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
 from server.auth.preview_addresses import PreviewAddresses, mark_of
@@ -24,7 +24,7 @@ from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewLinks
 from server.doors.preview.http_proxy import PreviewLimits
 from server.doors.preview.preview import Preview
 from server.settings.settings import Settings
-from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
+from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached, ports_and_programs
 from tests.listening import Handler, listening
 from tests.serving import serving
 
@@ -45,10 +45,10 @@ async def drydock(scope: Scope, receive: Receive, send: Send) -> None:
 class Sandboxes:
     """The sandboxes of one conversation that runs, or does not."""
 
-    found: PortAccess | None
+    found: ConversationSandbox | None
     touched: int = 0
 
-    def sandbox(self, conversation_id: str) -> PortAccess | None:
+    def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         return self.found if conversation_id == CONVERSATION else None
 
     def touch(self, conversation_id: str) -> None:
@@ -155,7 +155,7 @@ def limits() -> PreviewLimits:
 async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
     channel = await attached(runner.socket)
     links = PreviewLinks(PreviewAddresses("localhost"), Passes(SecretBox(bytes(32)), TOKEN))
-    sandboxes = Sandboxes(channel)  # type: ignore[arg-type] # a channel has no folder, which previews do not use
+    sandboxes = Sandboxes(ports_and_programs(channel))
     app = Preview(
         drydock,
         links=links,

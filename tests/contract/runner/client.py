@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agent_core.runtime.channel.channel import RunnerChannel
+from agent_core.runtime.channel.connection import ConversationSandbox
+from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.sandbox import Attachment
 from runtime_images.runner.wire import Decoder, Frame, Message, encode
 
@@ -238,3 +240,16 @@ def processes_with(text: str) -> list[int]:
             if text in line and state not in "ZX":
                 found.append(int(entry.name))
     return found
+
+
+def ports_and_programs(channel: RunnerChannel) -> ConversationSandbox:
+    """As much of a sandbox as its ports and programs need."""
+
+    class Connections:
+        async def connect_port(self, port: int) -> PortConnection:
+            return await channel.connect({"port": port})
+
+        async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+            return await channel.connect({"program": order})
+
+    return cast(ConversationSandbox, Connections())

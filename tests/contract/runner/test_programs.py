@@ -36,7 +36,7 @@ async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
 
 
 async def start(channel: RunnerChannel, *command: str, **more: Any) -> PortConnection:
-    return await channel.start_program({"command": list(command), "env": PATH, **more})
+    return await channel.connect({"program": {"command": list(command), "env": PATH, **more}})
 
 
 async def all_of(program: PortConnection) -> bytes:
@@ -89,7 +89,7 @@ async def test_what_cannot_be_started_says_why(
     channel: RunnerChannel, order: dict[str, Any], code: str, said: str
 ) -> None:
     with pytest.raises(PortError, match=said) as caught:
-        await channel.start_program(order)
+        await channel.connect({"program": order})
     assert caught.value.code == code
 
 

@@ -42,7 +42,7 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def test_bytes_go_both_ways_at_once_and_end_each_by_itself(channel: RunnerChannel) -> None:
     data = os.urandom(3 * MEGABYTE)
     async with listening(echo) as port, asyncio.timeout(PATIENCE_SECONDS):
-        connection = await channel.connect_port(port)
+        connection = await channel.connect({"port": port})
 
         async def write() -> None:
             await connection.write(data)
@@ -58,7 +58,7 @@ async def test_bytes_go_both_ways_at_once_and_end_each_by_itself(channel: Runner
 
 async def test_many_connections_at_once_are_kept_apart(channel: RunnerChannel) -> None:
     async def one(port: int, number: int) -> None:
-        connection = await channel.connect_port(port)
+        connection = await channel.connect({"port": port})
         data = bytes([number]) * 50_000
         await connection.write(data)
         connection.end()
@@ -76,15 +76,15 @@ async def test_nothing_listens_and_too_many(channel: RunnerChannel) -> None:
     async with listening(silent) as port:
         pass
     with pytest.raises(PortError) as refused:
-        await channel.connect_port(port)
+        await channel.connect({"port": port})
     assert refused.value.code == "refused"
     async with listening(silent) as port:
-        connections = [await channel.connect_port(port) for _ in range(MAX_TUNNELS)]
+        connections = [await channel.connect({"port": port}) for _ in range(MAX_TUNNELS)]
         with pytest.raises(PortError) as busy:
-            await channel.connect_port(port)
+            await channel.connect({"port": port})
         assert busy.value.code == "busy"
         connections[0].close()
-        (await channel.connect_port(port)).close()
+        (await channel.connect({"port": port})).close()
 
 
 async def test_a_gigabyte_that_nobody_reads_costs_no_memory_and_delays_no_request(channel: RunnerChannel) -> None:
@@ -99,7 +99,7 @@ async def test_a_gigabyte_that_nobody_reads_costs_no_memory_and_delays_no_reques
             sent += 1
 
     async with listening(pour) as port, asyncio.timeout(PATIENCE_SECONDS):
-        connection = await channel.connect_port(port)
+        connection = await channel.connect({"port": port})
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         await connection.read()
         for _ in range(20):
@@ -111,9 +111,9 @@ async def test_a_gigabyte_that_nobody_reads_costs_no_memory_and_delays_no_reques
 
 async def test_a_port_that_does_not_read_holds_its_writer_up_and_no_other(channel: RunnerChannel) -> None:
     async with listening(silent) as port, listening(echo) as other, asyncio.timeout(PATIENCE_SECONDS):
-        stuck = await channel.connect_port(port)
+        stuck = await channel.connect({"port": port})
         writing = asyncio.create_task(stuck.write(bytes(256 * MEGABYTE)))
-        connection = await channel.connect_port(other)
+        connection = await channel.connect({"port": other})
         await connection.write(b"hello")
         assert await connection.read() == b"hello"
         await channel.request("ping", {})
@@ -125,7 +125,7 @@ async def test_a_port_that_does_not_read_holds_its_writer_up_and_no_other(channe
 
 async def test_when_the_stream_ends_reader_and_writer_are_told(channel: RunnerChannel, runner: Runner) -> None:
     async with listening(silent) as port, asyncio.timeout(PATIENCE_SECONDS):
-        connection = await channel.connect_port(port)
+        connection = await channel.connect({"port": port})
         reading = asyncio.create_task(connection.read())
         writing = asyncio.create_task(connection.write(bytes(256 * MEGABYTE)))
         runner.process.kill()
@@ -133,7 +133,7 @@ async def test_when_the_stream_ends_reader_and_writer_are_told(channel: RunnerCh
             with pytest.raises(SandboxError):
                 await task
         with pytest.raises(SandboxError):
-            await channel.connect_port(port)
+            await channel.connect({"port": port})
 
 
 async def test_who_stops_waiting_leaves_nothing_behind(channel: RunnerChannel) -> None:
@@ -144,7 +144,7 @@ async def test_who_stops_waiting_leaves_nothing_behind(channel: RunnerChannel) -
         ended.set()
 
     async with listening(watch) as port, asyncio.timeout(PATIENCE_SECONDS):
-        connection = await channel.connect_port(port)
+        connection = await channel.connect({"port": port})
         reading = asyncio.create_task(connection.read())
         await asyncio.sleep(0)
         reading.cancel()
@@ -161,7 +161,7 @@ async def test_a_runner_that_sends_more_than_it_was_granted_loses_that_connectio
     channel = await RunnerChannel.open(await runner.connect())
     try:
         runner.mute = True
-        opening = asyncio.create_task(channel.connect_port(80))
+        opening = asyncio.create_task(channel.connect({"port": 80}))
         await asyncio.sleep(0)
         await runner.send_raw(encode({"stream": 1, "opened": True}))
         connection = await opening
@@ -187,7 +187,7 @@ async def test_a_runner_of_an_older_release_is_not_asked() -> None:
     channel = await RunnerChannel.open(await runner.connect())
     try:
         with pytest.raises(PortError, match="start it again") as found:
-            await channel.connect_port(80)
+            await channel.connect({"port": 80})
         assert found.value.code == "unsupported"
     finally:
         await channel.close()
