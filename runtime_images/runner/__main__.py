@@ -31,10 +31,10 @@ def main(arguments: List[str]) -> int:
         if arguments == ["search"]:
             from .files.search import main as work  # each command imports only what it needs
         elif arguments == ["git"]:
-            from .core.prctl import hide
-            from .git.program import main as work
+            from .core.processes import hide
 
             hide()  # before the order is read, which may hold a password
+            from .git.program import main as work
         else:
             from .files.lint import main as work
         return work(sys.stdin.read())
@@ -52,20 +52,16 @@ def main(arguments: List[str]) -> int:
         from .attach import bridge  # each command imports only what it needs: attach is started often
 
         return bridge(options["--socket"], float(options["--wait-seconds"]))
-    from .serve import DiskLimits, serve  # likewise
+    from .server import serve  # likewise
 
-    limits = DiskLimits(
-        int(options["--disk-bytes"]),
-        int(options["--disk-entries"]),
-        options["--alone"] == "yes",
-        options["--own-workspace"] == "yes",
-    )
     return serve(
         options["--socket"],
         options["--state-dir"],
         options["--workspace"],
         float(options["--idle-exit-seconds"]),
-        limits,
+        (int(options["--disk-bytes"]), int(options["--disk-entries"])),
+        alone=options["--alone"] == "yes",
+        own_workspace=options["--own-workspace"] == "yes",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import partial
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Optional
 
 from .browser.browser import Browser, browser_order
 from .core import arguments
@@ -13,15 +13,17 @@ from .core.arguments import BadRequestError, RequestError
 from .core.connection import Connection, Operation, Request
 from .core.disk_limit import DiskLimiter
 from .core.journal import Answer, Journal
-from .core.lent_secrets import LentSecrets
 from .core.loop import Loop
-from .core.workers import TooMuchWorkError
+from .core.workers import Reply, TooMuchWorkError, Workers
 from .files.disk import FileError
+from .files.requests import FileRequests
 from .files.snapshots import Snapshots
+from .files.transfers import Transfers
+from .git.requests import GitRequests
 from .kernel.kernel import Kernel, cell_order
-from .terminal.output import WholeOutputs
-from .terminal.requests import FreshAsker, fresh_directory, shell_order
-from .terminal.session import TerminalSession
+from .terminal.output import LentSecrets, WholeOutputs
+from .terminal.session import TerminalSession, fresh_answer, fresh_directory, shell_order
+from .tunnels.ports import SandboxPorts
 from .wire import Frame
 
 _IN_FLIGHT_LIMIT = 512
@@ -38,39 +40,42 @@ _LOOKING = {"file.edit": ("view",), "file.range": ("read",), "file.whole": ("rea
 class Requests:
     """Knows the operations, the terminal sessions, and the requests in progress or done.
 
-    ``mark`` begins the marks of terminals; ``operations`` are those of the other rooms.
+    ``mark`` begins the marks of terminals.
     """
 
     def __init__(
         self,
         loop: Loop,
-        workspace: str,
-        mark: str,
-        journal: Journal,
-        browser: Browser,
-        kernel: Kernel,
-        snapshots: Snapshots,
-        outputs: WholeOutputs,
-        lent: LentSecrets,
+        workers: Workers,
         disk: DiskLimiter,
-        operations: Mapping[str, Operation],
+        ports: SandboxPorts,
+        workspace: str,
+        state_directory: str,
+        mark: str,
     ) -> None:
         self._loop = loop
         self._workspace = workspace
         self._mark = mark
-        self._journal = journal
-        self._browser = browser
-        self._kernel = kernel
-        kernel.follow(self._shell_directory)
-        self._snapshots = snapshots
-        self._outputs = outputs
-        self._lent = lent
+        self._journal = journal = Journal(state_directory)
+        journal.open()
+        self._browser = browser = Browser(loop, workspace, state_directory)
+        self._kernel = kernel = Kernel(loop, workspace, state_directory, mark)
+        kernel.current_directory = self._default_directory
+        self._snapshots = Snapshots(loop, workers, workspace, state_directory)
+        self._lent = LentSecrets()
+        self._outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal", lent=self._lent)
         self._disk = disk
         self._sessions: Dict[str, TerminalSession] = {}
         self._fresh = 0
         self._pending: Dict[int, Request] = {}
+        files = FileRequests(loop, workers, workspace, os.path.join(state_directory, "history"))
+        transfers, repositories = Transfers(loop, workers, workspace), GitRequests(loop, workers, workspace)
+        self._rooms = (browser, kernel, files, transfers, repositories)
         self._operations: Dict[str, Operation] = {
-            **operations,
+            **files.operations,
+            **self._snapshots.operations,
+            **transfers.operations,
+            **repositories.operations,
             "browser.run": lambda request, args, _: self._run(browser, browser_order(args), request),
             "cancel": self._cancel,
             "disk.state": lambda request, _, __: request.finish(disk.state()),
@@ -85,6 +90,7 @@ class Requests:
             "ping": lambda request, _, __: request.finish(
                 {"journal": journal.trouble or "ok", "sessions": sorted(self._sessions)}
             ),
+            "ports.list": lambda request, _, __: workers.serve(request, "ports.list", lambda: Reply(ports.listening())),
             "shell.interrupt": self._shell_interrupt,
             "shell.kill": lambda request, args, _: request.finish({"killed": self._close(_session_name(args))}),
             "shell.run": self._shell_run,
@@ -135,15 +141,16 @@ class Requests:
             raise
 
     def close(self) -> None:
-        self._browser.close()
-        self._kernel.close()
-        for session in self._sessions.values():
-            session.close("The runner has ended.")
+        for room in self._rooms:
+            room.close()
+        for name in list(self._sessions):
+            self._close(name, "The runner has ended.")
+        self._journal.close()
 
     def child_changed(self) -> None:
         """Pass SIGCHLD on to the terminals and collect dead children of terminals that are gone."""
         for session in list(self._sessions.values()):
-            session.child_changed()
+            session.shell.child_changed()
         shells = {session.shell.pid for session in self._sessions.values()}
         while True:
             try:
@@ -213,7 +220,7 @@ class Requests:
         request.cancel = lambda: program.cancel(request)
         program.run(order, request)
 
-    def _shell_directory(self) -> str:
+    def _default_directory(self) -> str:
         session = self._sessions.get("default")
         return self._workspace if session is None else session.shell.directory
 
@@ -221,14 +228,21 @@ class Requests:
         order = shell_order(args)
         directory = fresh_directory(args, self._workspace)
         if directory is None:
-            self._run(self._session(args), order, request)
+            name = _session_name(args)
+            session = self._sessions.pop(name, None) or self._open(name, self._workspace)
+            self._sessions[name] = session  # as the last, so that those not used for longest come first
+            self._run(session, order, request)
             return
         self._fresh += 1
-        name = f"fresh:{self._fresh}"
+        name, amend = f"fresh:{self._fresh}", request.amend
         session = self._open(name, directory)
-        asker = FreshAsker(request, lambda: self._close(name))
-        request.cancel = lambda: session.cancel(asker)
-        session.run(order, asker)
+
+        def ended(answer: Answer) -> Answer:  # nobody could ask a command any more that is not done yet
+            self._close(name)
+            return amend(fresh_answer(answer))
+
+        request.amend = ended
+        self._run(session, order, request)
 
     def _is_input(self, args: Dict[str, Any]) -> bool:
         name = args.get("session", "default")
@@ -240,17 +254,11 @@ class Requests:
         if session is None or not session.interrupt(lambda: request.finish({"interrupted": True})):
             request.finish({"interrupted": False})
 
-    def _close(self, name: str) -> bool:
+    def _close(self, name: str, notice: str = "The terminal was closed.") -> bool:
         session = self._sessions.pop(name, None)
         if session is not None:
-            session.close("The terminal was closed.")
+            session.close(notice)
         return session is not None
-
-    def _session(self, args: Dict[str, Any]) -> TerminalSession:
-        name = _session_name(args)
-        session = self._sessions.pop(name, None) or self._open(name, self._workspace)
-        self._sessions[name] = session  # as the last, so that those not used for longest come first
-        return session
 
     def _open(self, name: str, directory: str) -> TerminalSession:
         if len(self._sessions) >= _SESSION_LIMIT:

@@ -1,7 +1,8 @@
-"""The runner's socket: accepts a server, says hello, and hands its requests to the dispatcher."""
+"""The runner, built from its parts: its socket accepts a server, says hello, and hands on its requests."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -13,12 +14,23 @@ from . import VERSION
 from .attach import SUFFIX, is_from_outside, receive_pipes
 from .core import facts
 from .core.connection import Connection, StreamEnds
+from .core.disk_limit import DiskLimiter
 from .core.log import complain
 from .core.loop import Loop, Plan
+from .core.processes import adopt_orphans, hide
+from .core.workers import Workers
 from .requests import Requests
+from .terminal.pty import close_inherited
+from .tunnels.ports import SandboxPorts
 from .tunnels.tunnels import TunnelRegistry
 from .wire import PROTOCOL, Frame
 
+OLD_HOME = "DRYDOCK_OLD_HOME"
+"""Variable with the image's home of the user, where another one takes its place."""
+_DEPTH = 4
+_ENTRIES = 2000
+_COPIED_BYTES = 64 * 1024
+_DESCRIPTOR = "fd:"
 _LOOK_SECONDS = 1.0
 
 
@@ -52,19 +64,21 @@ class Server:
         self._places: List[Optional[Tuple[int, int]]] = []
         self._lock = -1
 
-    def listen(self, path: str) -> None:
-        """Open the sockets, for this user only, in place of a dead runner's; `OSError` where a live one is there."""
-        self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError("another runner serves it") from None
-        self._path = path
-        self._listen_anew()
-        self._start_idling()
+    def listen(self, path: str, descriptor: int) -> None:
+        """Serve at a listening descriptor, or (-1) open the sockets, for this user only, in place of a dead runner's.
 
-    def serve_at(self, descriptor: int) -> None:
-        self._watch(socket.socket(fileno=descriptor), self._accept)
+        `OSError` where a live one is there.
+        """
+        if descriptor >= 0:
+            self._watch(socket.socket(fileno=descriptor), self._accepted)
+        else:
+            self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OSError("another runner serves it") from None
+            self._path = path
+            self._listen_anew()
         self._start_idling()
 
     def close(self) -> None:
@@ -81,8 +95,8 @@ class Server:
 
     def _listen_anew(self) -> None:
         self._stop_listening()
-        self._listen_at(self._path + SUFFIX, self._arrive)
-        self._listen_at(self._path, self._accept)
+        self._listen_at(self._path + SUFFIX, self._arrived)
+        self._listen_at(self._path, self._accepted)
         self._places = [_place(path) for path in self._paths()]
 
     def _stop_listening(self) -> None:
@@ -106,7 +120,7 @@ class Server:
                 complain(f"the runner cannot listen at {self._path}: {error}")
         self._look_plan.at(_LOOK_SECONDS, self._keep_listening)
 
-    def _listen_at(self, path: str, accept: Callable[[socket.socket], None]) -> None:
+    def _listen_at(self, path: str, accepted: Callable[[socket.socket], None]) -> None:
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -120,34 +134,30 @@ class Server:
         finally:
             os.umask(mask)
         listener.listen(8)
-        self._watch(listener, accept)
+        self._watch(listener, accepted)
 
-    def _watch(self, listener: socket.socket, accept: Callable[[socket.socket], None]) -> None:
+    def _watch(self, listener: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        """Take connections; a command's in the sandbox, which has no business here, is closed at once."""
+
+        def accept() -> None:
+            try:
+                stream, _ = listener.accept()
+            except OSError:
+                return
+            if not self._path or is_from_outside(stream):  # nobody in the sandbox sees a socket that was given
+                accepted(stream)
+            else:
+                stream.close()
+
         listener.setblocking(False)
         self._listeners.append(listener)
-        self._loop.add_reader(listener.fileno(), lambda: accept(listener))
+        self._loop.add_reader(listener.fileno(), accept)
 
-    def _accept(self, listener: socket.socket) -> None:
-        stream = self._accepted(listener)
-        if stream is not None:
-            self._serve(StreamEnds(stream))
+    def _accepted(self, stream: socket.socket) -> None:
+        self._serve(StreamEnds(stream))
 
-    def _accepted(self, listener: socket.socket) -> Optional[socket.socket]:
-        """Take a connection; a command's in the sandbox, which has no business here, is closed at once."""
-        try:
-            stream, _ = listener.accept()
-        except OSError:
-            return None
-        if not self._path or is_from_outside(stream):  # nobody in the sandbox sees a socket that was given
-            return stream
-        stream.close()
-        return None
-
-    def _arrive(self, listener: socket.socket) -> None:
+    def _arrived(self, control: socket.socket) -> None:
         """Somebody is about to hand over pipes, in place of whoever was before."""
-        control = self._accepted(listener)
-        if control is None:
-            return
         self._turn_away()
         control.setblocking(False)
 
@@ -225,15 +235,94 @@ def _place(path: str) -> Optional[Tuple[int, int]]:
     return found.st_dev, found.st_ino
 
 
-def watch_signals(loop: Loop, requests: Requests) -> None:
-    """Let SIGINT end the runner and SIGCHLD reach the shells; SIGTERM ends it only where others share its processes.
+def furnish(old: str, new: str) -> None:
+    """Make the files of the old home available in the new one; existing ones stay.
 
-    The owner of a whole sandbox sends SIGINT. SIGTERM comes from a program in there that meant some other Python
-    (``pkill python3``).
+    Small files right in it, which are settings, are copied, so that they can be changed. Upper folders are made anew,
+    so that something can be added; all else is linked. What cannot be had is left out.
     """
+    left = _ENTRIES
+
+    def fill(old: str, new: str, depth: int) -> None:
+        nonlocal left
+        with os.scandir(old) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            left -= 1
+            target = os.path.join(new, entry.name)
+            with contextlib.suppress(OSError):  # it is there already, or may not be read
+                status = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False) and depth <= _DEPTH and left > 0:
+                    os.mkdir(target, status.st_mode & 0o777 | 0o700)
+                    fill(entry.path, target, depth + 1)
+                elif depth == 1 and entry.is_file(follow_symlinks=False) and status.st_size <= _COPIED_BYTES:
+                    with open(entry.path, "rb") as settings, open(target, "xb") as copy:
+                        copy.write(settings.read(_COPIED_BYTES))
+                    os.chmod(target, status.st_mode & 0o777 | 0o600)
+                else:
+                    os.symlink(entry.path, target)
+
+    with contextlib.suppress(OSError):
+        fill(old, new, 1)
+
+
+def serve(
+    socket_path: str,
+    state_directory: str,
+    workspace: str,
+    idle_exit_seconds: float,
+    disk_limits: Tuple[int, int],
+    *,
+    alone: bool,
+    own_workspace: bool,
+) -> int:
+    """Serve until told to end; return the exit code: 0, or 1 when the socket cannot be had.
+
+    ``socket_path`` may be ``fd:`` and the number of a descriptor that listens already. ``disk_limits`` are bytes and
+    entries (0: any), with ``alone`` as in `DiskLimiter`; a workspace that is not ``own_workspace`` is somebody else's
+    folder and does not count.
+    """
+    descriptor = int(socket_path[len(_DESCRIPTOR) :]) if socket_path.startswith(_DESCRIPTOR) else -1
+    close_inherited(descriptor)
+    hide()
+    if not alone:
+        adopt_orphans()
+    socket_directory = [] if descriptor >= 0 else [os.path.dirname(os.path.abspath(socket_path))]
+    for directory in (state_directory, workspace, *socket_directory):
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        except OSError as error:
+            complain(f"{directory} cannot be made: {error.strerror}; the runner goes on without it")
+    old_home = os.environ.pop(OLD_HOME, "/")
+    if old_home != "/":
+        furnish(old_home, os.environ["HOME"])
+    loop = Loop()
+    boot = os.urandom(8).hex()
+    workers, ports = Workers(loop), SandboxPorts(boot)
+    counted = [state_directory, os.environ.get("HOME", "/"), *([workspace] if own_workspace else [])]
+    disk = DiskLimiter(counted, *disk_limits, alone=alone)
+    requests = Requests(loop, workers, disk, ports, workspace, state_directory, boot)
+    server = Server(loop, requests, TunnelRegistry(loop, ports, workspace), workspace, boot, idle_exit_seconds)
+    # The owner of a whole sandbox sends SIGINT. SIGTERM comes from a program in there that meant some other Python
+    # (``pkill python3``), and ends the runner only where others share its processes.
     is_alone = 1 in (os.getpid(), os.getppid())
     # A handler that does nothing, and not SIG_IGN, which programs would inherit.
     loop.on_signal(signal.SIGTERM, (lambda: None) if is_alone else loop.stop)
     loop.on_signal(signal.SIGINT, loop.stop)
     loop.on_signal(signal.SIGCHLD, requests.child_changed)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        server.listen(socket_path, descriptor)
+    except OSError as error:
+        complain(f"the runner cannot listen at {socket_path}: {error}")
+        return 1
+    disk.start()
+    try:
+        loop.run()
+    finally:
+        disk.close()
+        server.close()
+        requests.close()
+        workers.close()
+        loop.close()
+    return 0

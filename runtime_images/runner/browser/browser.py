@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments
-from ..core.connection import Asker
+from ..core.connection import Request
 from ..core.helper_processes import DriverProcess, Message
 from ..core.loop import Loop, Plan
 from ..tunnels.ports import OWN_MARK
@@ -44,11 +44,6 @@ class BrowserOrder(NamedTuple):
     allowed_domains: List[str]
 
 
-class _Turn(NamedTuple):
-    order: BrowserOrder
-    asker: Asker
-
-
 class Browser:
     """Serves one order at a time. A browser that hangs or dies costs the order at hand, never the next one."""
 
@@ -58,28 +53,28 @@ class Browser:
         self._log = os.path.join(state_directory, "browser.log")
         self._process: Optional[DriverProcess] = None
         self._is_ready = False
-        self._queue: Deque[_Turn] = deque()
-        self._turn: Optional[_Turn] = None
+        self._queue: Deque[Tuple[BrowserOrder, Request]] = deque()
+        self._turn: Optional[Tuple[BrowserOrder, Request]] = None
         self._number = 0
         self._limit = Plan(loop)
         self._notice = ""
 
-    def run(self, order: BrowserOrder, asker: Asker) -> None:
+    def run(self, order: BrowserOrder, request: Request) -> None:
         if len(self._queue) >= _QUEUE_LIMIT:
-            asker.fail("busy", f"{_QUEUE_LIMIT} calls are waiting for the browser already: wait for their results")
+            request.fail("busy", f"{_QUEUE_LIMIT} calls are waiting for the browser already: wait for their results")
             return
-        self._queue.append(_Turn(order, asker))
+        self._queue.append((order, request))
         if self._turn is None:
             self._next()
 
-    def cancel(self, asker: Asker) -> bool:
+    def cancel(self, request: Request) -> bool:
         """Cancel an order: it is answered as interrupted, after a few seconds at the latest."""
         for turn in self._queue:
-            if turn.asker is asker:
+            if turn[1] is request:
                 self._queue.remove(turn)
-                asker.finish(_result("interrupted", "It was stopped by the user before it began."))
+                request.finish(_result("interrupted", "It was stopped by the user before it began."))
                 return True
-        if self._turn is None or self._turn.asker is not asker or self._process is None:
+        if self._turn is None or self._turn[1] is not request or self._process is None:
             return False
         if self._is_ready:
             self._process.send({"cancel": self._number})
@@ -120,8 +115,8 @@ class Browser:
         if turn is None or process is None:
             return
         self._number += 1
-        process.send({"id": self._number, **turn.order._asdict()})
-        limit = turn.order.timeout + turn.order.start_seconds + _MARGIN_SECONDS
+        process.send({"id": self._number, **turn[0]._asdict()})
+        limit = turn[0].timeout + turn[0].start_seconds + _MARGIN_SECONDS
         words = "The browser did not react within its time limit and was ended; the next call starts it anew."
         self._limit.at(limit, lambda: self._give_up("timeout", words))
 
@@ -159,11 +154,12 @@ class Browser:
             return
         if self._notice:
             result["notices"], self._notice = [self._notice, *result["notices"]], ""
-        turn.asker.finish(result)
+        order, request = turn
+        request.finish(result)
         if self._turn is None:
             self._next()
         if self._turn is None and self._process is not None:
-            self._limit.at(turn.order.idle_seconds, self._idle)
+            self._limit.at(order.idle_seconds, self._idle)
 
     def _idle(self) -> None:
         self.close()

@@ -170,24 +170,11 @@ class Connection:
             self._set_reading(True)
 
 
-class Asker:
-    """Who has asked for something: gets live text, then exactly one result or one error."""
+class Request:
+    """One request being served: gets live text, then exactly one result or one error.
 
-    def finish(self, result: Result) -> None:
-        """Take the result."""
-        raise NotImplementedError
-
-    def fail(self, code: str, message: str) -> None:
-        """Take an error instead of a result."""
-        raise NotImplementedError
-
-    def live(self, output: str) -> bool:
-        """Take output while the command runs; False when it cannot be taken now."""
-        raise NotImplementedError
-
-
-class Request(Asker):
-    """One request being served; its answer goes to whoever last asked for the same key."""
+    Its answer goes to whoever last asked for the same key.
+    """
 
     def __init__(self, connection: Connection, number: Any, done: Callable[[Request, Answer], None]) -> None:
         self.connection = connection
@@ -208,6 +195,7 @@ class Request(Asker):
         self.answer(failed_answer(code, message))
 
     def live(self, output: str) -> bool:
+        """Send output while a command runs; False when it cannot be taken now."""
         return self.connection.send_live({"id": self.number, "output": output})
 
     def answer(self, answer: Answer, blob: Optional[bytes] = None) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments, processes
-from ..core.connection import Asker, Result
+from ..core.connection import Request, Result
 from ..core.facts import find_python
 from ..core.helper_processes import DriverProcess, Message
 from ..core.loop import Loop, Plan, Timer
@@ -67,9 +67,9 @@ class CellOrder(NamedTuple):
 class Cell:
     """One cell and who has asked for it."""
 
-    def __init__(self, loop: Loop, order: CellOrder, asker: Asker, number: int) -> None:
+    def __init__(self, loop: Loop, order: CellOrder, request: Request, number: int) -> None:
         self.order = order
-        self.asker = asker
+        self.request = request
         self.number = number
         self.began = time.monotonic()
         self.ticks = processes.now_in_ticks()
@@ -80,7 +80,7 @@ class Cell:
         self._images_left_out = 0
         self._updates: Dict[str, str] = {}
         self._clear_next = False
-        self._feed = LiveFeed(loop, asker.live)
+        self._feed = LiveFeed(loop, request.live)
         self._begin_text()
 
     def take(self, message: Dict[str, Any]) -> None:
@@ -237,13 +237,14 @@ class Kernel:
         self._workspace = workspace
         self._state_directory = state_directory
         self._mark = f"{mark}./kernel"  # no terminal can have this name
-        self._directory_now: Callable[[], str] = lambda: workspace
+        self.current_directory: Callable[[], str] = lambda: workspace
+        """Where a cell begins, which follows the terminal."""
         self._process: Optional[DriverProcess] = None
         self._scope = processes.TerminalProcesses(0, self._mark, processes.now_in_ticks())
         self._python = ""
         self._is_ready = self._is_fresh = self._has_lent = False
-        self._queue: Deque[Tuple[CellOrder, Asker]] = deque()
-        self._next: Optional[Tuple[CellOrder, Asker]] = None
+        self._queue: Deque[Tuple[CellOrder, Request]] = deque()
+        self._next: Optional[Tuple[CellOrder, Request]] = None
         self._cell: Optional[Cell] = None
         self._interruption: Optional[KernelInterruption] = None
         self._limit = Plan(loop)
@@ -251,28 +252,25 @@ class Kernel:
         self._directory = ""
         self._notice = self._idle = ""
 
-    def follow(self, directory: Callable[[], str]) -> None:
-        self._directory_now = directory
-
-    def run(self, order: CellOrder, asker: Asker) -> None:
+    def run(self, order: CellOrder, request: Request) -> None:
         if len(self._queue) >= _QUEUE_LIMIT:
-            asker.fail("busy", f"{_QUEUE_LIMIT} cells are waiting for the kernel already: wait for their results")
+            request.fail("busy", f"{_QUEUE_LIMIT} cells are waiting for the kernel already: wait for their results")
             return
-        self._queue.append((order, asker))
+        self._queue.append((order, request))
         self._serve()
 
-    def cancel(self, asker: Asker) -> bool:
+    def cancel(self, request: Request) -> bool:
         """Stop a cell, which is answered as interrupted; False for an unknown one."""
         for entry in [*self._queue, self._next]:
-            if entry is not None and entry[1] is asker:
+            if entry is not None and entry[1] is request:
                 if entry is self._next:
                     self._next = None  # the kernel that is starting is kept for the next cell
                 else:
                     self._queue.remove(entry)
-                asker.finish(_result("interrupted", ["It was stopped by the user before it began."]))
+                request.finish(_result("interrupted", ["It was stopped by the user before it began."]))
                 self._serve()
                 return True
-        if self._cell is None or self._cell.asker is not asker:
+        if self._cell is None or self._cell.request is not request:
             return False
         self._stop("interrupted")
         return True
@@ -324,9 +322,9 @@ class Kernel:
         process = self._process
         if taken is None or process is None:
             return
-        order, asker = taken
+        order, request = taken
         self._number += 1
-        cell = self._cell = Cell(self._loop, order, asker, self._number)
+        cell = self._cell = Cell(self._loop, order, request, self._number)
         if self._notice:
             cell.notices.append(self._notice)
         if self._idle.strip():
@@ -337,7 +335,7 @@ class Kernel:
 
     def _preparation(self, order: CellOrder) -> List[str]:
         codes = []
-        directory = self._directory_now()
+        directory = self.current_directory()
         if directory != self._directory or order.env or self._has_lent:
             moved = directory if directory != self._directory else ""
             codes.append(_PREPARE.format(directory=moved, variables=order.env))
@@ -404,7 +402,7 @@ class Kernel:
             self._unavailable(f"its program ended unexpectedly ({words or 'without a word'})")
 
     def _end(self, status: str, words: str) -> None:
-        """End this kernel and start the next; who waits for a cell is told, or else the next asker."""
+        """End this kernel and start the next; who waits for a cell is told, or else the next request."""
         was_ready, was_used = self._is_ready, not self._is_fresh
         self._end_interruption()
         directory = self._kernel_directory()
@@ -431,7 +429,7 @@ class Kernel:
         self._end_interruption()
         if cell is not None:
             where = directory or self._kernel_directory()
-            cell.asker.finish(cell.result(cell.stopped_as or status, where, self._python))
+            cell.request.finish(cell.result(cell.stopped_as or status, where, self._python))
             self._serve()
 
     def _end_interruption(self) -> None:

@@ -4,39 +4,159 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import time
 from collections import deque
-from typing import Callable, Deque, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from ..core import facts, processes
-from ..core.connection import Asker, Result
+from ..core import arguments, facts, processes
+from ..core.arguments import BadRequestError
+from ..core.connection import Request, Result
+from ..core.journal import Answer
 from ..core.loop import Loop, Plan
 from ..core.text import Cut
-from . import notices
 from .interrupt import INTERRUPT_KEY, Interruption, TypedInterrupt
-from .output import BoundedText, IdleOutput, LiveFeed, WholeOutputs
+from .output import BoundedText, LiveFeed, WholeOutputs
 from .pty import key, typed
-from .requests import Order
 from .shell import Ended, Shell
 from .terminal_text import TerminalText
 
+_COMMAND_LIMIT = 8 * 1024 * 1024
+_OUTPUT_LIMIT = 4 * 1024 * 1024
+_UNFINISHED = ("soft_timeout", "hard_timeout")
+_LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
 _NOTHING = Cut("", 0)
 
+_RESET = "The terminal was reset: a new shell starts, its variables, functions and background jobs are gone."
+_RESET_MEANWHILE = "The terminal was reset while this command was running; the command was killed."
+_NOT_BEGUN = "The command was cancelled before it began."
+_FRESH_ENDED = "The shell of its own that it ran in has ended, and everything that it had started."
+_STILL_RUNNING = (
+    "The command was NOT executed: the previous command is still running in this terminal. Wait for it with an empty "
+    "command, give it input with is_input (text, or a key such as C-c, C-z, C-d), or reset the terminal."
+)
+_NOT_A_COMMAND = (
+    "The command was NOT executed: it looks like a Python or JSON value and not like a shell command. Write data to a "
+    "file, or hand it to a program through a heredoc."
+)
+_CONTINUED = "[Below is the output of the previous command.]\n"
+_OPTIONS = (
+    "It is still running in this terminal: send an empty command to wait for more output, input with is_input, or a "
+    "key with is_input (C-c to interrupt it, C-z to suspend it, C-d to end its input), or give the next command that "
+    "needs long a timeout."
+)
+_NOTHING_TO_WAIT_FOR = "There is no previous running command to retrieve logs from."
+_NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact with: the input was not sent."
+_FROM_BACKGROUND = "The output shown was printed by background jobs since the last command."
+_INPUT_SENT = "The input was sent to the running command, for which another request is waiting."
+_INPUT_TAKEN = "The input was sent to the running command, which goes on."
+_ALREADY_WAITED_FOR = "The command is still running, and another request is waiting for its output and its end."
+_INPUT_NOT_SENT = "The input was not sent."
+_INPUT_NOT_READ = (
+    "The input was not sent: the command has not read what it was sent before, or its terminal is set to take no line "
+    "that is so long."
+)
+_REPLACED = "The shell was replaced by a program (exec); when that ends, the next command gets a new shell."
+_SOFT_LIMIT = "The command has no new output after {:g} seconds. " + _OPTIONS
+_HARD_LIMIT = "The command timed out after {:g} seconds. " + _OPTIONS
+_BACKGROUND_OUTPUT = "Since the last command, background jobs have printed:\n"
+_SHELL_LOST = (
+    "The shell {}. The next command gets a new one, in {}, with the old one's variables and functions where they could "
+    "be kept; background jobs are no longer under its control."
+)
+
+
+class Order(NamedTuple):
+    """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters.
+
+    ``at_once``: a command does not wait for others' commands, nor input for what the command makes of it.
+    """
+
+    command: str
+    is_input: bool
+    timeout: Optional[float]
+    soft_timeout: float
+    reset: bool
+    max_output: int
+    at_once: bool
+    env: Dict[str, str]
+
+    @property
+    def is_typed(self) -> bool:
+        return self.is_input and bool(self.command)
+
+    @property
+    def is_literal(self) -> bool:
+        """True when the command is a Python or JSON value by mistake; no shell command begins so."""
+        return not self.is_input and _LITERAL.match(self.command) is not None
+
+
+def shell_order(args: Dict[str, Any]) -> Order:
+    """Check the arguments of ``shell.run``; `BadRequestError` when one is wrong, or two contradict each other."""
+    command = arguments.text(args, "command")
+    order = Order(
+        command=command,
+        is_input=arguments.flag(args, "is_input"),
+        timeout=arguments.seconds(args, "timeout"),
+        soft_timeout=arguments.seconds_or(args, "soft_timeout", 10.0),
+        reset=arguments.flag(args, "reset"),
+        max_output=arguments.integer(args, "max_output", 30000, 0, _OUTPUT_LIMIT),
+        at_once=arguments.flag(args, "at_once"),
+        env=arguments.variables(args, "env"),
+    )
+    if "\0" in command:
+        raise BadRequestError("command holds a NUL character, which no shell can take: leave it out or write it as \\0")
+    try:
+        size = len(command.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise BadRequestError("command holds a lone surrogate, which is not a character: send valid Unicode") from None
+    if size > _COMMAND_LIMIT:
+        raise BadRequestError(f"command has {size} bytes, the limit is {_COMMAND_LIMIT}: write a file and run that")
+    if order.reset and order.is_input:
+        raise BadRequestError("reset and is_input contradict each other: a new terminal runs nothing to give input to")
+    return order
+
+
+def fresh_directory(args: Dict[str, Any], workspace: str) -> Optional[str]:
+    """Return where a shell for this one command is to begin (`BadRequestError`: nowhere); None for one that is kept."""
+    where = arguments.text(args, "cwd", "")
+    if not arguments.flag(args, "fresh"):
+        if where:
+            raise BadRequestError("cwd is for a fresh shell only: leave it out, and put `cd` into the command")
+        return None
+    if arguments.flag(args, "is_input") or args.get("session") is not None:
+        raise BadRequestError("a fresh shell has no session, and runs nothing to give input to")
+    found = os.path.join(workspace, where)
+    if "\0" in found or not arguments.is_unicode(found) or not os.path.isdir(found):
+        raise BadRequestError(f"cwd {where!r} is no directory: give one that exists, or leave it out for the workspace")
+    return found
+
+
+def fresh_answer(answer: Answer) -> Answer:
+    """Return the answer to a command in a shell of its own, which ends with it."""
+    result = answer.get("result", {})
+    if result.get("status") in _UNFINISHED:
+        said = result["notice"].split(". ", 1)[0]
+        return {**answer, "result": {**result, "running": False, "notice": f"{said}. {_FRESH_ENDED}"}}
+    if result.get("shell_ended"):  # it ends with the command anyway
+        return {**answer, "result": {**result, "shell_ended": False, "notice": ""}}
+    return answer
+
 
 class Wait:
-    """An asker waiting for the command that runs, or for the shell that is to run it."""
+    """A request that waits for the command that runs, or for the shell that is to run it."""
 
-    def __init__(self, loop: Loop, asker: Asker, order: Order, prefix: str = "") -> None:
-        self.asker = asker
+    def __init__(self, loop: Loop, request: Request, order: Order, prefix: str = "") -> None:
+        self.request = request
         self.order = order
         self.notices: List[str] = []
         self.prefix = prefix
         self.active = time.monotonic()
         self.look = Plan(loop)
         """The next look at the time limits."""
-        self._feed = LiveFeed(loop, asker.live)
+        self._feed = LiveFeed(loop, request.live)
 
     def output(self, text: str) -> None:
         self.active = time.monotonic()
@@ -80,50 +200,51 @@ class TerminalSession:
     """One named terminal.
 
     Orders are served in turn, except what must reach a running command: input, and a reset. Who does not wait in a
-    queue is told that it is busy. A command that outlives its asker's time limit goes on, and the next asker hears of
-    it.
+    queue is told that it is busy. A command that outlives its time limit goes on, and the next request hears of it.
     """
 
     def __init__(self, loop: Loop, mark: str, directory: str, files: WholeOutputs) -> None:
         self._loop = loop
         self._files = files
         self._home = directory
-        self._shell = Shell(loop, mark, directory, self)
+        self.shell = Shell(loop, mark, directory, self)
         self._command: Optional[Command] = None
         self._waiting: Optional[Wait] = None
         self._starting: Optional[Wait] = None
-        self._queue: Deque[Tuple[Order, Asker]] = deque()
+        self._queue: Deque[Tuple[Order, Request]] = deque()
         self._stopped_by: List[Callable[[], None]] = []
-        self._idle = IdleOutput(_IDLE_CHARACTERS)
+        self._idle = ""  # the end of what was printed while no command ran
         self._lost = ""
 
-    def run(self, order: Order, asker: Asker) -> None:
+    def run(self, order: Order, request: Request) -> None:
         if order.reset or (self._waiting is None and self._starting is None):
-            self._serve(order, asker)
+            self._serve(order, request)
         elif order.is_typed and self._waiting is not None:
-            self._pass_on(order, asker)
+            self._pass_on(order, request)
         elif order.at_once and not order.is_typed:
-            status, notice = "soft_timeout", notices.ALREADY_WAITED_FOR
+            status, notice = "soft_timeout", _ALREADY_WAITED_FOR
             if order.command:
-                status, notice = "not_executed", notices.STILL_RUNNING
-            asker.finish(self._result(status, -1, _NOTHING, [notice]))
+                status, notice = "not_executed", _STILL_RUNNING
+            request.finish(self._result(status, -1, _NOTHING, [notice]))
         elif len(self._queue) >= _QUEUE_LIMIT:
-            asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
+            request.fail(
+                "busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results"
+            )
         else:
-            self._queue.append((order, asker))
+            self._queue.append((order, request))
 
-    def cancel(self, asker: Asker) -> bool:
-        """Stop the asker's command with its processes, or dequeue it; False when there is none."""
-        entry = next((entry for entry in self._queue if entry[1] is asker), None)
-        is_starting = self._starting is not None and self._starting.asker is asker
+    def cancel(self, request: Request) -> bool:
+        """Stop the request's command with its processes, or dequeue it; False when there is none."""
+        entry = next((entry for entry in self._queue if entry[1] is request), None)
+        is_starting = self._starting is not None and self._starting.request is request
         if entry is not None:
             self._queue.remove(entry)
         elif is_starting:
             self._starting = None  # the shell that is starting is kept for the next command
         if entry is not None or is_starting:
-            asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
+            request.finish(self._result("interrupted", -1, _NOTHING, [_NOT_BEGUN]))
             return True
-        return self._waiting is not None and self._waiting.asker is asker and self.interrupt(lambda: None)
+        return self._waiting is not None and self._waiting.request is request and self.interrupt(lambda: None)
 
     def interrupt(self, told: Callable[[], None]) -> bool:
         """Stop the running command; ``told`` is called when its processes are gone. False when nothing runs."""
@@ -140,7 +261,7 @@ class TerminalSession:
                     self._deliver(command, command.ended)
                 self._tell_stopped()
 
-            command.interruption = Interruption(self._loop, self._shell, command.ticks, done)
+            command.interruption = Interruption(self._loop, self.shell, command.ticks, done)
             command.interruption.start()
         return True
 
@@ -148,16 +269,15 @@ class TerminalSession:
         """Kill the shell and everything it started, and forget its state; whoever waits gets the notice."""
         wait, command = self._waiting or self._starting, self._command
         self._waiting = self._starting = self._command = None
-        self._shell.destroy()
-        self._shell.directory = self._home
-        self._idle.take()
-        self._lost = ""
+        self.shell.destroy()
+        self.shell.directory = self._home
+        self._idle = self._lost = ""
         if command is not None and command.interruption is not None:
             command.interruption.abandon()
         if wait is not None:
             wait.close()
             cut = command.take(wait.order.max_output) if command is not None else _NOTHING
-            wait.asker.finish(self._result("shell_lost", -1, cut, [notice]))
+            wait.request.finish(self._result("shell_lost", -1, cut, [notice]))
         elif command is not None:
             command.forget()
         self._tell_stopped()
@@ -168,95 +288,85 @@ class TerminalSession:
             self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
 
     @property
-    def shell(self) -> Shell:
-        return self._shell
-
-    @property
     def runs(self) -> bool:
         return self._command is not None and self._command.ended is None
 
     @property
     def is_unused(self) -> bool:
         """True when nothing runs, waits or has an unseen result."""
-        return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
+        return self._command is None and self._starting is None and not processes.belonging(self.shell.scope())
 
-    def child_changed(self) -> None:
-        self._shell.child_changed()
-
-    def _serve(self, order: Order, asker: Asker) -> None:
+    def _serve(self, order: Order, request: Request) -> None:
         said: List[str] = []
         if order.reset:
-            self.destroy(notices.RESET_MEANWHILE)
-            said.append(notices.RESET)
+            self.destroy(_RESET_MEANWHILE)
+            said.append(_RESET)
             if not order.command:
-                self._answer(asker, self._result("reset", 0, _NOTHING, said))
+                self._answer(request, self._result("reset", 0, _NOTHING, said))
                 return
         command = self._command
         if order.is_literal:
-            self._answer(asker, self._result("not_executed", -1, _NOTHING, [*said, notices.LITERAL]))
+            self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, _NOT_A_COMMAND]))
         elif command is not None and command.ended is None:
-            self._serve_while_running(command, order, asker)
+            if order.command and not order.is_input:
+                cut = command.take(order.max_output)
+                self._answer(request, self._result("not_executed", -1, cut, [_STILL_RUNNING], _CONTINUED))
+                return
+            wait = Wait(self._loop, request, order, _CONTINUED)
+            self._watch(wait)
+            wait.notices += self._type(order.command) if order.command else []
         elif command is not None and command.ended is not None:
-            self._serve_after_end(command, command.ended, order, asker)
+            self._serve_after_end(command, command.ended, order, request)
         elif not order.command or order.is_input:
-            idle = self._idle.take()
-            said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
-            said += [notices.FROM_BACKGROUND] if idle else []
-            self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
+            idle, self._idle = self._idle, ""
+            said = [_NOTHING_TO_INTERACT_WITH if order.command else _NOTHING_TO_WAIT_FOR]
+            said += [_FROM_BACKGROUND] if idle else []
+            self._answer(request, self._result("not_executed", -1, Cut(idle, 0), said))
         else:
-            self._begin(order, asker, said)
+            self._begin(order, request, said)
 
-    def _serve_while_running(self, command: Command, order: Order, asker: Asker) -> None:
-        if order.command and not order.is_input:
-            cut = command.take(order.max_output)
-            self._answer(asker, self._result("not_executed", -1, cut, [notices.STILL_RUNNING], notices.CONTINUED))
-            return
-        wait = Wait(self._loop, asker, order, notices.CONTINUED)
-        self._watch(wait)
-        if order.command:
-            wait.notices += self._type(order.command)
-
-    def _serve_after_end(self, command: Command, ended: Ended, order: Order, asker: Asker) -> None:
+    def _serve_after_end(self, command: Command, ended: Ended, order: Order, request: Request) -> None:
         self._command = None
         if not order.command:
-            self._answer_end(command, ended, Wait(self._loop, asker, order, notices.CONTINUED))
+            self._answer_end(command, ended, Wait(self._loop, request, order, _CONTINUED))
             return
-        said = [notices.ended_meanwhile(ended.status, command.take(_IDLE_CHARACTERS).text)]
+        text = command.take(_IDLE_CHARACTERS).text
+        said = [f"The previous command has ended meanwhile, with exit code {ended.status}."]
+        said[0] += f" Its last output:\n{text}" if text.strip() else ""
         if order.is_input:
-            self._answer(asker, self._result("not_executed", -1, _NOTHING, [*said, notices.INPUT_NOT_SENT]))
+            self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, _INPUT_NOT_SENT]))
         else:
-            self._begin(order, asker, said)
+            self._begin(order, request, said)
 
-    def _pass_on(self, order: Order, asker: Asker) -> None:
-        asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
+    def _pass_on(self, order: Order, request: Request) -> None:
+        request.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [_INPUT_SENT]))
 
     def _type(self, text: str) -> List[str]:
         named, command = key(text), self._command
         if named is not None and named.data == INTERRUPT_KEY and command is not None:
             is_over = lambda: command is not self._command or command.ended is not None  # noqa: E731
-            TypedInterrupt(self._loop, self._shell, command.ticks, is_over).press()
+            TypedInterrupt(self._loop, self.shell, command.ticks, is_over).press()
             return [f"{named.name} was sent."]
-        if not self._shell.type(named.data if named is not None else typed(text)):
-            return [notices.INPUT_NOT_READ]
+        if not self.shell.type(named.data if named is not None else typed(text)):
+            return [_INPUT_NOT_READ]
         return [f"{named.name} was sent."] if named is not None else []
 
-    def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
-        wait = Wait(self._loop, asker, order)
-        idle = self._idle.take()
-        said += [notices.BACKGROUND_OUTPUT + idle] if idle.strip() else []
-        said += [self._lost] if self._lost else []
-        self._lost = ""
+    def _begin(self, order: Order, request: Request, said: List[str]) -> None:
+        wait = Wait(self._loop, request, order)
+        idle, lost, self._idle, self._lost = self._idle, self._lost, "", ""
+        said += [_BACKGROUND_OUTPUT + idle] if idle.strip() else []
+        said += [lost] if lost else []
         wait.notices, self._starting = said, wait
-        self._shell.prepare()
+        self.shell.prepare()
 
     def ready(self) -> None:
         wait, self._starting = self._starting, None
         if wait is None:
             self._next()
             return
-        self._command = Command(wait.order.max_output, self._shell.type, self._files)
+        self._command = Command(wait.order.max_output, self.shell.type, self._files)
         self._watch(wait)
-        self._shell.run(wait.order.command, wait.order.env)
+        self.shell.run(wait.order.command, wait.order.env)
         while self._queue and self._queue[0][0].is_typed:  # it came before the shell was ready
             self._pass_on(*self._queue.popleft())
 
@@ -265,7 +375,7 @@ class TerminalSession:
         if wait is not None:
             wait.close()
             wait.notices.append(f"The command was not run: {message}.")
-            wait.asker.finish(self._result("shell_lost", -1, _NOTHING, wait.notices))
+            wait.request.finish(self._result("shell_lost", -1, _NOTHING, wait.notices))
         self._next()
 
     def _watch(self, wait: Wait) -> None:
@@ -283,7 +393,7 @@ class TerminalSession:
         left = wait.active + wait.order.soft_timeout - time.monotonic()
         if left > 0.0005:  # there was output since the look was planned
             wait.look.at(left, lambda: self._soft_limit(wait))
-        elif not self._shell.kill_if_broken():
+        elif not self.shell.kill_if_broken():
             self._answer_running(wait, "soft_timeout")
 
     def _answer_running(self, wait: Wait, status: str) -> None:
@@ -292,14 +402,14 @@ class TerminalSession:
             return
         self._waiting = None
         wait.close()
-        said = [*wait.notices, notices.REPLACED] if self._shell.replaced else list(wait.notices)
+        said = [*wait.notices, _REPLACED] if self.shell.replaced else list(wait.notices)
         hard, soft = wait.order.timeout, wait.order.soft_timeout
         if wait.order.at_once and wait.order.is_typed:
-            said.append(notices.INPUT_TAKEN)
+            said.append(_INPUT_TAKEN)
         else:
-            said.append(notices.SOFT_LIMIT.format(soft) if hard is None else notices.HARD_LIMIT.format(hard))
+            said.append(_SOFT_LIMIT.format(soft) if hard is None else _HARD_LIMIT.format(hard))
         cut = command.take(wait.order.max_output)
-        self._answer(wait.asker, self._result(status, -1, cut, said, wait.prefix))
+        self._answer(wait.request, self._result(status, -1, cut, said, wait.prefix))
 
     def output(self, data: bytes) -> None:
         if self._command is not None:
@@ -308,7 +418,11 @@ class TerminalSession:
                 self._waiting.output(text)
 
     def idle_output(self, data: bytes) -> None:
-        self._idle.feed(data)
+        parts = [self._idle]
+        text = TerminalText(parts.append)
+        text.feed(data.decode("utf-8", "replace"))
+        text.flush()
+        self._idle = "".join(parts)[-_IDLE_CHARACTERS:]
 
     def ended(self, how: Ended) -> None:
         command = self._command
@@ -320,7 +434,7 @@ class TerminalSession:
                 self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
-        said = notices.SHELL_LOST.format(reason, self._shell.directory)
+        said = _SHELL_LOST.format(reason, self.shell.directory)
         if (wait := self._waiting or self._starting) is not None:
             wait.notices.append(said)
         else:
@@ -336,13 +450,13 @@ class TerminalSession:
 
     def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
-        said = wait.notices + ([notices.SHELL_LOST.format(ended.reason, self._shell.directory)] if ended.reason else [])
+        said = wait.notices + ([_SHELL_LOST.format(ended.reason, self.shell.directory)] if ended.reason else [])
         cut = command.take(wait.order.max_output)
         result = self._result(status, ended.status, cut, said, wait.prefix, ended.background)
-        self._answer(wait.asker, {**result, "shell_ended": bool(ended.reason)})
+        self._answer(wait.request, {**result, "shell_ended": bool(ended.reason)})
 
-    def _answer(self, asker: Asker, result: Result) -> None:
-        asker.finish(result)
+    def _answer(self, request: Request, result: Result) -> None:
+        request.finish(result)
         self._next()
 
     def _result(
@@ -354,9 +468,9 @@ class TerminalSession:
             "prefix": prefix,
             "output": output.text,
             "omitted": output.omitted,
-            "working_dir": facts.json_safe(self._shell.directory),
+            "working_dir": facts.json_safe(self.shell.directory),
             "pid": background,
-            "python": facts.json_safe(facts.find_python(self._shell.path)),
+            "python": facts.json_safe(facts.find_python(self.shell.path)),
             "username": facts.username(),
             "hostname": os.uname().nodename,
             "running": self.runs,

@@ -16,8 +16,6 @@ FIRST_LOOK_SECONDS = 0.1
 _SLOWEST_LOOK_SECONDS = 1.0
 _LOOKS = 2
 _REQUESTS = 3
-
-
 START_SECONDS = 10.0
 MARKER_SECONDS = 0.2
 DRAIN_SECONDS = 0.01
@@ -73,23 +71,20 @@ class LostReportWatch:
         self._ask_again = ask_again
         self._give_up = give_up
         self._next_look = Plan(loop)
-        self._runs = False
         self._after = FIRST_LOOK_SECONDS
         self._seen = self._asked = 0
 
     def begin(self) -> None:
-        self._runs = True
         self._after = FIRST_LOOK_SECONDS
         self._seen = self._asked = 0
         self._next_look.at(self._after, self._look)
 
     def end(self) -> None:
-        self._runs = False
         self._next_look.cancel()
 
     def hurry(self) -> None:
         """Something was typed that may have cost the shell a line."""
-        if self._runs:
+        if self._next_look.is_planned:
             self.begin()
 
     def _look(self) -> None:
@@ -105,48 +100,6 @@ class LostReportWatch:
             self._ask_again()
         else:
             self._give_up()
-
-
-class UnreadCommand:
-    """Keeps the last command until the shell is known to have read it, and has it run again once."""
-
-    def __init__(self, events: ShellEvents) -> None:
-        self._events = events
-        self._sent: Optional[Tuple[str, Dict[str, str]]] = None
-        self._again: Optional[Tuple[str, Dict[str, str]]] = None
-
-    def sent(self, command: str, variables: Dict[str, str]) -> None:
-        self._sent, self._again = (command, variables), None
-
-    def unread(self, status: int) -> bool:
-        """The shell ended without having read it; True when the next shell is to run it."""
-        self._again, self._sent = self._sent, None
-        if self._again is None:
-            self._events.ended(Ended(-1, -1, f"{how_ended(status)} and has not run the command", True))
-            return False
-        self._events.lost(how_ended(status))
-        return True
-
-    def take(self, send: Callable[[str, Dict[str, str]], None]) -> bool:
-        taken, self._again = self._again, None
-        if taken is not None:
-            send(*taken)
-        return taken is not None
-
-    def fail(self, message: str) -> None:
-        if self._again is None:
-            self._events.failed(message)
-        else:
-            self._again = None
-            self._events.ended(Ended(-1, -1, f"was lost and has not run the command: {message}", True))
-
-    def stop(self) -> None:
-        self._sent = None
-        if self.take(lambda _command, _variables: None):
-            self._events.ended(Ended(128 + signal.SIGINT, -1))
-
-    def clear(self) -> None:
-        self._sent = self._again = None
 
 
 class Shell:
@@ -169,7 +122,9 @@ class Shell:
         self._watch = LostReportWatch(loop, self._is_idle, self._ask_again, self._kill_broken)
         self._plan = Plan(loop)
         self._running = self._plain = self._starting = self._settling = False
-        self._unread = UnreadCommand(events)
+        # The last command, until the shell is known to have read it, and the one that the next shell is to run.
+        self._sent: Optional[Tuple[str, Dict[str, str]]] = None
+        self._again: Optional[Tuple[str, Dict[str, str]]] = None
 
     def prepare(self) -> None:
         """Make a shell, an old or a new one, ready; ends, perhaps at once, in ``ready`` or ``failed``."""
@@ -195,7 +150,9 @@ class Shell:
 
     def gives_up(self) -> None:
         """The command is to be stopped: it is not begun again, whatever becomes of the shell."""
-        self._unread.stop()
+        again, self._sent, self._again = self._again, None, None
+        if again is not None:
+            self._events.ended(Ended(128 + signal.SIGINT, -1))
 
     def _ask_again(self) -> None:
         if self._control is not None:
@@ -224,7 +181,7 @@ class Shell:
         self._starting = self._settling = False
         path = self._protocol.choose()
         if path is None:
-            self._unread.fail("there is no bash and no sh in this image: install bash, or use an image that has it")
+            self._fail("there is no bash and no sh in this image: install bash, or use an image that has it")
             return
         try:
             terminal, arguments = self._streams.open(), self._protocol.dialect.arguments
@@ -232,7 +189,7 @@ class Shell:
             self.pid = spawn_shell(path, arguments, terminal, self._control.shell_end, shell_environment(self._mark))
         except OSError as error:
             self._discard_process()
-            self._unread.fail(f"no shell can be started: {error.strerror or error}")
+            self._fail(f"no shell can be started: {error.strerror or error}")
             return
         self._control.started()
         self._starting = True
@@ -241,7 +198,7 @@ class Shell:
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
         """Run a command, in the next shell if this is lost before it has read it; ends in ``ended``."""
-        self._unread.sent(command, variables)
+        self._sent, self._again = (command, variables), None
         self._send(command, variables)
 
     def _send(self, command: str, variables: Dict[str, str]) -> None:
@@ -289,7 +246,7 @@ class Shell:
         self._watch.end()
         self._streams.close()
         self._status = 0
-        self._unread.clear()
+        self._sent = self._again = None
         self._running = self._starting = self._settling = False
         self._plan.cancel()
 
@@ -307,10 +264,17 @@ class Shell:
         if self._plain:
             self._plain = False
             self._discard_process()
-            self._unread.fail("the shell did not become ready in time")
+            self._fail("the shell did not become ready in time")
         else:
             self._plain = True
             self._start()
+
+    def _fail(self, message: str) -> None:
+        if self._again is None:
+            self._events.failed(message)
+        else:
+            self._again = None
+            self._events.ended(Ended(-1, -1, f"was lost and has not run the command: {message}", True))
 
     def _take_output(self, data: bytes) -> None:
         before, after = self._protocol.boundary.divide(data)
@@ -353,7 +317,10 @@ class Shell:
         self._report = None
         if self._starting:
             self._starting = self._settling = self._plain = False
-            if not self._unread.take(self._send):
+            again, self._again = self._again, None
+            if again is not None:
+                self._send(*again)
+            else:
                 self._events.ready()
         elif self._running:
             self._running = False
@@ -391,19 +358,20 @@ class Shell:
         elif self._starting:
             self._start_failed()
         elif self._running and unread:
-            self._begin_again(status)
+            self._emit(self._protocol.boundary.give_up())
+            self._running = False
+            self._status = exit_code(status)
+            self._again, self._sent = self._sent, None
+            if self._again is None:
+                self._events.ended(Ended(-1, -1, f"{how_ended(status)} and has not run the command", True))
+            else:
+                self._events.lost(how_ended(status))
+                self._start()
         elif self._running:
             self._plan.at(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
         else:
             self._status = exit_code(status)
             self._events.lost(how_ended(status))
-
-    def _begin_again(self, status: int) -> None:
-        self._emit(self._protocol.boundary.give_up())
-        self._running = False
-        self._status = exit_code(status)
-        if self._unread.unread(status):
-            self._start()
 
     def _finish_death(self, status: int, replaced: bool) -> None:
         self._streams.read_terminal()

@@ -8,9 +8,7 @@ wrapped or cut, except on a full-screen program's screen.
 from __future__ import annotations
 
 import re
-from typing import Callable, List, Optional
-
-from . import columns
+from typing import Callable, Dict, List, Optional, Tuple
 
 ROWS = 200
 COLUMNS = 256
@@ -38,6 +36,83 @@ TOKEN = re.compile(
 INCOMPLETE = re.compile("(?:\x1b(?:\\[[0-?]{0,256}[ -/]{0,16}|[ -/]{0,16})|\r)\\Z")
 STRING_END = re.compile("[\x07\x18\x1a]|\x1b\\\\|(?=[\n\x1b])")
 LONGEST_INCOMPLETE = 280
+_LONGEST = 1024
+_KNOWN_LIMIT = 4096
+_PERHAPS_NOT_ONE = re.compile(
+    "[^\x00-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2190-\u2319\u2500-\u25fc\ufffd]"
+)
+"""Most of what is printed has none of these: each of its characters takes one column."""
+
+
+class _Widths(Dict[str, int]):
+    def __missing__(self, character: str) -> int:
+        import unicodedata  # a table of a megabyte, which a runner whose programs print ASCII does without
+
+        if len(self) >= _KNOWN_LIMIT:
+            self.clear()
+        kind = unicodedata.category(character)
+        if kind in ("Mn", "Me") or (kind == "Cf" and character != "\xad") or "\u1160" <= character <= "\u11ff":
+            width = 0
+        else:
+            width = 2 if kind != "Cn" and unicodedata.east_asian_width(character) in "WF" else 1
+        self[character] = width
+        return width
+
+
+_widths = _Widths()
+
+
+def _width(text: str) -> int:
+    """How many columns a text without control characters takes.
+
+    East Asian characters and most emoji take two, combining accents none. A line longer than any screen counts each
+    character as one.
+    """
+    if _is_simple(text):
+        return len(text)
+    return sum(map(_widths.__getitem__, text))
+
+
+def _split(line: str, column: int) -> Tuple[str, str]:
+    """The line's first ``column`` columns, padded with blanks, and the rest; a character that is cut becomes blanks."""
+    if _is_simple(line):
+        return line[:column].ljust(column), line[column:]
+    taken = 0
+    for index, character in enumerate(line):
+        wide = _widths[character]
+        if taken + wide > column:
+            if taken < column:
+                return line[:index] + " ", " " + line[index + 1 :]
+            return line[:index], line[index:]
+        taken += wide
+    return line + " " * (column - taken), ""
+
+
+def _overwrite(line: str, column: int, text: str) -> Tuple[str, int]:
+    """Return the line with a text written over it from a column on, and the column behind the text."""
+    if len(line) > _LONGEST or (_is_simple(line) and _is_simple(text)):
+        end = column + len(text)
+        return line[:column].ljust(column) + text + line[end:], end
+    before, rest = _split(line, column)
+    wide = _width(text)
+    written = before + text + _split(rest, wide)[1]
+    return written, len(before) + len(text) if len(written) > _LONGEST else column + wide
+
+
+def _fitting(text: str, room: int) -> str:
+    """Return as much of the text's beginning as fits into so many columns."""
+    if text.isascii():
+        return text[:room]
+    taken = 0
+    for index, character in enumerate(text):
+        taken += _widths[character]
+        if taken > room:
+            return text[:index]
+    return text
+
+
+def _is_simple(text: str) -> bool:
+    return text.isascii() or len(text) > _LONGEST or _PERHAPS_NOT_ONE.search(text) is None
 
 
 def is_plain(text: str) -> bool:
@@ -134,10 +209,9 @@ class TerminalText:
 
     def _append(self, text: str) -> bool:
         """Add plain text at the screen's end, undivided as long as possible; False for anything else."""
-        is_at_end = bool(self._tail) or (
-            self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
-        )
-        if self._has_modes or not is_at_end or not is_plain(text):
+        is_at_end = bool(self._tail) or (self._row == len(self._lines) - 1 and self._column == _width(self._lines[-1]))
+        has_modes = self._is_full or self._draws_lines or self._inserts or self._has_margins
+        if has_modes or not is_at_end or not is_plain(text):
             return False
         if not self._tail:
             self._tail.append("\n".join(self._lines))
@@ -170,7 +244,7 @@ class TerminalText:
             text = text[start + 1 :]
         self._lines = text.split("\n")
         self._row = len(self._lines) - 1
-        self._column = columns.width(self._lines[-1])
+        self._column = _width(self._lines[-1])
         self._limit_line()
 
     def _interpret(self, text: str) -> None:
@@ -260,17 +334,14 @@ class TerminalText:
         elif final == "n" and parameters == "6" and self._reply is not None:
             self._reply(f"\x1b[{row + 1};{column + 1}R".encode())
         elif final in "hl":
-            self._set_mode(parameters, final == "h")
+            if parameters == "4":
+                self._inserts = final == "h"
+            elif parameters == "?7":
+                self._wraps = final == "h"
+            elif parameters in ("?1049", "?1047", "?47"):
+                self._alternate(final == "h")
         else:
             self._edit(final, first, count)
-
-    def _set_mode(self, parameters: str, is_on: bool) -> None:
-        if parameters == "4":
-            self._inserts = is_on
-        elif parameters == "?7":
-            self._wraps = is_on
-        elif parameters in ("?1049", "?1047", "?47"):
-            self._alternate(is_on)
 
     def _alternate(self, entering: bool) -> None:
         # The text from before a full-screen program stays; of the program's last picture what was not shown yet.
@@ -329,31 +400,27 @@ class TerminalText:
             self._lines = [""] * (row + 1)
 
     def _edited(self, line: str, final: str, first: int, count: int) -> str:
-        column, end = self._column, columns.width(line)
+        column, end = self._column, _width(line)
         if final == "K" and first == 2:
             return ""
         if final == "K" and first == 1:
-            return " " * min(column + 1, end) + columns.split(line, column + 1)[1]
+            return " " * min(column + 1, end) + _split(line, column + 1)[1]
         if column >= end:
             return line
-        before, rest = columns.split(line, column)
+        before, rest = _split(line, column)
         if final == "K":
             return before
         if final == "P":
-            return before + columns.split(rest, count)[1]
+            return before + _split(rest, count)[1]
         if final == "X":
-            return before + " " * min(count, end - column) + columns.split(rest, count)[1]
+            return before + " " * min(count, end - column) + _split(rest, count)[1]
         wider = before + " " * count + rest
-        return columns.fitting(wider, COLUMNS) if self._is_full else wider
+        return _fitting(wider, COLUMNS) if self._is_full else wider
 
     def _reset_modes(self) -> None:
         self._top, self._bottom = 0, self._rows - 1
         self._draws_lines = self._inserts = False
         self._wraps = True
-
-    @property
-    def _has_modes(self) -> bool:
-        return self._is_full or self._draws_lines or self._inserts or self._has_margins
 
     @property
     def _has_margins(self) -> bool:
@@ -369,7 +436,7 @@ class TerminalText:
         while len(self._lines) - 1 > self._row and not self._lines[-1] and not self._lines[-2]:
             self._lines.pop()  # rows below the text that a program has only passed through
         if self._is_painted:  # rows that it has only made blank, also up to the right edge
-            self._lines = [line.rstrip() if columns.width(line) >= COLUMNS else line for line in self._lines]
+            self._lines = [line.rstrip() if _width(line) >= COLUMNS else line for line in self._lines]
             while len(self._lines) > 1 and not self._lines[-2].strip() and not self._lines[-1].strip():
                 self._lines.pop()
             while len(self._lines) > 1 and not self._lines[0].strip():
@@ -384,15 +451,6 @@ class TerminalText:
         while picture and not picture[-1]:
             picture.pop()
         return picture
-
-    def _scroll(self) -> None:
-        excess = len(self._lines) - self._rows
-        if excess > 0:
-            gone = self._lines[:excess]
-            del self._lines[:excess]
-            self._row = max(0, self._row - excess)
-            if self._shown is None:
-                self._commit("\n".join([*gone, ""]))
 
     def _shift_up(self, top: int, count: int) -> None:
         below = self._lines[self._bottom + 1 :]
@@ -445,7 +503,7 @@ class TerminalText:
 
     def _write_within(self, run: str) -> None:
         while run:
-            piece = columns.fitting(run, COLUMNS - self._column)
+            piece = _fitting(run, COLUMNS - self._column)
             if piece:
                 self._put(piece)
                 run = run[len(piece) :]
@@ -459,19 +517,19 @@ class TerminalText:
     def _put(self, run: str) -> None:
         line = self._lines[self._row]
         if line is not self._measured:
-            self._measured, self._measured_width = line, columns.width(line)
-        if self._column == self._measured_width and len(line) + len(run) <= columns.LONGEST:  # as most is written
+            self._measured, self._measured_width = line, _width(line)
+        if self._column == self._measured_width and len(line) + len(run) <= _LONGEST:  # as most is written
             self._measured = line = line + run
-            self._column += columns.width(run)
+            self._column += _width(run)
             self._measured_width = self._column
         elif self._inserts:
-            before, rest = columns.split(line, self._column)
-            self._column += columns.width(run)
+            before, rest = _split(line, self._column)
+            self._column += _width(run)
             line = before + run + rest
             if self._is_full:
-                line = columns.fitting(line, COLUMNS)
+                line = _fitting(line, COLUMNS)
         else:
-            line, self._column = columns.overwrite(line, self._column, run)
+            line, self._column = _overwrite(line, self._column, run)
         self._lines[self._row] = line
 
     def _tab(self, count: int) -> None:
@@ -489,11 +547,15 @@ class TerminalText:
                     self._fill()
             return
         self._row += count
-        missing = self._row - len(self._lines) + 1
-        if missing > 0:
-            self._lines += [""] * missing
-            self._scroll()
-            self._row = len(self._lines) - 1
+        if self._row < len(self._lines):
+            return
+        self._fill()
+        gone = self._lines[: -self._rows]
+        if gone:
+            del self._lines[: -self._rows]
+            if self._shown is None:
+                self._commit("\n".join([*gone, ""]))
+        self._row = len(self._lines) - 1
 
     def _move(self, row: int, column: int) -> None:
         self._row = min(max(0, row), self._rows - 1)

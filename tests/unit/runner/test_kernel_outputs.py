@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.kernel.kernel_driver.outputs import shown
+from runtime_images.runner.kernel.kernel_driver.driver import shown
 from tests.unit.runner.test_pictures import png
 
 PNG = base64.b64encode(png()).decode()

@@ -62,7 +62,7 @@ def test_a_module_imports_the_standard_library_and_its_own_package_only(path: Pa
 
 
 def test_serving_loads_no_slow_module() -> None:
-    code = "import runner.serve, sys; print(*sys.modules)"
+    code = "import runner.server, sys; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-S", "-E", "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
     ).stdout.split()

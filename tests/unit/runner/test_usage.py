@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime_images.runner import serve
+from runtime_images.runner import server
 from runtime_images.runner.core.disk_usage import TreeUsage, measure
 
 BLOCK = 64 * 1024
@@ -100,8 +100,8 @@ def test_a_new_home_has_what_the_old_one_has_and_can_be_changed(tmp_path: Path) 
     new.mkdir()
     (new / ".profile").write_text("mine")
     (old / ".profile").write_text("theirs")
-    serve.furnish(str(old), str(new))
-    serve.furnish(str(old), str(new))
+    server.furnish(str(old), str(new))
+    server.furnish(str(old), str(new))
     assert (new / ".bashrc").read_text() == "alias x=y"
     assert not (new / ".bashrc").is_symlink()
     assert (new / ".profile").read_text() == "mine"
@@ -120,5 +120,5 @@ def test_a_home_of_very_many_files_is_linked_to_from_above(tmp_path: Path) -> No
         written(old / "many" / str(number), 1)
     (old / "zoo").mkdir()
     new.mkdir()
-    serve.furnish(str(old), str(new))
+    server.furnish(str(old), str(new))
     assert (new / "zoo").is_symlink()

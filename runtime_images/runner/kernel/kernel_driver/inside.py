@@ -26,7 +26,7 @@ from tornado.ioloop import IOLoop
 from traitlets.config import Config
 
 from ... import agent_skills
-from .outputs import OMITTED
+from .driver import OMITTED
 
 _WINDOW_SECONDS = 0.2
 _WINDOW_CHARACTERS = 128 * 1024
