@@ -39,31 +39,27 @@ class Callbacks:
 
     def __init__(self, for_events: Iterable[Callback], for_tokens: Iterable[Callback]) -> None:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
-        self._for_events = list(for_events)
-        self._for_tokens = list(for_tokens)
+        self.for_events = list(for_events)
+        self.for_tokens = list(for_tokens)
         self._failed: set[int] = set()
 
-    def add(self, callback: Callback) -> None:
-        self._for_events.append(callback)
-
-    def add_for_tokens(self, callback: Callback) -> None:
-        self._for_tokens.append(callback)
-
     def remove(self, callback: Callback) -> None:
-        for callbacks in (self._for_events, self._for_tokens):
+        for callbacks in (self.for_events, self.for_tokens):
             if callback in callbacks:
                 callbacks.remove(callback)
 
-    @property
-    def wants_tokens(self) -> bool:
-        return bool(self._for_tokens)
-
     async def tell(self, event: AnyEvent | Transient) -> None:
         """Tell of an event that is stored, or of more text. Each callback gets a copy of the event."""
-        if isinstance(event, TextDelta):
-            await self._call(self._for_tokens, event)
-        elif not isinstance(event, Transient):
-            await self._call(self._for_events, event)
+        if isinstance(event, Transient) and not isinstance(event, TextDelta):
+            return
+        telling = _Telling(self)
+        token = _telling.set(telling)
+        try:
+            for callback in list(self.for_tokens if isinstance(event, TextDelta) else self.for_events):
+                await self._call(callback, event)
+        finally:
+            telling.is_over = True
+            _telling.reset(token)
 
     @property
     def is_inside(self) -> bool:
@@ -79,20 +75,10 @@ class Callbacks:
     def close(self) -> None:
         self.thread.shutdown(wait=False)
 
-    async def _call(self, callbacks: Iterable[Callback], told: object) -> None:
-        telling = _Telling(self)
-        token = _telling.set(telling)
-        try:
-            for callback in list(callbacks):
-                await self._told(callback, told)
-        finally:
-            telling.is_over = True
-            _telling.reset(token)
-
-    async def _told(self, callback: Callback, told: object) -> None:
+    async def _call(self, callback: Callback, event: object) -> None:
         call = contextvars.copy_context().run
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, _tell, callback, told)
+            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, _tell, callback, event)
             if inspect.isawaitable(result):
                 await result
         except asyncio.CancelledError:
@@ -111,8 +97,8 @@ class Callbacks:
             logger.error(text, name, type(error).__name__, error, place.filename, place.lineno)
 
 
-def _tell(callback: Callback, told: object) -> object:
-    return called(callback, told.model_copy(deep=True) if isinstance(told, Event) else told)
+def _tell(callback: Callback, event: object) -> object:
+    return called(callback, event.model_copy(deep=True) if isinstance(event, Event) else event)
 
 
 def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callback]:

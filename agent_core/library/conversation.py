@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
@@ -11,9 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
+from pydantic import TypeAdapter, ValidationError
+
 from agent_core.agent.base import AgentBase
 from agent_core.controller.replay import ReplayManager, beginning_of, turns_of
 from agent_core.controller.stuck import StuckDetectionThresholds
+from agent_core.errors import SkillValidationError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import ClientToolResult, ConfirmationPolicyChanged, LoopRecovery
 from agent_core.events.folder_store import FolderEventStore
@@ -25,7 +29,6 @@ from agent_core.library.callbacks import Callback, Callbacks, functions_in, list
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationView
 from agent_core.library.direct_calls import DirectCalls, tool_named
-from agent_core.library.plugins import Extension, add_extension, with_plugins
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict, SideQuestions
 from agent_core.library.workspace import Workspace, share_files, workspace_of
@@ -33,6 +36,7 @@ from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore
+from agent_core.mcp.config import McpConfig
 from agent_core.runtime.channel.tunnels import OpenPort
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
@@ -43,9 +47,13 @@ from agent_core.security.secrets import GivenSecret
 from agent_core.session.factory import with_full_context
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
-from agent_core.skills.plugin import Plugin
+from agent_core.skills.agent_catalog import is_registered, register_agent_definition
+from agent_core.skills.context import AgentContext
+from agent_core.skills.plugin import Plugin, read_plugin
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -109,8 +117,11 @@ class Conversation:
         functions = [*listener(visualizer), *functions_in(callbacks, "callbacks")]
         self.id = str(conversation_id or uuid4())
         hooks = HookConfig() if hook_config is None else _checked(hook_config, HookConfig, "hook_config")
-        # The tools that the copy makes are this conversation's own.
-        own, hooks = with_plugins(agent.model_copy(), hooks, plugins)
+        own = agent.model_copy()  # the tools that it makes are this conversation's own
+        for extension in [_Extension(folder) for folder in plugins]:
+            own = own.with_additions(extension.plugin.skills, extension.servers)
+            hooks = hooks.followed_by(extension.hooks)
+            extension.register_agents()
         self.workspace = workspace_of(workspace)
         folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
         kept = None if persistence_dir is None else str(persistence_dir)
@@ -183,7 +194,7 @@ class Conversation:
         self._do(self._work.interrupt())
 
     def add_callback(self, callback: Callback) -> None:
-        self._work.callbacks.add(callback)
+        self._work.callbacks.for_events.append(callback)
 
     def step(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
         """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.
@@ -244,8 +255,8 @@ class Conversation:
 
     def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
         """Answer a waiting call of a `client_tool` by the id of its action, else `ClientToolError` is raised."""
-        said = [TextContent(text=content)] if content else []
-        self._do(self._work.say(ClientToolResult(cause=call_id, content=list(said), is_error=is_error)))
+        text = [TextContent(text=content)] if content else []
+        self._do(self._work.say(ClientToolResult(cause=call_id, content=list(text), is_error=is_error)))
 
     # --- acting beside the agent ---
 
@@ -343,14 +354,14 @@ class Conversation:
         """
         if not objective.strip() or max_runs < 1:
             raise ValueError("objective must be a text, and max_runs at least 1")
-        told = objective
+        message = objective
         for left in range(max_runs - 1, -1, -1):
-            self.send_message(told)
+            self.send_message(message)
             self.run()
             verdict = self._do(self._questions.judge_goal(objective, judge or self.agent.llm))
             if verdict.complete or not left or self.state.execution_status is not ExecutionStatus.FINISHED:
                 break
-            told = FOLLOW_UP.format(missing=verdict.missing)
+            message = FOLLOW_UP.format(missing=verdict.missing)
         return verdict
 
     def switch_llm(self, llm: LLM) -> None:
@@ -369,9 +380,9 @@ class Conversation:
         those that are there. An agent that has begun already is told of its new skills. Raises `SkillValidationError`,
         which names the file that cannot be used, and `RuntimeError` while the agent is at work.
         """
-        extension = Extension(folder)
+        extension = _Extension(folder)
         self._make_tools()
-        self._do(add_extension(self._work, extension))
+        self._do(_add_extension(self._work, extension))
         extension.register_agents()
         return extension.plugin
 
@@ -433,23 +444,6 @@ class Conversation:
             tags: words about the fork, beside those of this conversation or in place of them.
         """
         named = {} if title is None else {"title": title}
-        fork = self._twin(agent, workspace, conversation_id, {**self.state.tags, **(tags or {}), **named})
-        is_copied = copy_files and not share_files(self.workspace, fork.workspace)
-        try:
-            prompt = None if agent is None else fork._do(fork._work.opening_prompt())
-            self._do(self._work.copy_to(fork._work, from_event_id, reset_metrics, prompt, with_files=is_copied))
-        except BaseException:
-            fork.close()
-            raise
-        return fork
-
-    def _twin(
-        self,
-        agent: AgentBase | None,
-        workspace: str | Path | Workspace | Sandbox | None,
-        conversation_id: object,
-        tags: dict[str, str],
-    ) -> Self:
         settings, fork_id = self._work.settings, str(conversation_id or uuid4())
         make: Any = type(self)
         fork: Self = make(
@@ -463,9 +457,16 @@ class Conversation:
             stuck_detection=settings.stuck_detection,
             stuck_detection_thresholds=settings.stuck_thresholds,
             hook_config=settings.hooks,
-            tags=tags,
+            tags={**self.state.tags, **(tags or {}), **named},
         )
         fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
+        is_copied = copy_files and not share_files(self.workspace, fork.workspace)
+        try:
+            prompt = None if agent is None else fork._do(fork._work.opening_prompt())
+            self._do(self._work.copy_to(fork._work, from_event_id, reset_metrics, prompt, with_files=is_copied))
+        except BaseException:
+            fork.close()
+            raise
         return fork
 
     # --- ending ---
@@ -546,3 +547,42 @@ def _check_limits(agent: object, max_iterations: object, max_budget: object) -> 
         raise ValueError(f"max_iteration_per_run is {max_iterations!r}: give a whole number, at least 1")
     if max_budget is not None and (not isinstance(max_budget, int | float) or not max_budget >= 0):
         raise ValueError(f"max_budget_per_run is {max_budget!r}: give US dollars, at least 0, or None for no limit")
+
+
+class _Extension:
+    """A plugin in a folder, read and checked."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        plugin = self.plugin = read_plugin(Path(folder).expanduser())
+        try:
+            self.hooks = HookConfig.from_json(plugin.hooks) if plugin.hooks else HookConfig()
+        except ValueError as error:
+            raise SkillValidationError(f"plugin {plugin.name!r}, hooks/hooks.json: {error}") from None
+        try:
+            self.servers: McpConfig = TypeAdapter(McpConfig).validate_python(plugin.mcp_servers)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            raise SkillValidationError(f"plugin {plugin.name!r}, .mcp.json: {place}: {problem['msg']}") from None
+
+    def register_agents(self) -> None:
+        for definition in self.plugin.agents:
+            if is_registered(definition.name):
+                text = "the sub-agent %r of plugin %r is not used: it is there"
+                logger.warning(text, definition.name, self.plugin.name)
+            else:
+                register_agent_definition(definition)
+
+
+async def _add_extension(work: RunLoop, extension: _Extension) -> None:
+    """Add the extension to the agent; one that has begun is told of the skills that are new to it."""
+    agent = work.agent
+    known = {skill.name for skill in agent.agent_context.skills} if agent.agent_context else set()
+    skills = [skill for skill in extension.plugin.skills if skill.name not in known]
+    await work.use_agent(agent.with_additions(skills, extension.servers))
+    work.sessions.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(extension.hooks))
+    has_begun = (await work.log.present()).last_id >= 0
+    told = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()
+    if has_begun and told:
+        text = f"The plugin {extension.plugin.name} was added to this conversation.\n\n{told}"
+        await work.write(MessageEvent(source="environment", sender="plugin", llm_message=Message.user(text)))

@@ -25,9 +25,10 @@ from agent_core.events.control import (
 )
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, UserRejectObservation
-from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.memory.view import View
+from agent_core.session.rewind import StoredLog
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 
@@ -77,8 +78,6 @@ _STATUS: Final = {
 _GOES_ON: Final = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
 """States from which a run goes on without a word of the user."""
 
-_MARKERS: Final = (PauseEvent, InterruptEvent)
-
 
 class StatusFold:
     """The status as the log tells it, event by event. After a rewind `core` and `facts` have to be made anew.
@@ -117,7 +116,12 @@ class StatusFold:
         if isinstance(event, AgentStateChanged):
             self.awaits_change = False
             if event.agent_state is not AgentState.LOADING:
-                self._enter(event)
+                failed = event.agent_state is AgentState.ERROR
+                self.state = event.agent_state
+                self._reason = event.reason if failed else ""
+                self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
+                if failed or event.agent_state is AgentState.RUNNING:
+                    self.is_asked = self.is_rewound = False
         elif isinstance(event, ChangeAgentState) and event.source == "user":
             self.awaits_change = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
         elif isinstance(event, UserRejectObservation):
@@ -144,14 +148,6 @@ class StatusFold:
             self._is_opening = False
         elif not (self._is_opening or isinstance(event, ChangeAgentState | FilesRestored | MetricsUpdated)):
             self.leaf = event.id
-
-    def _enter(self, event: AgentStateChanged) -> None:
-        self.state = event.agent_state
-        failed = event.agent_state is AgentState.ERROR
-        self._reason = event.reason if failed else ""
-        self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
-        if event.agent_state in (AgentState.RUNNING, AgentState.ERROR):
-            self.is_asked = self.is_rewound = False
 
     @property
     def awaits_approval(self) -> bool:
@@ -196,7 +192,7 @@ class LogFacts:
             case MessageEvent(source="user"):
                 self.last_user_message_id = event.id
             case RecallObservation():
-                self.recalled.update((known.name, event.id) for known in event.microagent_knowledge)
+                self.recalled.update((one.name, event.id) for one in event.microagent_knowledge)
             case ObservationEvent():
                 self.path_rules.update((name, event.id) for name in event.activated_skills)
                 if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
@@ -207,24 +203,23 @@ class LogFacts:
                 self.blocked_messages[event.message_id] = event.reason
             case Condensation():
                 gone = set(event.forgotten_event_ids)
-                for told in (self.recalled, self.path_rules, self.invoked):
-                    for name in [name for name, place in told.items() if place in gone]:
-                        del told[name]
+                for known in (self.recalled, self.path_rules, self.invoked):
+                    for name in [name for name, place in known.items() if place in gone]:
+                        del known[name]
 
 
 def is_bookkeeping(event: AnyEvent) -> bool:
     """Whether an event tells only how the conversation is kept, not what was said or done."""
-    if isinstance(event, _MARKERS):
+    if isinstance(event, PauseEvent | InterruptEvent):
         return False
     return isinstance(event, _BOOKKEEPING) or (isinstance(event, RecallObservation) and event.is_empty)
 
 
-class ConversationLog:
+class ConversationLog(StoredLog):
     """Reads one conversation's log, between and beside its sessions, and keeps the status."""
 
-    def __init__(self, conversation_id: str, store: EventStore) -> None:
-        self.conversation_id = conversation_id
-        self.store = store
+    def __init__(self, store: EventStore, conversation_id: str) -> None:
+        super().__init__(store, conversation_id)
         self._fold: StatusFold | None = None
 
     async def present(self) -> StatusFold:
@@ -246,10 +241,6 @@ class ConversationLog:
             facts.fold(event)
         core.keep(fold.core)
         fold.core, fold.facts = core, facts
-
-    async def page(self, *, after: int = -1) -> list[AnyEvent]:
-        """Some events with id > `after`, ascending; an empty list at the end."""
-        return [from_payload(one.payload, one.id) for one in await self.store.read(self.conversation_id, after=after)]
 
     async def history(self) -> AsyncIterator[AnyEvent]:
         position = -1

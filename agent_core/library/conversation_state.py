@@ -11,7 +11,7 @@ from typing import Any, Final, Self, overload
 from agent_core.agent.base import AgentBase
 from agent_core.events.branches import get_unmatched_actions
 from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.library.conversation_log import ConversationLog, ExecutionStatus, LogFacts, StatusFold, is_bookkeeping
+from agent_core.library.conversation_log import ConversationLog, ExecutionStatus, StatusFold, is_bookkeeping
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.workspace import Workspace
 from agent_core.llm.metrics import ConversationStats
@@ -116,28 +116,28 @@ class ConversationView:
 
     @property
     def activated_knowledge_skills(self) -> list[str]:
-        return list(self._facts.recalled)
+        return list(self._fold.facts.recalled)
 
     @property
     def activated_path_rules(self) -> list[str]:
-        return list(self._facts.path_rules)
+        return list(self._fold.facts.path_rules)
 
     @property
     def invoked_skills(self) -> list[str]:
-        return list(self._facts.invoked)
+        return list(self._fold.facts.invoked)
 
     @property
     def blocked_actions(self) -> dict[int, str]:
         """Why hooks refused actions, by id; `blocked_messages` likewise."""
-        return dict(self._facts.blocked_actions)
+        return dict(self._fold.facts.blocked_actions)
 
     @property
     def blocked_messages(self) -> dict[int, str]:
-        return dict(self._facts.blocked_messages)
+        return dict(self._fold.facts.blocked_messages)
 
     @property
     def last_user_message_id(self) -> int | None:
-        return self._facts.last_user_message_id
+        return self._fold.facts.last_user_message_id
 
     @property
     def agent_state(self) -> dict[str, Any]:
@@ -146,10 +146,6 @@ class ConversationView:
     @property
     def _fold(self) -> StatusFold:
         return library_loop().run(self._work.log.present())
-
-    @property
-    def _facts(self) -> LogFacts:
-        return self._fold.facts
 
 
 ConversationState = ConversationView
@@ -185,10 +181,7 @@ class Events(Sequence[AnyEvent]):
             position = page[-1].id + 1
 
     def _ids(self) -> Sequence[int]:
-        return library_loop().run(self._known())
-
-    async def _known(self) -> Sequence[int]:
-        fold = await self._log.present()
+        fold = library_loop().run(self._log.present())
         return range(fold.last_id + 1) if self._whole else fold.shown
 
     def _read(self, start: int, count: int) -> list[AnyEvent]:
@@ -233,50 +226,38 @@ class SecretView:
 
 
 class FairLock:
-    """A reentrant lock of threads that is handed on in the order of coming."""
+    """A reentrant lock of threads that is handed on in the order of coming: `turns` begin with its holder's."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._waiting: deque[tuple[int, threading.Event]] = deque()  # thread, and when its turn has come
+        self.turns: deque[object] = deque()
+        self._moved = threading.Condition(threading.Lock())
         self._holder = 0
         self._depth = 0
 
     def acquire(self) -> None:
         me = threading.get_ident()
-        with self._guard:
-            if self._holder in (0, me):
-                self._holder = me
-                self._depth += 1
-                return
-            turn = (me, threading.Event())
-            self._waiting.append(turn)
-        try:
-            turn[1].wait()
-        except BaseException:  # Ctrl-C: it is not waited for any more, or was handed over a moment ago
-            with self._guard:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
-                else:
-                    self._hand_over()
-            raise
+        if self._holder != me:
+            turn = object()
+            with self._moved:
+                self.turns.append(turn)
+                try:
+                    self._moved.wait_for(lambda: self.turns[0] is turn)
+                    self._holder = me
+                except BaseException:  # Ctrl-C: it is not waited for any more
+                    self.turns.remove(turn)
+                    self._moved.notify_all()
+                    raise
+        self._depth += 1
 
     def release(self) -> None:
-        with self._guard:
-            if self._holder != threading.get_ident():
-                raise RuntimeError("the lock is not this thread's, so it cannot be released here")
-            self._depth -= 1
-            if not self._depth:
-                self._hand_over()
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    def _hand_over(self) -> None:
-        self._holder, self._depth = 0, 0
-        if self._waiting:
-            (self._holder, has_come), self._depth = self._waiting.popleft(), 1
-            has_come.set()
+        if self._holder != threading.get_ident():
+            raise RuntimeError("the lock is not this thread's, so it cannot be released here")
+        self._depth -= 1
+        if not self._depth:
+            with self._moved:
+                self._holder = 0
+                self.turns.popleft()
+                self._moved.notify_all()
 
 
 def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:

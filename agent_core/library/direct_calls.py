@@ -12,9 +12,8 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.library.run_loop import RunLoop
-from agent_core.runtime.action_runner import failure
+from agent_core.runtime.action_runner import DirectContext, failure
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.direct_context import DirectContext
 from agent_core.session.factory import ConversationDrafts, draft_llm
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition

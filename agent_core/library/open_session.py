@@ -47,7 +47,7 @@ class OpenSession:
 
     Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that. A new
     `agent` and new `settings` count from the next session on; `set_analyzer` and `update_secrets` change an open one,
-    too. `at_work` is the session while a run has it; `servers` outlive it.
+    too. `at_work` is the session while a run has it; its MCP servers stay connected from one session to the next.
     """
 
     def __init__(
@@ -69,18 +69,15 @@ class OpenSession:
         self._sandbox = sandbox
         self._callbacks = callbacks
         self._data_dir = data_dir
-        self.servers = KeptServers()
-        self._session: AgentSession | None = None
+        self.session: AgentSession | None = None
+        self._servers: McpServers | None = None
+        self._servers_config: Mapping[str, McpServer] = {}
         self._ended: Follower | None = None
         # Protects which session is open: the next one owns the log only once the one before has let go of it.
         self._changing = asyncio.Lock()
         self._uses = 0
         self._unused = asyncio.Event()
         self._unused.set()
-
-    @property
-    def is_open(self) -> bool:
-        return self._session is not None
 
     @property
     def ready_at_work(self) -> AgentSession | None:
@@ -112,19 +109,19 @@ class OpenSession:
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         async with self._changing:
             self.settings = replace(self.settings, analyzer=analyzer)
-            if self._session is not None:
-                self._session.set_security_analyzer(analyzer)
+            if self.session is not None:
+                self.session.set_security_analyzer(analyzer)
 
     async def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         async with self._changing:
             self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
-            if self._session is not None:
-                self._session.secrets.update(secrets)
+            if self.session is not None:
+                self.session.secrets.update(secrets)
 
     async def set_client_tools(self, tools: tuple[Tool, ...]) -> None:
         async with self._changing:
-            if self._session is not None:
-                self._session.set_client_tools(tools)
+            if self.session is not None:
+                self.session.set_client_tools(tools)
             self.settings = replace(self.settings, client_tools=tools)
 
     async def put_to_work(self) -> AgentSession:
@@ -150,7 +147,7 @@ class OpenSession:
             await self._ended.end()
 
     async def _opened(self) -> AgentSession:
-        if self._session is None:
+        if self.session is None:
             fold = await self._log.present()
             if self._data_dir:
                 check = partial(check_kept_agent, self.agent, Path(self._data_dir))
@@ -161,12 +158,24 @@ class OpenSession:
                 store=self._log.store,
                 settings=self.settings,
                 sandbox=connection,
-                servers=await self.servers.of(self.settings, self.agent, connection),
+                servers=await self._kept_servers(connection),
                 hook_events=() if self.has_begun else (HookEvent.SESSION_START,),
             )
             self.follower = Follower(session, self._log, fold, self._callbacks, behind=self.follower)
-            self._session = session
-        return self._session
+            self.session = session
+        return self.session
+
+    async def _kept_servers(self, sandbox: ConversationSandbox) -> McpServers:
+        if self._servers is None or self._servers_config != self.agent.mcp_config:
+            await self.close_servers()
+            self._servers = make_servers(self.settings, self.agent, sandbox)
+            self._servers_config = self.agent.mcp_config
+        return self._servers
+
+    async def close_servers(self) -> None:
+        if self._servers is not None:
+            await self._servers.close()
+            self._servers = None
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -188,12 +197,12 @@ class OpenSession:
                 async with asyncio.timeout_at(limit):
                     await self._unused.wait()
             async with self._changing:
-                session = self._session
+                session = self.session
                 if self._uses and now() < limit:
                     continue
                 if session is None or not is_wanted(session):
                     return session is None
-                self._session = self.at_work = None
+                self.session = self.at_work = None
                 self._ended = self.follower
                 # What was hidden once stays hidden, also when the secret has another value by now.
                 hidden = dict.fromkeys((*self.settings.secrets, *session.stream.secrets.values))
@@ -225,7 +234,7 @@ class Follower:
     async def _follow(self, behind: Follower | None) -> None:
         if behind is not None:
             await behind.end()
-        transients = self._callbacks.wants_tokens
+        transients = bool(self._callbacks.for_tokens)
         async with self._session.stream.subscribe(after=self._fold.last_id, transients=transients) as events:
             async for event in events:
                 await self._callbacks.tell(event)
@@ -359,26 +368,6 @@ class YieldingLock(asyncio.Lock):
         if self.give_back is not None:
             self.give_back()
         return await super().acquire()
-
-
-class KeptServers:
-    """The MCP servers of a conversation: they stay connected from one session to the next."""
-
-    def __init__(self) -> None:
-        self._servers: McpServers | None = None
-        self._config: Mapping[str, McpServer] = {}
-
-    async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ConversationSandbox) -> McpServers:
-        if self._servers is not None and self._config != agent.mcp_config:
-            await self._servers.close()
-            self._servers = None
-        if self._servers is None:
-            self._servers, self._config = make_servers(settings, agent, sandbox), agent.mcp_config
-        return self._servers
-
-    async def close(self) -> None:
-        if self._servers is not None:
-            await self._servers.close()
 
 
 def check_kept_agent(agent: AgentBase, folder: Path) -> None:

@@ -32,7 +32,7 @@ from agent_core.runtime.snapshots import packed, unpack
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.agent_session import AT_REST, AgentSession
-from agent_core.session.forks import fork_log
+from agent_core.session.rewind import fork_log
 from agent_core.session.settings import SessionSettings
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class RunLoop:
         callbacks: Callbacks,
     ) -> None:
         self.conversation_id = conversation_id
-        self.log = ConversationLog(conversation_id, store)
+        self.log = ConversationLog(store, conversation_id)
         self.side_calls = SideCalls(self.log)
         self.callbacks = callbacks
         self.is_closed = False
@@ -167,13 +167,7 @@ class RunLoop:
         source, target = self.log, fork.log
         if await target.store.last_id(target.conversation_id) >= 0:
             raise ValueError(f"conversation_id: {target.conversation_id!r} has a log already; choose another one")
-        moments = await fork_log(
-            (source.store, source.conversation_id),
-            (target.store, target.conversation_id),
-            upto=upto,
-            reset_metrics=reset_metrics,
-            prompt=prompt,
-        )
+        moments = await fork_log(source, target, upto=upto, reset_metrics=reset_metrics, prompt=prompt)
         if with_files:
             async with fork.sandbox.for_one_call() as there, self.sessions.sandbox_access() as here:
                 await unpack(there, packed(here, self.conversation_id, moments))
@@ -203,19 +197,19 @@ class RunLoop:
         else:
             await self.pause()
 
-    async def _stop(self, asked: ChangeAgentState) -> None:
+    async def _stop(self, request: ChangeAgentState) -> None:
         async with self.sessions.used() as session:
             if self.is_running and await session.settled_state() not in AT_REST:
-                await session.send(asked)
+                await session.send(request)
 
     async def step(self, on_event: Callback | None = None, on_token: Callback | None = None) -> None:
         callbacks = self.callbacks
         if on_token is not None:
-            callbacks.add_for_tokens(on_token)
+            callbacks.for_tokens.append(on_token)
             if not self.is_running:
                 await self.end_session()  # the next one hears of tokens
         if on_event is not None:
-            callbacks.add(on_event)
+            callbacks.for_events.append(on_event)
         try:
             await self.run(max_steps=1)
         finally:
@@ -248,10 +242,15 @@ class RunLoop:
         try:
             return await self._run_to_rest(max_steps)
         except asyncio.CancelledError:
-            await self._pause_session()
+            if self.sessions.ready_at_work is not None:
+                with contextlib.suppress(DrydockError, TimeoutError):
+                    async with asyncio.timeout(5):
+                        await self._stop(InterruptEvent())
+                        if self.sessions.follower is not None:
+                            await self.sessions.follower.rest()
             raise
         except Exception as error:
-            if not self.sessions.is_open and not isinstance(error, DrydockError):
+            if self.sessions.session is None and not isinstance(error, DrydockError):
                 raise  # it did not begin: what was given is not what it may be
             problem = str(error) if isinstance(error, DrydockError) else f"{type(error).__name__}: {error}"
             raise self._failure(problem) from error
@@ -274,11 +273,11 @@ class RunLoop:
         await self.until_run_ended()
         await self.end_session()
         await self._tell_hooks_of_end()
-        if not self.side_calls.is_settled:
+        if self.side_calls.counted.calls:
             with contextlib.suppress(DrydockError):  # the usage is lost then, and nothing else
                 await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
         await self.end_session()
-        await self.sessions.servers.close()
+        await self.sessions.close_servers()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
         self.callbacks.close()
@@ -326,14 +325,6 @@ class RunLoop:
         kept = self._persistence_dir
         return ConversationRunError(problem, conversation_id=self.conversation_id, persistence_dir=kept)
 
-    async def _pause_session(self) -> None:
-        if self.sessions.ready_at_work is not None:
-            with contextlib.suppress(DrydockError, TimeoutError):
-                async with asyncio.timeout(5):
-                    await self._stop(InterruptEvent())
-                    if self.sessions.follower is not None:
-                        await self.sessions.follower.rest()
-
     async def end_session(self) -> None:
         self.callbacks.check_outside("this")
         await self.sessions.end_unless_at_work()
@@ -344,28 +335,24 @@ class SideCalls:
 
     def __init__(self, log: ConversationLog) -> None:
         self._log = log
-        self._counted = ConversationStats()
+        self.counted = ConversationStats()
         self.context = CallContext(
             prompt_cache_key=log.conversation_id,
             session_id=log.conversation_id,
-            on_response=lambda response, usage_id: self._counted.add(response, usage_id),
+            on_response=lambda response, usage_id: self.counted.add(response, usage_id),
         )
-
-    @property
-    def is_settled(self) -> bool:
-        return self._counted.calls == 0
 
     async def stats(self) -> ConversationStats:
         """What the models have cost by the log and by what was counted here since."""
         stats = ConversationStats((await self._log.present()).core.metrics)
-        stats.take_over(self._counted)
+        stats.take_over(self.counted)
         return stats
 
     async def snapshot(self) -> MetricsSnapshot:
         usage = (await self.stats()).snapshot()
-        self._counted = ConversationStats()
+        self.counted = ConversationStats()
         return usage
 
     def taken(self) -> ConversationStats:
-        counted, self._counted = self._counted, ConversationStats()
+        counted, self.counted = self.counted, ConversationStats()
         return counted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.library.conversation_log import ConversationLog
 from agent_core.library.run_loop import RunLoop
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import condensed_by
@@ -68,12 +68,9 @@ class SideQuestions:
         if not question.strip():
             raise ValueError("question is empty; ask something")
         llm = self._work.agent.llm
-        model = llm.model_copy(update={"usage_id": ASK_USAGE_ID})
         view = await self._work.log.view()
         messages = join_user_messages([*view.messages(), Message.user(ASK_PROMPT + self._work.masker.text(question))])
-        prompt = [model.render(message) for message in messages]
-        response = await model.acompletion(prompt, context=self._work.call_context)
-        text = response.message.text.strip()
+        text = (await self._asked(llm, ASK_USAGE_ID, messages)).strip()
         if not text:
             raise LLMError(f"{llm.model} gave no answer; ask again, or ask another way")
         return text
@@ -81,35 +78,37 @@ class SideQuestions:
     async def title(self, llm: LLM, max_length: int) -> str:
         if max_length < 4:
             raise ValueError(f"max_length is {max_length}; a title needs at least 4 characters")
-        said = await _first_words(self._work.log)
+        async for event in self._work.log.history():
+            if isinstance(event, MessageEvent) and event.source == "user" and event.llm_message.text.strip():
+                first_words = " ".join(event.llm_message.text.split())
+                break
+        else:
+            raise ValueError("the conversation has no message of the user yet, so it has nothing to be named after")
         kinds = "; ".join(f"{emoji} {what}" for emoji, what in CATEGORIES.items())
         prompt = (
             f"Give the conversation that begins with the message below a title of at most {max_length} characters, in"
             " the language of the message: one emoji first, then a space and a few words. The emoji is one of:"
-            f" {kinds}. Answer with the title alone.\n\n{said[:MAX_TITLE_SOURCE]}"
+            f" {kinds}. Answer with the title alone.\n\n{first_words[:MAX_TITLE_SOURCE]}"
         )
-        model = llm.model_copy(update={"usage_id": TITLE_USAGE_ID, "num_retries": 1})
+        found = ""
         try:
-            response = await model.acompletion([model.render(Message.user(prompt))], context=self._work.call_context)
+            answer = await self._asked(llm, TITLE_USAGE_ID, [Message.user(prompt)], num_retries=1)
+            found = next(iter(answer.strip().splitlines()), "").strip().strip("\"'`*# ")
         except DrydockError as error:
             logger.info("no title from %s: %s", llm.model, error)
-            return _cut(said, max_length)
-        lines = [line.strip() for line in response.message.text.splitlines() if line.strip()]
-        found = lines[0].strip("\"'`*# ") if lines else ""
-        return _cut(found or said, max_length)
+        text = found or first_words
+        return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
     async def judge_goal(self, objective: str, llm: LLM) -> GoalVerdict:
         """The model's verdict on the objective by the history."""
         work = self._work
-        judge = llm.model_copy(update={"usage_id": USAGE_ID})
         messages = [message for message in (await work.log.view()).messages() if message.role != "system"]
         transcript = "\n\n".join(_told(message) for message in messages)
         if len(transcript) > MAX_TRANSCRIPT_CHARS:
             half = MAX_TRANSCRIPT_CHARS // 2
             transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
         question = f"{_FORM}\n\nOBJECTIVE:\n{work.masker.text(objective)}\n\nTRANSCRIPT:\n{transcript}"
-        answer = await judge.acompletion([judge.render(Message.user(question))], context=work.call_context)
-        return verdict_in(answer.message.text)
+        return verdict_in(await self._asked(llm, USAGE_ID, [Message.user(question)]))
 
     async def condense(self) -> None:
         """Ask for a condensation; between runs it is made at once, or the request is taken back."""
@@ -126,24 +125,18 @@ class SideQuestions:
             made.append(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))
         await work.write(*made)
 
-
-async def _first_words(log: ConversationLog) -> str:
-    async for event in log.history():
-        if isinstance(event, MessageEvent) and event.source == "user" and event.llm_message.text.strip():
-            return " ".join(event.llm_message.text.split())
-    raise ValueError("the conversation has no message of the user yet, so it has nothing to be named after")
-
-
-def _cut(text: str, max_length: int) -> str:
-    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
+    async def _asked(self, llm: LLM, usage_id: str, messages: Sequence[Message], **settings: Any) -> str:
+        model = llm.model_copy(update={"usage_id": usage_id, **settings})
+        prompt = [model.render(message) for message in messages]
+        return (await model.acompletion(prompt, context=self._work.call_context)).message.text
 
 
 def verdict_in(text: str) -> GoalVerdict:
     """The verdict in a model's answer; one that is not exactly such an object scores nothing."""
     unread = GoalVerdict(0.0, False, "The judge's answer could not be read; check the work against the objective.")
     try:
-        said: Any = json.loads(text.strip().removeprefix("```json").removeprefix("```").removesuffix("```"))
-        score, complete, missing = said["score"], said["complete"], said["missing"]
+        verdict: Any = json.loads(text.strip().removeprefix("```json").removeprefix("```").removesuffix("```"))
+        score, complete, missing = verdict["score"], verdict["complete"], verdict["missing"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return unread
     is_number = isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1

@@ -17,12 +17,12 @@ from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection, SharedSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hook_runner import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook
-from agent_core.session.direct_context import DirectContext
 from agent_core.session.factory import reading_files
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.definition import ToolDefinition

@@ -1,4 +1,4 @@
-"""`Rewinder`: takes a conversation back to any event of its log, with the files of the workspace."""
+"""Going back in a conversation, with the files of its workspace, and branching off from it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import Literal
 from agent_core.controller.state import ConversationState, opening_of, state_of_branch
 from agent_core.errors import NoSuchEventError, NotStuckError
 from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, LoopRecovery
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    ConfirmationPolicyChanged,
+    LoopRecovery,
+    MetricsUpdated,
+)
 from agent_core.events.event import UNSTORED, utc_now
-from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
-from agent_core.events.serialization import AnyEvent
+from agent_core.events.llm_events import MessageEvent, MetricsSnapshot, SystemPromptEvent
+from agent_core.events.serialization import AnyEvent, encoded, from_payload, to_payload
+from agent_core.events.store import EventStore, NewEvent
 from agent_core.events.stream import EventStream
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
@@ -135,3 +143,74 @@ def checked_place(to: int | None, last_id: int) -> int:
         known = f"the log has the events 0 to {last_id}" if last_id >= 0 else "the log is empty"
         raise NoSuchEventError(f"there is no event {to!r}: {known}")
     return to
+
+
+PAGE = 200
+
+
+class StoredLog:
+    """One log of a store, page by page."""
+
+    def __init__(self, store: EventStore, conversation_id: str) -> None:
+        self.store = store
+        self.conversation_id = conversation_id
+
+    async def page(self, *, after: int = -1) -> list[AnyEvent]:
+        stored = await self.store.read(self.conversation_id, after=after, limit=PAGE)
+        return [from_payload(one.payload, one.id) for one in stored]
+
+
+async def fork_log(
+    source: StoredLog,
+    target: StoredLog,
+    *,
+    upto: int | None,
+    reset_metrics: bool = True,
+    prompt: SystemPromptEvent | None = None,
+) -> list[int]:
+    """Begin the empty log `target` with the events 0 to `upto` of `source`, under their ids; None takes all.
+
+    What is open behind them is closed, and the agent waits for its user. What the user has decided for good, later as
+    well, is in force in the fork. With `reset_metrics` the fork has cost nothing yet. `prompt` is what its agent is
+    told, where that is another one. Returns the ids of the events at which the source may have kept its files, newest
+    first; none where its files are to be taken as they are now.
+
+    Raises:
+        NoSuchEventError: the source has no event `upto`.
+        EventStoreError: a log cannot be read or written; what was written of the fork is no use.
+    """
+    last = await source.store.last_id(source.conversation_id)
+    place = last if upto is None else checked_place(upto, last)
+    epoch = await target.store.claim(target.conversation_id)
+    branches, after = Branches(), -1
+    while after < place:
+        records: list[NewEvent] = []
+        for one in await source.store.read(source.conversation_id, after=after, limit=min(PAGE, place - after)):
+            event = from_payload(one.payload, one.id)
+            branches.fold(event)
+            payload = one.payload
+            if prompt is not None and isinstance(event, SystemPromptEvent):
+                payload = to_payload(prompt.model_copy(update={"timestamp": event.timestamp}))
+            records.append(NewEvent(event.kind, event.source, event.cause, event.timestamp, payload))
+        await target.store.append(target.conversation_id, records, epoch=epoch)
+        after += len(records)
+    if place < 0:
+        return []
+    state = await state_of_branch(target, branches, place)
+    opening = opening_of(Rewind(to=place, forked_from=source.conversation_id), state)
+    # What the user has decided for good, later as well, is in force in the fork.
+    after, decided = place, None
+    while page := await source.page(after=after):
+        after = page[-1].id
+        decided = next((event for event in reversed(page) if isinstance(event, ConfirmationPolicyChanged)), decided)
+    if decided is not None:
+        opening.append(decided.model_copy(update={"id": UNSTORED}))
+    if reset_metrics:
+        opening.append(MetricsUpdated(metrics=MetricsSnapshot()))
+    records = [
+        NewEvent(event.kind, event.source, event.cause, event.timestamp, payload)
+        for event, payload in map(encoded, opening)
+    ]
+    await target.store.append(target.conversation_id, records, epoch=epoch)
+    is_now = place == last and branches.unrestored is None
+    return [] if is_now else moments_of(branches.path(place), state.unanswered)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
 from agent_core.runtime.snapshots import packed
-from agent_core.session.forks import fork_log
+from agent_core.session.rewind import StoredLog, fork_log
 from agent_core.tools.context import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.conversations import ConversationRecord
@@ -62,7 +62,7 @@ async def fork_conversation(
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     seed = seed_of(database.data_dir, new_id)
     async with unfinished_conversation(database, new_id):
-        logs = (database.events, source.id), (database.events, new_id)
+        logs = StoredLog(database.events, source.id), StoredLog(database.events, new_id)
         moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics)
         if copy_files and source.sandbox is not None:
             await _copy_files(manager, source, moments, seed)

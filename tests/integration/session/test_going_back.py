@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState
 from agent_core.events.llm_events import MessageEvent, ObservationEvent
 from agent_core.runtime.snapshots import packed
 from agent_core.session.agent_session import AgentSession
-from agent_core.session.forks import fork_log
+from agent_core.session.rewind import StoredLog, fork_log
 from agent_core.testing.model_turns import Turn
 from tests.integration.session.conftest import House, finish, run, until_state, user
 
@@ -58,7 +58,7 @@ async def test_files_go_back_also_after_the_container_was_stopped_and_forks_get_
         assert await files(session) == {}
         await session.rewind(end)
         assert await files(session) == {"a": "two", "b": "x"}
-        moments = await fork_log((house.store, "going-back"), (house.store, "forked"), upto=first)
+        moments = await fork_log(StoredLog(house.store, "going-back"), StoredLog(house.store, "forked"), upto=first)
         seed = tmp_path / "seed.tar"
         with seed.open("wb") as file:
             async for part in packed(session.sandbox, "going-back", moments):

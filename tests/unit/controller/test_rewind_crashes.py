@@ -10,7 +10,7 @@ from agent_core.events.branches import FilesRestored, Rewind, active_branch
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.store import InMemoryEventStore, NewEvent
-from agent_core.session.forks import fork_log
+from agent_core.session.rewind import StoredLog, fork_log
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_going_back import answer, at, until
@@ -157,7 +157,7 @@ async def test_a_fork_of_such_a_conversation_gets_the_files_of_then() -> None:
     workspace.killer.disarm()
     try:
         assert not any(isinstance(event, FilesRestored) for event in await stage.log())
-        moments = await fork_log((stage.store, "c"), (stage.store, "fork"), upto=None)
+        moments = await fork_log(StoredLog(stage.store, "c"), StoredLog(stage.store, "fork"), upto=None)
         assert next(one for one in moments if f"c:{one}" in workspace.kept) == place - 1
     finally:
         workspace.killer.is_over.set()

@@ -13,7 +13,7 @@ LIMIT = 10.0
 
 
 def until_waiting(lock: FairLock, count: int) -> None:
-    while lock.waiting < count:
+    while len(lock.turns) <= count:
         threading.Event().wait(0.001)
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from agent_core.agent.agent import Agent
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.agent.subagent import make_subagent
 from agent_core.errors import SkillValidationError
 from agent_core.llm.llm import LLM
 from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import NoOpCondenser
+from agent_core.session.subagent_factory import make_subagent
 from agent_core.skills.agent_catalog import (
     AgentCatalog,
     AgentDefinition,
