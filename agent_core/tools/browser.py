@@ -339,40 +339,38 @@ def as_code(calls: Sequence[BrowserCall]) -> str:
     )
 
 
-class SingleBrowserTool(ToolDefinition[BrowserAction, BrowserObservation]):
-    """One of the tools that name elements by the numbers of the last look; `_tool` makes its subclasses."""
-
-    journaled = True
-    resources = (RESOURCE,)
-    make_executor: ClassVar[Callable[..., Any]] = BrowserToolExecutor
-
-    @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        """The one tool, with the executor given (also as the only argument) or one made from the parameters."""
-        given = {"executor": conv_state} if isinstance(conv_state, BrowserToolExecutor) else {}
-        return super().create(**given, **params)
-
-
-_TOOLS: list[type[SingleBrowserTool]] = []
+_TOOLS: list[type[ToolDefinition]] = []
 
 
 def _tool(
     action: type[BrowserAction], text: str, *, reads: bool = False, destroys: bool = False
-) -> type[SingleBrowserTool]:
-    """The tool's class, called as its action is: ``BrowserGoBackAction``: ``BrowserGoBackTool``, `browser_go_back`."""
+) -> type[ToolDefinition[BrowserAction, BrowserObservation]]:
+    """A tool that names elements by the numbers of the last look; its class is called as its action is.
+
+    ``BrowserGoBackAction``: ``BrowserGoBackTool``, `browser_go_back`.
+    """
     class_name = f"{action.__name__.removesuffix('Action')}Tool"
     name = tool_name_of(class_name)
     title = name.replace("_", " ").capitalize()
     hints = ToolAnnotations(title=title, readOnlyHint=reads, destructiveHint=destroys, idempotentHint=reads)
 
     @built_in
-    class Single(SingleBrowserTool):
+    class Single(ToolDefinition[BrowserAction, BrowserObservation]):
         __doc__ = f"The `{name}` tool."
         __qualname__ = class_name
+        journaled = True
         tool_name = name
+        resources = (RESOURCE,)
+        make_executor: ClassVar[Callable[..., Any]] = BrowserToolExecutor
         action_type: type[Action] = action
         description: str = text
         annotations: ToolAnnotations = hints
+
+        @classmethod
+        def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+            """The one tool, with the executor given (also as the only argument) or one made from the parameters."""
+            given = {"executor": conv_state} if isinstance(conv_state, BrowserToolExecutor) else {}
+            return super().create(**given, **params)
 
     Single.__name__ = class_name
     _TOOLS.append(Single)

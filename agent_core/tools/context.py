@@ -26,7 +26,6 @@ class ToolContext(Protocol):
     @property
     def latest(self) -> Observation | None:
         """The tool's newest result in this conversation; None where there is none, or the tool does not `remember`."""
-        ...
 
     @property
     def sandbox(self) -> SandboxAccess: ...
@@ -34,39 +33,31 @@ class ToolContext(Protocol):
     @property
     def subagents(self) -> SubAgents | None:
         """The sub-agents of the conversation; None where there cannot be any."""
-        ...
 
     @property
     def vision(self) -> Vision | None:
         """The images of the conversation, and who can look at them; None outside of one."""
-        ...
 
     @property
     def draft_model(self) -> DraftModel | None:
         """What writes out drafts; None where there is no conversation."""
-        ...
 
     @property
     def clients(self) -> Clients | None:
         """The clients of the conversation, who may carry out calls; None where it is in no log that they follow."""
-        ...
 
     @property
     def idempotency_key(self) -> str:
         """``conversation_id:event_id``: the same for each attempt at the same action."""
-        ...
 
     async def secrets_for(self, command: str) -> dict[str, str]:
         """The values of the secrets that `command` names, as variables for it; hidden wherever they appear."""
-        ...
 
     def emit_output(self, text: str) -> None:
         """Show output of the running call live; nothing is stored."""
-        ...
 
     async def request_condensation(self) -> None:
         """Have the history condensed before the agent's next step, where the agent has a condenser for that."""
-        ...
 
 
 class SandboxReply(Protocol):
@@ -85,7 +76,6 @@ class SandboxAccess(Protocol):
     @property
     def working_dir(self) -> str:
         """Absolute path of the workspace inside the sandbox."""
-        ...
 
     async def request(
         self,
@@ -102,7 +92,6 @@ class SandboxAccess(Protocol):
         With a `key` it runs at most once. `limit_seconds` is the outer limit. Raises ToolError (arguments refused),
         SandboxLostError (whether it took effect is unknown) or SandboxError (no sandbox; it says why and what to do).
         """
-        ...
 
 
 class DraftModel(Protocol):
@@ -110,7 +99,6 @@ class DraftModel(Protocol):
 
     async def answer(self, messages: Sequence[Message]) -> str:
         """What it says, at the conversation's cost; ToolError where it cannot be asked."""
-        ...
 
 
 class Clients(Protocol):
@@ -120,7 +108,6 @@ class Clients(Protocol):
         self, action_id: int, name: str, arguments: Mapping[str, Any], limit_seconds: float
     ) -> ClientToolResult:
         """Have one of them carry out a call; ToolError if none answers in time. After a crash the answer is found."""
-        ...
 
 
 class SubAgents(Protocol):
@@ -134,23 +121,18 @@ class SubAgents(Protocol):
 
         They exist for later calls once the call's result is in the log.
         """
-        ...
 
     async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
         """Give these sub-agents their tasks at once, and wait for all; reports in the order of `tasks`."""
-        ...
 
     async def task(self, call: ToolContext, prompt: str, agent_type: str, *, resume: str | None) -> TaskRun:
         """Have a new sub-agent do something or, with `resume`, the one of an earlier task, which remembers it."""
-        ...
 
     def stopped_by(self, action_id: int) -> str:
         """What became of the sub-agents that this call had put to work, where it was stopped; empty for any other."""
-        ...
 
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         """Have a new agent of this class, or sub-agent of this kind, do something; its steps count as the caller's."""
-        ...
 
 
 class SpawnedAgent(Frozen):
@@ -193,7 +175,6 @@ class Vision(Protocol):
 
     async def look(self, call: ToolContext, image_index: int, question: str, profile_name: str | None) -> Sight:
         """Have a stored model answer a question about an image that the call's maker was told of; else `ToolError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,16 +49,11 @@ class _ToolClass(ModelMetaclass):
         if bases and isinstance(namespace.get("name"), str):
             namespace["tool_name"] = namespace.pop("name")
             namespace.get("__annotations__", {}).pop("name", None)
-        made: type = super().__new__(mcs, name, bases, namespace, **kwargs)
-        return made
+        return super().__new__(mcs, name, bases, namespace, **kwargs)
 
     @property
     def name(cls) -> str:
-        given: str = cls.__dict__.get("tool_name", "") or getattr(cls, "tool_name", "")
-        return given or tool_name_of(cls.__name__)
-
-
-_CONTENT = (TextContent, ImageContent)
+        return getattr(cls, "tool_name", "") or tool_name_of(cls.__name__)
 
 
 class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolClass):
@@ -190,32 +185,27 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return executor
 
     def _checked(self, result: Any) -> Observation:
-        observation = self._observation(result)
+        kind = self.observation_type or Observation
+        if not isinstance(result, kind):
+            if isinstance(result, BaseModel):
+                result = result.model_dump(exclude={"kind"})
+            if self.observation_type is None and not isinstance(result, Mapping):
+                raise TypeError(f"the executor of {self.name!r} returned {type(result).__name__}, not an Observation")
+            try:
+                result = kind.model_validate(result)
+            except ValidationError as error:
+                problems = "; ".join(problem["msg"] for problem in error.errors(include_url=False, include_input=False))
+                raise TypeError(f"the executor of {self.name!r} returned no {kind.__name__}: {problems}") from error
+        observation: Observation = result
         content = observation.to_llm_content
-        if not isinstance(content, Sequence) or not all(isinstance(one, _CONTENT) for one in content):
-            kind = type(observation).__name__
-            raise TypeError(f"{kind}.to_llm_content is no list of TextContent and ImageContent")
+        parts = (TextContent, ImageContent)
+        if not isinstance(content, Sequence) or not all(isinstance(part, parts) for part in content):
+            raise TypeError(f"{type(observation).__name__}.to_llm_content is no list of TextContent and ImageContent")
         return observation
-
-    def _observation(self, result: Any) -> Observation:
-        wanted = self.observation_type
-        if isinstance(result, wanted or Observation):
-            return result
-        if isinstance(result, BaseModel):
-            result = result.model_dump(exclude={"kind"})
-        if wanted is None and not isinstance(result, Mapping):
-            raise TypeError(f"the executor of {self.name!r} returned {type(result).__name__}, not an Observation")
-        try:
-            return (wanted or Observation).model_validate(result)
-        except ValidationError as error:
-            problems = "; ".join(problem["msg"] for problem in error.errors(include_url=False, include_input=False))
-            kind = (wanted or Observation).__name__
-            raise TypeError(f"the executor of {self.name!r} returned no {kind}: {problems}") from error
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
         """The function-tool schema for chat completions; `summary` and, unless it only reads, its risk come first."""
-        function = self._function(add_security_risk_prediction)
-        return {"type": "function", "function": function}
+        return {"type": "function", "function": self._function(add_security_risk_prediction)}
 
     def to_responses_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
         """The function-tool schema for the Responses API: `to_openai_tool` in one level, not strict."""
@@ -231,7 +221,9 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         }
         if self.observation_type is not None:
             shown["outputSchema"] = parameters_of(self.observation_type)
-        return {**shown, "_meta": dict(self.meta)} if self.meta else shown
+        if self.meta:
+            shown["_meta"] = dict(self.meta)
+        return shown
 
     def _function(self, add_security_risk_prediction: bool) -> dict[str, Any]:
         schema = self.parameters

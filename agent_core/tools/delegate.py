@@ -240,6 +240,5 @@ class BrowsingDelegateTool(ToolDefinition[AgentDelegateAction, AgentDelegateObse
         if report.problem:
             text = f"{HEAD}\n{action.agent} encountered an error: {report.text}"
             return AgentDelegateObservation.from_text(text, is_error=True)
-        outputs = {"result": report.text}
-        shown = ", ".join(f"{key}: {value}" for key, value in outputs.items())
-        return AgentDelegateObservation.from_text(f"{HEAD}\n{action.agent} finishes task with {shown}", outputs=outputs)
+        text = f"{HEAD}\n{action.agent} finishes task with result: {report.text}"
+        return AgentDelegateObservation.from_text(text, outputs={"result": report.text})

@@ -24,9 +24,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-PROVIDER = "agent_core.runtime.standalone"
-"""Makes sandboxes for single executors; named, because it stands above the tools."""
-
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
 
 
@@ -99,21 +96,17 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
         result = await _in_thread(executor, action, conversation)
         return await result if inspect.isawaitable(result) else result
     except asyncio.CancelledError:
-        _interrupt(executor)
+        interrupt = getattr(executor, "interrupt", None)
+        if interrupt is not None:
+            try:
+                interrupt()
+            except Exception:
+                logger.exception("a call could not be interrupted: it goes on, and its result counts for nothing")
         raise
     except Exception:
         raise
     except BaseException as error:
         raise RuntimeError(f"it tried to end the program ({type(error).__name__})") from error
-
-
-def _interrupt(executor: Callable[..., Any]) -> None:
-    interrupt = getattr(executor, "interrupt", None)
-    if interrupt is not None:
-        try:
-            interrupt()
-        except Exception:
-            logger.exception("a call could not be interrupted: it goes on, and its result counts for nothing")
 
 
 def execute_now(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
@@ -161,19 +154,12 @@ class OwnSandbox(Protocol):
 
     def submit(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> Future[T]:
         """Have `work` done in a loop elsewhere; starts the sandbox the first time."""
-        ...
 
     def close(self) -> None: ...
 
 
-def open_own_sandbox(folder: str) -> OwnSandbox:
-    """A sandbox whose workspace is that folder of this host, the present one if it is empty; nothing runs yet."""
-    made: OwnSandbox = import_module(PROVIDER).FolderSandbox(folder)
-    return made
-
-
 class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
-    """Works in the sandbox of the conversation that asks, or else in one of its own on `working_dir`.
+    """Works in the sandbox of the conversation that asks, or in one of its own on `working_dir` (here if empty).
 
     Subclasses define `carry_out`. Called in a thread it waits for the result.
     """
@@ -190,12 +176,11 @@ class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
         call = present_call()
         if call is not None:
             return call.do(lambda context: self.carry_out(action, context, None))
-        return self._alone().submit(lambda context: self.carry_out(action, context, None)).result()
+        return self._alone(action).result()
 
     async def acall(self, action: ActionT, conversation: ToolContext | None = None) -> ObservationT:
         if conversation is None:
-            work = self._alone().submit(lambda context: self.carry_out(action, context, None))
-            return await asyncio.wrap_future(work)
+            return await asyncio.wrap_future(self._alone(action))
         return await self.carry_out(action, conversation, conversation.idempotency_key)
 
     def close(self) -> None:
@@ -203,7 +188,7 @@ class SandboxExecutor(ToolExecutor[ActionT, ObservationT]):
         if own is not None:
             own.close()
 
-    def _alone(self) -> OwnSandbox:
-        if self._own is None:
-            self._own = open_own_sandbox(self.working_dir)
-        return self._own
+    def _alone(self, action: ActionT) -> Future[ObservationT]:
+        if self._own is None:  # its module stands above the tools, so it is named
+            self._own = import_module("agent_core.runtime.standalone").FolderSandbox(self.working_dir)
+        return self._own.submit(lambda context: self.carry_out(action, context, None))

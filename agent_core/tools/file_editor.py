@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Literal
 
@@ -41,9 +40,9 @@ class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, Observati
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", "")
         return made.model_copy(update={"workspace": where}) if isinstance(where, str) else made
 
-    @abstractmethod
     def touched(self, action: Any) -> Iterable[str]:
-        """The paths in the arguments of a call; none for one that touches no file."""
+        """The paths in the arguments of a call: its `path`, or what a subclass says; none where it touches no file."""
+        return (action.path,)
 
     def declared_resources(self, action: Action) -> DeclaredResources:
         paths = {posixpath.normpath(posixpath.join(self.workspace, path)) for path in self.touched(action) if path}
@@ -136,9 +135,6 @@ class FileEditorTool(FileTool[FileEditorAction, FileEditorObservation]):
     description: str = _EDITOR
     annotations: ToolAnnotations = ToolAnnotations(title="File editor", openWorldHint=False)
 
-    def touched(self, action: FileEditorAction) -> Iterable[str]:
-        return (action.path,)
-
 
 PLAN_FILE: Final = "PLAN.md"
 PLAN_PARTS: Final = (
@@ -171,7 +167,11 @@ class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, Plann
 
     def __init__(self, plan_path: str = "", working_dir: str = "") -> None:
         super().__init__(working_dir)
-        self.plan_path = _checked(plan_path)
+        if plan_path and not posixpath.isabs(plan_path):
+            raise ValueError(
+                f"plan_path is {plan_path!r}: give an absolute path, or none for {PLAN_FILE} in the workspace"
+            )
+        self.plan_path = posixpath.normpath(plan_path) if plan_path else ""
         self._is_prepared = False
 
     def plan_in(self, sandbox: SandboxAccess) -> str:
@@ -214,9 +214,6 @@ class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEdit
         title="Planning file editor", destructiveHint=False, openWorldHint=False
     )
 
-    def touched(self, action: FileEditorAction) -> Iterable[str]:
-        return (action.path,)
-
     @classmethod
     def make_executor(cls, *, plan_path: str | None = None) -> PlanningFileEditorExecutor:
         return PlanningFileEditorExecutor(plan_path or "")
@@ -230,9 +227,3 @@ class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEdit
         plan = plan or (posixpath.join(where, PLAN_FILE) if where else f"{PLAN_FILE} in the workspace")
         described = made.model_copy(update={"description": _PLANNING.format(plan=plan)})
         return [cls.in_workspace(conv_state, described)]
-
-
-def _checked(plan_path: str) -> str:
-    if plan_path and not posixpath.isabs(plan_path):
-        raise ValueError(f"plan_path is {plan_path!r}: give an absolute path, or none for {PLAN_FILE} in the workspace")
-    return posixpath.normpath(plan_path) if plan_path else ""

@@ -34,17 +34,13 @@ async def with_outputs(text: str, run: Callable[[str], Awaitable[str]]) -> str:
         elif found is not None:
             fence = found.group(1)
         else:
-            line = await _replaced(line, run)
+            parts, end = "", 0
+            for command in _COMMAND.finditer(line):
+                parts += line[end : command.start()] + await run(command.group(1))
+                end = command.end()
+            line = parts + line[end:]
         lines.append(line)
     return "\n".join(lines)
-
-
-async def _replaced(line: str, run: Callable[[str], Awaitable[str]]) -> str:
-    parts, end = [], 0
-    for found in _COMMAND.finditer(line):
-        parts += [line[end : found.start()], await run(found.group(1))]
-        end = found.end()
-    return "".join([*parts, line[end:]])
 
 
 COMMAND_SECONDS = 10.0
@@ -79,22 +75,23 @@ class InvokeSkillTool(ToolDefinition[InvokeSkillAction, InvokeSkillObservation])
         known = {skill.name: skill for skill in map(Skill.model_validate, skills)}
 
         async def execute(action: InvokeSkillAction, conversation: ToolContext | None = None) -> InvokeSkillObservation:
-            return await _invoked(known, action.name.strip(), conversation)
+            name = action.name.strip()
+            skill = known.get(name)
+            if skill is None:
+                names = ", ".join(sorted(known)) or "none"
+                text = f"There is no skill named {name!r}. Available skills: {names}."
+                return InvokeSkillObservation.from_text(text, is_error=True)
+            text = skill.content
+            if conversation is not None:
+                text = await with_outputs(text, lambda command: _output(command, conversation))
+            if skill.source is not None:
+                files = [*skill.resources.scripts, *skill.resources.references, *skill.resources.assets]
+                listed = f"; its files: {', '.join(files)}" if files else ""
+                location = f"[This skill is in {PurePosixPath(skill.source).parent}{listed}]"
+                text = f"{text}\n\n{location}" if text else location
+            return InvokeSkillObservation.from_text(text, skill_name=name)
 
         return execute
-
-
-async def _invoked(known: dict[str, Skill], name: str, conversation: ToolContext | None) -> InvokeSkillObservation:
-    skill = known.get(name)
-    if skill is None:
-        names = ", ".join(sorted(known)) or "none"
-        return InvokeSkillObservation.from_text(
-            f"There is no skill named {name!r}. Available skills: {names}.", is_error=True
-        )
-    text = skill.content
-    if conversation is not None:
-        text = await with_outputs(text, lambda command: _output(command, conversation))
-    return InvokeSkillObservation.from_text("\n\n".join(filter(None, [text, _location(skill)])), skill_name=name)
 
 
 async def _output(command: str, conversation: ToolContext) -> str:
@@ -120,11 +117,3 @@ async def _output(command: str, conversation: ToolContext) -> str:
     if result["exit_code"] != 0:
         return f"{output} [the command `{command}` failed with exit code {result['exit_code']}]".strip()
     return output
-
-
-def _location(skill: Skill) -> str:
-    if skill.source is None:
-        return ""
-    files = [*skill.resources.scripts, *skill.resources.references, *skill.resources.assets]
-    listed = f"; its files: {', '.join(files)}" if files else ""
-    return f"[This skill is in {PurePosixPath(skill.source).parent}{listed}]"

@@ -15,7 +15,7 @@ from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import SandboxExecutor
 from agent_core.tools.registry import built_in
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations
+from agent_core.tools.spec import ToolAnnotations
 
 TIMEOUT_SECONDS = 120.0
 MAX_OUTPUT_CHARS = 30_000
@@ -94,21 +94,18 @@ class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
         reply = await context.sandbox.request(
             "kernel.run", arguments, key=key, limit_seconds=limit + _OUTER_MARGIN_SECONDS, on_output=context.emit_output
         )
-        return _observed(action, reply.result, limit)
-
-
-def _observed(action: IPythonAction, result: dict[str, Any], limit: float) -> IPythonObservation:
-    status: IPythonStatus = result["status"]
-    return IPythonObservation.from_text(
-        _text(result, limit, include_extra=action.include_extra),
-        is_error=status == "unavailable",
-        code=action.code,
-        status=status,
-        image_urls=result["images"] or None,
-        working_dir=result["working_dir"],
-        python=result["python"],
-        omitted=result["omitted"],
-    )
+        result = reply.result
+        status: IPythonStatus = result["status"]
+        return IPythonObservation.from_text(
+            _text(result, limit, include_extra=action.include_extra),
+            is_error=status == "unavailable",
+            code=action.code,
+            status=status,
+            image_urls=result["images"] or None,
+            working_dir=result["working_dir"],
+            python=result["python"],
+            omitted=result["omitted"],
+        )
 
 
 def _text(result: dict[str, Any], limit: float, *, include_extra: bool) -> str:
@@ -126,21 +123,34 @@ def _text(result: dict[str, Any], limit: float, *, include_extra: bool) -> str:
     return "\n".join(lines)
 
 
+_DESCRIPTION = """Run a cell of Python code in an IPython kernel inside the sandbox.
+
+The kernel is kept: variables, imports and functions are there for the next cell. The terminal does not see them; its
+working directory is followed. Install packages with %pip; %restart starts a new kernel.
+
+- The result is what the cell prints, its last value, and its pictures (matplotlib: plt.show()).
+- A cell is interrupted at its time limit; input() cannot be answered.
+- Ready to use: open_file(path, line_number=1, context_lines=100), goto_line, scroll_down, scroll_up, search_dir(term,
+  dir), search_file(term, file), find_file(name, dir), parse_pdf(path), parse_docx, parse_latex, parse_pptx,
+  search_code_snippets, get_entity_contents, explore_tree_structure, file_editor(command, path, ...). help(name) tells
+  more."""
+
+
 @built_in
 class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
     """The `execute_ipython_cell` tool."""
 
     journaled = True
     tool_name = "execute_ipython_cell"
+    resources = (RESOURCE,)
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(title="IPython")
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of what a model gives: the code alone."""
         schema = parameters_of(self.action_type)
         return {**schema, "properties": {"code": schema["properties"]["code"]}}
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(keys=(RESOURCE,), declared=True)
 
     @classmethod
     def create(
@@ -155,27 +165,8 @@ class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
             raise TypeError(
                 f"{cls.tool_name} takes no parameter {sorted(params)}; it takes timeout_seconds and executor"
             )
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=IPythonAction,
-            observation_type=IPythonObservation,
-            annotations=ToolAnnotations(title="IPython"),
-        )
-        return [definition.set_executor(executor or IPythonExecutor(timeout_seconds=timeout_seconds))]
-
-
-_DESCRIPTION = """Run a cell of Python code in an IPython kernel inside the sandbox.
-
-The kernel is kept: variables, imports and functions are there for the next cell. The terminal does not see them; its
-working directory is followed. Install packages with %pip; %restart starts a new kernel.
-
-- The result is what the cell prints, its last value, and its pictures (matplotlib: plt.show()).
-- A cell is interrupted at its time limit; input() cannot be answered.
-- Ready to use: open_file(path, line_number=1, context_lines=100), goto_line, scroll_down, scroll_up, search_dir(term,
-  dir), search_file(term, file), find_file(name, dir), parse_pdf(path), parse_docx, parse_latex, parse_pptx,
-  search_code_snippets, get_entity_contents, explore_tree_structure, file_editor(command, path, ...). help(name) tells
-  more."""
+        executor = executor or IPythonExecutor(timeout_seconds=timeout_seconds)
+        return [cls.model_validate({}).set_executor(executor)]
 
 
 _NAMES: Final = "such as 'src/shop.py', 'src/shop.py:Cart' or 'src/shop.py:Cart.total'"

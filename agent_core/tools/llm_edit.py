@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from pydantic import Field
@@ -101,8 +101,10 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
     async def carry_out(self, action: LLMEditAction, context: ToolContext, key: str | None) -> LLMEditObservation:
         sandbox = context.sandbox
         write = {"command": "replace", "path": action.path}
-        if key is not None and await _is_known(sandbox, key):  # a crash came between: it is written, and never again
-            return _told(await _ask(sandbox, "file.range", write, key))
+        if key is not None:
+            known = await _ask(sandbox, "journal.lookup", {"key": key})
+            if known["state"] in ("running", "done"):  # a crash came between: it is written, and never again
+                return _told(await _ask(sandbox, "file.range", write, key))
         read = {"command": "read", "path": action.path, "first": action.start, "last": action.end}
         seen = await _ask(sandbox, "file.range", {**read, "draft": action.content})
         if seen["is_error"]:
@@ -121,7 +123,7 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
         problems: list[_Problem] = []
         if self.enable_auto_lint:
             text, problems = await self._corrected(context, span, text)
-        write = {**write, "version": seen["version"], **span.args, "text": text, "problems": _shown(problems)}
+        write = {**write, "version": seen["version"], **span._asdict(), "text": text, "problems": _shown(problems)}
         return _told(await _ask(sandbox, "file.range", write, key))
 
     async def _corrected(self, context: ToolContext, span: _Span, text: str) -> tuple[str, list[_Problem]]:
@@ -154,23 +156,14 @@ class _Span(NamedTuple):
     first: int
     last: int
 
-    @property
-    def args(self) -> dict[str, Any]:
-        return {"path": self.path, "first": self.first, "last": self.last}
-
 
 async def _ask(sandbox: SandboxAccess, op: str, args: dict[str, Any], key: str | None = None) -> dict[str, Any]:
     return (await sandbox.request(op, args, key=key, limit_seconds=LIMIT_SECONDS)).result
 
 
-async def _is_known(sandbox: SandboxAccess, key: str) -> bool:
-    state = (await sandbox.request("journal.lookup", {"key": key}, limit_seconds=LIMIT_SECONDS)).result["state"]
-    return state in ("running", "done")
-
-
 async def _problems(sandbox: SandboxAccess, span: _Span, text: str) -> list[_Problem]:
     try:
-        result = await _ask(sandbox, "code.lint", {**span.args, "text": text})
+        result = await _ask(sandbox, "code.lint", {**span._asdict(), "text": text})
     except ToolError:
         return []
     return [_Problem(int(one["line"]), str(one["text"])) for one in result.get("problems", [])]
@@ -180,9 +173,8 @@ def _around(text: str, line: int) -> tuple[str, str, str]:
     """The text in three parts; the middle one is all, or as much around a line as a model may edit."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     start = max(0, min(line - MAX_LINES // 2, len(lines) - MAX_LINES))
-    parts = lines[:start], lines[start : start + MAX_LINES], lines[start + MAX_LINES :]
-    before, part, after = ("".join(each) for each in parts)
-    return before, part, after
+    end = start + MAX_LINES
+    return "".join(lines[:start]), "".join(lines[start:end]), "".join(lines[end:])
 
 
 def _shown(problems: list[_Problem]) -> str:
@@ -238,6 +230,3 @@ class LLMBasedFileEditTool(FileTool[LLMEditAction, LLMEditObservation]):
         if not isinstance(enable_auto_lint, bool):
             raise ValueError(f"enable_auto_lint is {enable_auto_lint!r}: give true or false")
         return LLMEditExecutor(enable_auto_lint, correct_num)
-
-    def touched(self, action: Any) -> Iterable[str]:
-        return [action.path]

@@ -35,11 +35,8 @@ Shaping = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
 
 ToolT = TypeVar("ToolT", bound=ToolDefinition)
 
-_BUILT_IN = "agent_core.tools.presets"
-"""The module whose import registers the built-in tools, named, because it stands above; imported when first needed."""
-
 _registered: dict[str, Registrable] = {}
-_loading: list[str] = []
+_is_loading = False
 
 
 def register_tool(name: str, tool: Registrable) -> None:
@@ -55,7 +52,7 @@ def register_tool(name: str, tool: Registrable) -> None:
             raise ValueError(f"tool {name!r} has no executor; give it one with set_executor before registering it")
     elif not callable(tool):
         raise TypeError(f"tool {name!r} must be a ToolDefinition, a subclass of it, or a callable")
-    if _loading and name in _registered:
+    if _is_loading and name in _registered:
         return  # a program's own tool of that name is there already
     if name in _registered and _registered[name] is not tool:
         logger.warning("tool %r is registered again; the last one is used", name)
@@ -74,48 +71,34 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
     Raises ToolNotFoundError; TypeError (the factory gave no sequence of definitions); ValueError (parameters for a
     fixed instance, or a form of answers for several tools).
     """
-    found = _resolved(spec, conv_state)
-    if spec.response_schema is not None and len(found) != 1:
-        raise ValueError(f"response_schema: {spec.name!r} stands for {len(found)} tools; it must be exactly one")
-    return found
-
-
-def _resolved(spec: Tool, conv_state: Any) -> list[ToolDefinition]:
-    tool = _found(spec.name)
+    tool = _registered.get(canonical_name(spec.name))
     if tool is None:
         raise ToolNotFoundError(f"tool {spec.name!r} is not registered; registered are {list_registered_tools()}")
     if isinstance(tool, ToolDefinition):
         if spec.params:
             raise ValueError(f"tool {spec.name!r} is a fixed instance and takes no parameters")
         return [tool]
-    made = _make(tool, conv_state, spec.params)
+    factory: Any = tool
+    made = (factory.create if isinstance(tool, type) else factory)(conv_state, **spec.params)
     if (
         not isinstance(made, Sequence)
         or isinstance(made, str)
         or not all(isinstance(item, ToolDefinition) for item in made)
     ):
         raise TypeError(f"the factory of tool {spec.name!r} must return a sequence of ToolDefinition")
+    if spec.response_schema is not None and len(made) != 1:
+        raise ValueError(f"response_schema: {spec.name!r} stands for {len(made)} tools; it must be exactly one")
     return list(made)
 
 
-def _found(name: str) -> Registrable | None:
-    return _registered.get(canonical_name(name))
-
-
 def _load_built_in() -> None:
-    if not _loading:
-        _loading.append(_BUILT_IN)
+    global _is_loading
+    if not _is_loading:
+        _is_loading = True
         try:
-            import_module(_BUILT_IN)
+            import_module("agent_core.tools.presets")  # it registers them; named, because it stands above
         finally:
-            _loading.clear()
-
-
-def _make(tool: type[ToolDefinition] | ToolFactory, conv_state: Any, params: dict[str, Any]) -> Any:
-    if isinstance(tool, type):
-        definition: type[ToolDefinition] = tool
-        return definition.create(conv_state, **params)
-    return tool(conv_state, **params)
+            _is_loading = False
 
 
 def resolve_tools(
@@ -142,7 +125,7 @@ def list_registered_tools() -> list[str]:
 
 def is_tool_usable(name: str) -> bool:
     """Whether there is such a tool, and what it needs is there; a check that fails says no."""
-    tool = _found(name)
+    tool = _registered.get(canonical_name(name))
     if tool is None:
         return False
     check = getattr(tool, "is_usable", None)
@@ -170,13 +153,13 @@ def canonical_name(name: str) -> str:
     if found is None:
         _load_built_in()
         found = _registered_name(name)
+    if found is not None:
+        return found
     plain = tool_name_of(name)
-    others = (known for known, tool in _registered.items() if _is_called(known, tool, name, plain))
-    return found or next(others, plain)
-
-
-def _is_called(known: str, tool: Registrable, name: str, plain: str) -> bool:
-    return tool_name_of(known) == plain or (isinstance(tool, type) and tool.__name__ == name)
+    for known, tool in _registered.items():
+        if tool_name_of(known) == plain or (isinstance(tool, type) and tool.__name__ == name):
+            return known
+    return plain
 
 
 def _registered_name(name: str) -> str | None:
@@ -240,9 +223,8 @@ class CallableTools:
 
     def of(self, action: ActionEvent) -> ToolDefinition | None:
         name = action.tool_name
-        found = self._tools.get(name)
-        if found is not None or action.source != "user" or name not in ALWAYS_THE_USERS:
-            return found
+        if name in self._tools or action.source != "user" or name not in ALWAYS_THE_USERS:
+            return self._tools.get(name)
         if name not in self._users:
             (self._users[name],) = resolve_tool(Tool(name=name))
         return self._users[name]

@@ -78,7 +78,8 @@ class TaskTrackerExecutor(ToolExecutor[TaskTrackerAction, TaskTrackerObservation
 
     def __call__(self, action: TaskTrackerAction, conversation: ToolContext | None = None) -> TaskTrackerObservation:
         if conversation is not None:
-            return _result(action, _tasks_in(conversation.latest))
+            latest = conversation.latest
+            return _result(action, latest.task_list if isinstance(latest, TaskTrackerObservation) else [])
         observation = _result(action, self._own)
         self._own = observation.task_list
         return observation
@@ -108,10 +109,6 @@ class TaskTrackerTool(ToolDefinition[TaskTrackerAction, TaskTrackerObservation])
     annotations: ToolAnnotations = ToolAnnotations(
         title="Task tracker", destructiveHint=False, idempotentHint=True, openWorldHint=False
     )
-
-
-def _tasks_in(latest: Observation | None) -> list[TaskItem]:
-    return latest.task_list if isinstance(latest, TaskTrackerObservation) else []
 
 
 def _result(action: TaskTrackerAction, before: list[TaskItem]) -> TaskTrackerObservation:

@@ -135,10 +135,16 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
                 "", is_error=True, command=action.command, status="not_executed", notice=too_long
             )
         limit = action.timeout if action.timeout is not None else context.hard_timeout
-        if isinstance(action, FreshTerminalAction) and limit is None:
-            limit = FRESH_SECONDS
+        if isinstance(action, FreshTerminalAction):
+            limit = FRESH_SECONDS if limit is None else limit
+            where: dict[str, Any] = {"fresh": True, "cwd": action.cwd}
+        else:
+            where = {"session": self._session}
+            if isinstance(action, NamedTerminalAction) and action.terminal != DEFAULT_TERMINAL:
+                is_plain = self._session == DEFAULT_TERMINAL
+                where["session"] = action.terminal if is_plain else f"{self._session}.{action.terminal}"
         arguments: dict[str, Any] = {
-            **self._where(action),
+            **where,
             "command": action.command,
             "is_input": action.is_input,
             "timeout": limit,
@@ -176,17 +182,6 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
             omitted=result["omitted"],
             notice=result["notice"],
         )
-
-    def _where(self, action: TerminalAction) -> dict[str, Any]:
-        if isinstance(action, FreshTerminalAction):
-            return {"fresh": True, "cwd": action.cwd}
-        return {"session": self._session_of(action)}
-
-    def _session_of(self, action: TerminalAction) -> str:
-        named = action.terminal if isinstance(action, NamedTerminalAction) else DEFAULT_TERMINAL
-        if named == DEFAULT_TERMINAL:
-            return self._session
-        return named if self._session == DEFAULT_TERMINAL else f"{self._session}.{named}"
 
 
 def _longer_than_idle(timeout: float | None) -> str:
