@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.child_run import ChildRun, ChildSession, Confirm, DelegatedTask
+from agent_core.controller.child_run import ChildRun, ChildSession, DelegatedTask
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.usage import UsageTracker
@@ -114,23 +114,13 @@ class Delegation:
             raise SubAgentError("the prompt is empty; say what is to be done")
         kind = self._roster.tasks[task_id]
         order = DelegatedTask(task_id, f"task:{task_id}", kind, prompt, call.idempotency_key)
-        await self._provider.agent(order)
-        try:
-            (report,) = await self._carry_out(call, [order])
-        finally:
-            await self._end_shells(order.name)
-        return TaskRun(task_id, kind, report)
+        return TaskRun(task_id, kind, await self._one(call, order))
 
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         await self._admit(call)
         name = f"delegate-{call.action_id}"
         order = DelegatedTask(name, f"delegate:{agent}", agent, task, call.idempotency_key, is_class=True)
-        await self._provider.agent(order)
-        try:
-            (report,) = await self._carry_out(call, [order])
-        finally:
-            await self._end_shells(name)
-        return report
+        return await self._one(call, order)
 
     async def suspend(self) -> None:
         """Let go of all that are at work, who go on when the call is made again."""
@@ -159,6 +149,15 @@ class Delegation:
 
     def _order(self, call: ToolContext, agent_id: str, spawned: SpawnedAgent, task: str) -> DelegatedTask:
         return DelegatedTask(spawned.name, f"delegate:{agent_id}", spawned.agent_type, task, call.idempotency_key)
+
+    async def _one(self, call: ToolContext, order: DelegatedTask) -> TaskReport:
+        await self._provider.agent(order)
+        try:
+            (report,) = await self._carry_out(call, [order])
+        finally:
+            if not self._stream.closed:  # else the session only lets go, and what runs goes on
+                await self._provider.end_shells(order.name)
+        return report
 
     async def _carry_out(self, call: ToolContext, orders: Sequence[DelegatedTask]) -> list[TaskReport]:
         """Have all orders carried out at the same time; cancelled, stop them, unless the session itself ends."""
@@ -199,10 +198,6 @@ class Delegation:
         finally:
             del self._runs[order.name]
 
-    async def _end_shells(self, name: str) -> None:
-        if not self._stream.closed:  # else the session only lets go, and what runs goes on
-            await self._provider.end_shells(name)
-
     async def _stop(self, names: Sequence[str], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
         runs = [self._runs[name] for name in names if name in self._runs]
         try:
@@ -242,13 +237,8 @@ class Delegation:
 class SubagentProvider(Protocol):
     """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
 
-    @property
-    def confirm(self) -> Confirm:
-        """Decides about actions of sub-agents that a user would be asked for."""
-        ...
-
-    async def kind(self, name: str) -> AgentKind:
-        """The kind of sub-agent of this name; raises `SubAgentError`, which lists those there are."""
+    async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
+        """Whether a sub-agent may carry out these actions, which a user would be asked about."""
         ...
 
     async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:

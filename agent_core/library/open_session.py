@@ -110,7 +110,7 @@ class OpenSession:
         async with self._changing:
             self.settings = replace(self.settings, analyzer=analyzer)
             if self.session is not None:
-                self.session.set_security_analyzer(analyzer)
+                self.session.step.set_analyzer(analyzer)
 
     async def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         async with self._changing:

@@ -312,14 +312,14 @@ class RunLoop:
         await session.start(max_steps=max_steps)
         self.sessions.has_begun = True
         self._tells_end = session.running is not None and session.running.hooks.has(HookEvent.SESSION_END)
-        session.count(self.side_calls.taken())
+        session.step.usage.stats.take_over(self.side_calls.taken())
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
         if (follower := self.sessions.follower) is not None:
             await follower.rest()
             while not await self.sessions.end_at_rest():  # the user has said something in the last moment
                 await follower.rest()
-        return session.failure
+        return session.running.controller.failure if session.running is not None else None
 
     def _failure(self, problem: str) -> ConversationRunError:
         kept = self._persistence_dir

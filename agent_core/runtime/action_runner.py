@@ -263,6 +263,44 @@ class ActionContext:
         await self._stream.add_event(CondensationRequest(cause=self.action_id))
 
 
+class DirectContext:
+    """The context of a call that is in no log (`agent_core.tools.spec.ToolContext`)."""
+
+    action_id = -1
+    hard_timeout: float | None = None
+    hidden: bool = False
+    at_once: bool = False
+    subagents: SubAgents | None = None
+    vision: Vision | None = None
+    clients: Clients | None = None
+
+    def __init__(
+        self,
+        conversation_id: str,
+        sandbox: ConversationSandbox,
+        named_secrets: Mapping[str, GivenSecret],
+        hide: Callable[[Iterable[str]], None],
+        latest: Observation | None,
+        draft_model: DraftModel | None = None,
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.sandbox = sandbox
+        self.latest = latest
+        self.draft_model = draft_model
+        self.idempotency_key = f"direct:{secrets.token_hex(16)}"
+        self._secrets = SecretRegistry(hide)
+        self._secrets.update(named_secrets)
+
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        return await self._secrets.environment_for(command)
+
+    def emit_output(self, text: str) -> None:
+        """Nobody is looking."""
+
+    async def request_condensation(self) -> None:
+        raise ToolError("the history can be condensed only at an agent's own wish; use Conversation.condense()")
+
+
 logger = logging.getLogger(__name__)
 
 LAST_OUTPUT_SECONDS = 2.0
@@ -374,41 +412,3 @@ class ActionRunner:
         except Exception:  # whatever the tool makes of a result that was cut short, the action gets its answer
             logger.debug("the last output of %s is not known", self._key(action), exc_info=True)
             return ""
-
-
-class DirectContext:
-    """The context of a call that is in no log (`agent_core.tools.spec.ToolContext`)."""
-
-    action_id = -1
-    hard_timeout: float | None = None
-    hidden: bool = False
-    at_once: bool = False
-    subagents: SubAgents | None = None
-    vision: Vision | None = None
-    clients: Clients | None = None
-
-    def __init__(
-        self,
-        conversation_id: str,
-        sandbox: ConversationSandbox,
-        named_secrets: Mapping[str, GivenSecret],
-        hide: Callable[[Iterable[str]], None],
-        latest: Observation | None,
-        draft_model: DraftModel | None = None,
-    ) -> None:
-        self.conversation_id = conversation_id
-        self.sandbox = sandbox
-        self.latest = latest
-        self.draft_model = draft_model
-        self.idempotency_key = f"direct:{secrets.token_hex(16)}"
-        self._secrets = SecretRegistry(hide)
-        self._secrets.update(named_secrets)
-
-    async def secrets_for(self, command: str) -> dict[str, str]:
-        return await self._secrets.environment_for(command)
-
-    def emit_output(self, text: str) -> None:
-        """Nobody is looking."""
-
-    async def request_condensation(self) -> None:
-        raise ToolError("the history can be condensed only at an agent's own wish; use Conversation.condense()")

@@ -34,12 +34,10 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import NETWORK_WARNING, READY, STARTING, StatusNotice
-from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.disk import DISK_LIMIT
 from agent_core.runtime.snapshots import plant
-from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.factory import as_sent, make_agent, make_secrets, make_step, prepare_tools
@@ -75,6 +73,7 @@ class AgentSession:
     Attributes:
         secrets: the conversation's secrets, to which more may be added at any time.
         call_context: what side calls of models are made with that this conversation pays for.
+        step, rewinder: what takes its steps, and takes it back.
         running: the agent at work; None before its start has come that far.
         is_ready: whether `start` has succeeded.
         has_failed: whether it has not; set before anybody is told.
@@ -101,17 +100,17 @@ class AgentSession:
         self.running: RunningAgent | None = None
         self.is_ready = self.has_failed = False
         self._shared = shared
-        self._step = shared.step
+        self.step = shared.step
         self._tool_servers = tool_servers
         self._tools = tool_servers.tools
         self._report = report
         self._hook_events = hook_events
         self._client_count = client_count
         self._opened_at = opened_at
-        self._rewinder = Rewinder(
+        self.rewinder = Rewinder(
             self.stream,
             self.sandbox,
-            lambda: self._step.system_prompt(self.secrets.descriptions()),
+            lambda: self.step.system_prompt(self.secrets.descriptions()),
             lambda: self.running,
         )
         self._followers: list[asyncio.Task[None]] = []
@@ -153,7 +152,7 @@ class AgentSession:
             resources.push_async_callback(sandbox.close)
             agent = await make_agent(settings)
             if parent is not None:
-                resources.push_async_callback(end_tools_of_child, agent, parent.agent)
+                resources.push_async_callback(end_tools_of_child, agent, parent.shared.agent)
             place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             tool_servers = ToolServers(known, agent, place, settings.own_tools)
@@ -212,7 +211,7 @@ class AgentSession:
             await plant(self.settings.seed, self.sandbox)
             await set_up(self.settings.git, self.sandbox, self.stream)
             await prepare_tools(self._tools.values(), self.sandbox)
-            async with self._rewinder.lock:
+            async with self.rewinder.lock:
                 await self._begin(initial_message, max_steps)
         except Exception as error:
             self.has_failed = True
@@ -229,14 +228,14 @@ class AgentSession:
         agent = await make_running_agent(
             replace(self._shared, settings=self.settings),
             self._tools,
-            rewinding=self._rewinder.lock,
+            rewinding=self.rewinder.lock,
             max_steps=max_steps,
             client_count=self._client_count,
         )
-        await agent.catch_up(self._rewinder)
-        await self._rewinder.bring_back_files()
+        await agent.catch_up(self.rewinder.observe)
+        await self.rewinder.bring_back_files()
         state = agent.controller.state
-        self._step.usage.restore(state.metrics)
+        self.step.usage.restore(state.metrics)
         if HookEvent.SESSION_START in self._hook_events:
             await agent.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
@@ -254,37 +253,28 @@ class AgentSession:
         call.
         """
         if isinstance(event, Rewind):
-            return await self._rewinder.rewind(event.to, client_key=event.client_key)
+            return await self.rewinder.rewind(event.to, client_key=event.client_key)
         if isinstance(event, ClientToolResult):
             if self.running is None:
                 raise ClientToolError("the conversation is being loaded; send the answer again", code="loading")
             return await self.running.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
-            return await self._rewinder.recover(event.option, client_key=event.client_key)
+            return await self.rewinder.recover(event.option, client_key=event.client_key)
         if event.cause is not None and event.cause > (last := self.stream.last_id):  # it can only answer one before it
             raise NoSuchEventError(
                 f"cause: {event.cause} is not the id of an event before this one; the newest is {last}"
             )
         return await self.stream.add_event(as_sent(event, self.agent), "user")
 
-    async def rewind(self, to: int | None) -> AnyEvent:
-        return await self._rewinder.rewind(to)
-
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
         """Tell the hooks that the conversation ends, for a session that was not started."""
-        policy = self._step.gate(self._state).policy
-        shared = self.settings, self.agent, self._tools, self._step, self.stream
-        hooks = await make_hooks(*shared, sandbox, lambda: policy)
+        policy = self.step.gate(self._state).policy
+        shared = replace(self._shared, settings=self.settings, sandbox=sandbox)
+        hooks = await make_hooks(shared, self._tools, lambda: policy)
         try:
             await hooks.session_ended()
         finally:
             await hooks.close()
-
-    def count(self, stats: ConversationStats) -> None:
-        self._step.usage.stats.take_over(stats)
-
-    def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        self._step.set_analyzer(analyzer)
 
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """End the session, within a bounded time; calling it again waits for the first call.
@@ -293,13 +283,11 @@ class AgentSession:
         next start exactly where it was.
         """
         if self._closing is None:
-            self._closing = asyncio.create_task(
-                self._close(stopped=stopped, after=sandbox), name=f"close:{self.conversation_id}"
-            )
+            self._after = sandbox
+            self._closing = asyncio.create_task(self._close(stopped=stopped), name=f"close:{self.conversation_id}")
         await asyncio.shield(self._closing)
 
-    async def _close(self, *, stopped: bool, after: AfterClose) -> None:
-        self._after = after
+    async def _close(self, *, stopped: bool) -> None:
         async with self._resources:
             if not self.stream.closed:
                 await self._say_last(stopped=stopped)
@@ -324,7 +312,7 @@ class AgentSession:
                 if self.running is not None:  # its usage tells what was spent before
                     if HookEvent.SESSION_END in self._hook_events:
                         await self.running.hooks.session_ended()
-                    await self._step.usage.settle()
+                    await self.step.usage.settle()
                     if stopped:
                         await self.running.stop()
                 elif stopped:
@@ -382,19 +370,11 @@ class AgentSession:
         return VisionInspectTool.tool_name in self._tools
 
     @property
-    def is_confirmation_mode_active(self) -> bool:
-        return self._step.gate(self._state).is_confirmation_mode_active
-
-    @property
     def _state(self) -> ConversationState | None:
         return self.running.controller.state if self.running is not None else None
 
     async def skills(self) -> list[Skill] | None:
         return await self.running.memory.skills() if self.running is not None else None
-
-    @property
-    def failure(self) -> Exception | None:
-        return self.running.controller.failure if self.running is not None else None
 
     @property
     def is_at_rest(self) -> bool:

@@ -86,21 +86,18 @@ def completed(context: AgentContext | None) -> AgentContext | None:
             user = load_user_skills()
         except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
             logger.warning("the user's skills are left out: %s", error)
-    public = _public(context) if context.load_public_skills else []
+    public: list[Skill] = []
+    if context.load_public_skills:
+        try:
+            public = load_public_skills(context.marketplace_path, context.registered_marketplaces)
+        except Exception:  # the agent can work without them, whatever a stranger's repository holds
+            logger.exception("the public skills are left out")
     merged = context.merged(user=user, public=public) if user or public else context
     notes = user_notes() if context.load_memory else ""
     if not notes or notes in (context.memory_context or ""):
         return merged
     together = "\n\n".join(filter(None, [context.memory_context, notes]))
     return merged.model_copy(update={"memory_context": together})
-
-
-def _public(context: AgentContext) -> list[Skill]:
-    try:
-        return load_public_skills(context.marketplace_path, context.registered_marketplaces)
-    except Exception:  # the agent can work without them, whatever a stranger's repository holds
-        logger.exception("the public skills are left out")
-        return []
 
 
 async def _completed(context: AgentContext | None) -> AgentContext | None:
@@ -133,11 +130,11 @@ def make_secrets(
 ) -> SecretRegistry:
     """The registry of the conversation's secrets (of its `parent`'s), which the stream hides from now on."""
     if parent is not None:
-        stream.secrets = parent.masker
+        stream.secrets = parent.shared.stream.secrets
     models = [agent.llm, *agent.get_all_llms()]
     keys = [llm.api_key.get_secret_value() for llm in models if llm.api_key is not None]
     stream.secrets.add([*settings.secrets, *keys])
-    secrets = parent.secrets if parent is not None else SecretRegistry(stream.secrets.add)
+    secrets = parent.shared.secrets if parent is not None else SecretRegistry(stream.secrets.add)
     if agent.agent_context is not None:
         secrets.update(agent.agent_context.secrets or {})
     if parent is None:
@@ -161,7 +158,7 @@ def make_step(
         max_budget=settings.max_budget,
         version=VERSION,
         loops=settings.stuck_thresholds if settings.stuck_detection else None,
-        cache_key=parent.cache_key if parent is not None else "",
+        cache_key=parent.shared.cache_key if parent is not None else "",
         payer=parent.budget.count if parent is not None else None,
     )
 

@@ -8,23 +8,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_core.agent.base import AgentBase
 from agent_core.agent.tool_calls import parse_call
-from agent_core.controller.step import Step
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
-from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.action_runner import DirectContext
-from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hook_runner import HookResult, judgement_in
 from agent_core.security.hooks import HOOK_FILE, AgentHook, HookConfig, HookInput, PromptHook
 from agent_core.session.factory import reading_files
-from agent_core.session.settings import SessionSettings
+from agent_core.session.subagent_factory import Shared
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import canonical_name
 
@@ -126,17 +123,12 @@ class ModelJudge:
 
 
 async def make_hooks(
-    settings: SessionSettings,
-    agent: AgentBase,
-    tools: Mapping[str, ToolDefinition],
-    step: Step,
-    stream: EventStream,
-    sandbox: SandboxConnection | SharedSandbox,
-    policy: Callable[[], ConfirmationPolicy],
+    shared: Shared, tools: Mapping[str, ToolDefinition], policy: Callable[[], ConfirmationPolicy]
 ) -> ConversationHooks:
     """The given hooks, then the project's or the user's; their models call nothing that `policy` would ask about."""
     home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
-    judge = ModelJudge(agent.llm, tools, sandbox, step.usage.context, stream.secrets, policy)
-    hooks = ConversationHooks(settings.hooks, sandbox, stream, home=home, judge=judge)
+    stream, sandbox, context = shared.stream, shared.sandbox, shared.step.usage.context
+    judge = ModelJudge(shared.agent.llm, tools, sandbox, context, stream.secrets, policy)
+    hooks = ConversationHooks(shared.settings.hooks, sandbox, stream, home=home, judge=judge)
     await hooks.load()
     return hooks

@@ -77,22 +77,17 @@ async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -
     A failure is logged for the user and the agent, and the conversation goes on, unless the sandbox is lost.
     """
     if setup.user_name or setup.user_email:
-        await _identify(setup, sandbox, stream)
+        args = {"name": setup.user_name, "email": setup.user_email}
+        try:
+            found = (await sandbox.request("git.identity", args, limit_seconds=IDENTITY_SECONDS)).result
+        except SandboxLostError:
+            raise
+        except (SandboxError, ToolError) as error:
+            found = {"error": error}
+        if found.get("error") and found.get("code") != "no_git":
+            await _report(stream, f"The name for commits could not be set: {found['error']}", "")
     if setup.repository is not None:
         await _clone(setup.repository, sandbox, stream)
-
-
-async def _identify(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
-    args = {"name": setup.user_name, "email": setup.user_email}
-    try:
-        reply = await sandbox.request("git.identity", args, limit_seconds=IDENTITY_SECONDS)
-    except SandboxLostError:
-        raise
-    except (SandboxError, ToolError) as error:
-        await _report(stream, f"The name for commits could not be set: {error}", "")
-        return
-    if reply.result.get("error") and reply.result.get("code") != "no_git":
-        await _report(stream, f"The name for commits could not be set: {reply.result['error']}", "")
 
 
 async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> None:
@@ -117,8 +112,7 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
         }
         limit = repository.limit_seconds + 60
         try:
-            reply = await sandbox.request("git.clone", args, limit_seconds=limit, on_output=progress)
-            found = reply.result
+            found = (await sandbox.request("git.clone", args, limit_seconds=limit, on_output=progress)).result
         except SandboxLostError:
             raise
         except (SandboxError, ToolError) as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Literal
 
 from agent_core.controller.state import ConversationState, opening_of, state_of_branch
@@ -59,7 +59,10 @@ class Rewinder:
         return await asyncio.shield(asyncio.create_task(self._rewind(place, place < last, client_key), name=name))
 
     async def _rewind(self, place: int, is_back: bool, client_key: str | None) -> Rewind:
-        async with self.lock, self._at_rest():
+        async with self.lock, AsyncExitStack() as rest:
+            if (agent := self._running()) is not None:
+                await rest.enter_async_context(agent.controller.held())
+                await agent.runtime.interrupt()
             await self.bring_back_files()
             state = await self._state(place)
             rewind = Rewind(to=place, client_key=client_key)
@@ -99,15 +102,19 @@ class Rewinder:
         stored = await self._stream.add_event(LoopRecovery(option=option, client_key=client_key))
         if option == 3:
             stopped = AgentState.STOPPED
-            asked: list[AnyEvent] = [ChangeAgentState(agent_state=stopped, source="user")]
-            entered = [] if self._running() is not None else [AgentStateChanged(agent_state=stopped)]
-            await self._stream.add_events([*asked, *entered])
+            events: list[AnyEvent] = [ChangeAgentState(agent_state=stopped, source="user")]
+            if self._running() is None:
+                events.append(AgentStateChanged(agent_state=stopped))
+            await self._stream.add_events(events)
             return stored
-        said = await self._last_said(loop.start)
+        message: MessageEvent | None = None
+        async for event in read_branch(self._stream, self._branches, loop.start - 1):
+            if isinstance(event, MessageEvent) and event.source == "user":
+                message = event
         await self.rewind(loop.start - 1)
-        if option == 2 and said is not None:
+        if option == 2 and message is not None:
             changes = {"id": UNSTORED, "timestamp": utc_now(), "client_key": None}
-            await self._stream.add_events([said.model_copy(update=changes)])
+            await self._stream.add_events([message.model_copy(update=changes)])
         return stored
 
     async def _catch_up(self) -> None:
@@ -117,22 +124,6 @@ class Rewinder:
     async def _state(self, leaf: int | None) -> ConversationState:
         await self._catch_up()
         return await state_of_branch(self._stream, self._branches, leaf)
-
-    async def _last_said(self, before: int) -> MessageEvent | None:
-        said = None
-        async for event in read_branch(self._stream, self._branches, before - 1):
-            said = event if isinstance(event, MessageEvent) and event.source == "user" else said
-        return said
-
-    @asynccontextmanager
-    async def _at_rest(self) -> AsyncIterator[None]:
-        agent = self._running()
-        if agent is None:
-            yield
-            return
-        async with agent.controller.held():
-            await agent.runtime.interrupt()
-            yield
 
 
 def checked_place(to: int | None, last_id: int) -> int:

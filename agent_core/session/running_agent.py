@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController
@@ -24,19 +24,13 @@ from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import ConversationSnapshots
 from agent_core.session.factory import make_drafts
 from agent_core.session.hooks import make_hooks
-from agent_core.session.subagent_factory import Shared, told_of_kinds
+from agent_core.session.subagent_factory import Shared, SubagentFactory, told_of_kinds
 from agent_core.skills.skill import Skill
 from agent_core.tools.registry import LiveTools
 
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = (0.1, 1.0, 5.0)
-
-
-class Observer(Protocol):
-    """Folds the log."""
-
-    def observe(self, event: AnyEvent) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +45,12 @@ class RunningAgent:
     delegation: Delegation
     snapshots: ConversationSnapshots | None
 
-    async def catch_up(self, *others: Observer) -> None:
-        own: tuple[Observer, ...] = (self.controller, self.runtime, self.memory, self.delegation)
-        readers = (*own, *others) if self.snapshots is None else (*own, self.snapshots, *others)
+    async def catch_up(self, *others: Callable[[AnyEvent], object]) -> None:
+        parts = (self.controller, self.runtime, self.memory, self.delegation, self.snapshots)
+        readers = [*(part.observe for part in parts if part is not None), *others]
         async for event in self.stream.history():
-            for reader in readers:
-                reader.observe(event)
+            for observe in readers:
+                observe(event)
         await self.controller.rejoin()
         await self.memory.rejoin()
 
@@ -110,7 +104,7 @@ async def make_running_agent(
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     budget = shared.parent.budget if shared.parent is not None else None
     state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
-    hooks = await make_hooks(settings, agent, tools, step, stream, sandbox, lambda: step.gate(controller.state).policy)
+    hooks = await make_hooks(shared, tools, lambda: step.gate(controller.state).policy)
 
     def attach(skills: Sequence[Skill]) -> None:
         agent.attach_skills(skills)
@@ -139,7 +133,14 @@ async def make_running_agent(
     )
     check = check_limits if budget is None else budget.check
     controller = AgentController(stream, agent, state, step, hooks, check=check, steps_left=max_steps)
-    delegation = shared.delegation(lambda: controller.state)
+    delegation = Delegation(
+        stream,
+        SubagentFactory(shared, lambda: controller.state),
+        usage=step.usage,
+        state=lambda: controller.state,
+        depth=shared.depth,
+        above=budget,
+    )
     runtime = Runtime(
         stream,
         tools,

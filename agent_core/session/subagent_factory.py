@@ -15,13 +15,12 @@ from pydantic import ValidationError
 
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
-from agent_core.controller.child_run import ChildSession, Confirm, DelegatedTask
-from agent_core.controller.delegation import Delegation, SubAgentBudget
+from agent_core.controller.child_run import ChildSession, DelegatedTask
+from agent_core.controller.delegation import SubAgentBudget
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
 from agent_core.errors import SandboxError, ToolError
 from agent_core.events.llm_events import ActionEvent
-from agent_core.events.masking import SecretMasker
 from agent_core.events.store import EventStore, child_id
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM
@@ -67,18 +66,10 @@ _leaves = ThreadPoolExecutor(max_workers=2, thread_name_prefix="subagents")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What the session of a sub-agent has from the one that asks it.
+    """What the session of a sub-agent has from the one that asks it; `budget` pays for it."""
 
-    `budget` pays for it, providers cache its prompts under `cache_key`, and `depth` is how deep it is nested (1 for a
-    sub-agent of a user's conversation).
-    """
-
-    agent: AgentBase
-    secrets: SecretRegistry
-    masker: SecretMasker
+    shared: Shared
     budget: SubAgentBudget
-    cache_key: str
-    depth: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +88,13 @@ class Shared:
 
     @property
     def depth(self) -> int:
-        return self.parent.depth if self.parent is not None else 0
+        """How deep it is nested: 0 for a user's conversation."""
+        return self.parent.shared.depth + 1 if self.parent is not None else 0
 
-    def for_child(self, budget: SubAgentBudget) -> Parent:
-        key = self.parent.cache_key if self.parent is not None else self.stream.conversation_id
-        return Parent(self.agent, self.secrets, self.stream.secrets, budget, key, self.depth + 1)
-
-    def delegation(self, state: Callable[[], ConversationState]) -> Delegation:
-        return Delegation(
-            self.stream,
-            SubagentFactory(self, state),
-            usage=self.step.usage,
-            state=state,
-            depth=self.depth,
-            above=self.parent.budget if self.parent is not None else None,
-        )
+    @property
+    def cache_key(self) -> str:
+        """Under which providers cache its prompts and those of its sub-agents."""
+        return self.parent.shared.cache_key if self.parent is not None else self.stream.conversation_id
 
 
 class SubagentFactory:
@@ -121,10 +104,6 @@ class SubagentFactory:
         self._shared = shared
         self._state = state
         self._catalog: AgentCatalog | None = None
-
-    @property
-    def confirm(self) -> Confirm:
-        return self._confirmed
 
     @property
     def _policy(self) -> ConfirmationPolicy:
@@ -178,7 +157,7 @@ class SubagentFactory:
             settings=settings,
             sandbox=self._sandbox(order.name),
             hook_events=(),
-            parent=shared.for_child(budget),
+            parent=Parent(shared, budget),
         )
 
     async def end_shells(self, name: str) -> None:
@@ -189,7 +168,7 @@ class SubagentFactory:
     def _sandbox(self, name: str) -> SharedSandbox:
         return SharedSandbox(self._shared.sandbox, name)
 
-    async def _confirmed(self, actions: Sequence[ActionEvent]) -> bool:
+    async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
         handler = self._shared.settings.confirm_subagents
         if handler is None:
             return isinstance(self._policy, NeverConfirm)
@@ -280,12 +259,21 @@ def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
     llm.reset_metrics()
     try:
         if kind.make is not None:
-            return _made(kind.make(llm), definition.name)
+            made: Any = kind.make(llm)
+            if not isinstance(made, AgentBase):
+                kind_of = type(made).__name__
+                raise SubAgentError(f"the function of the sub-agent {definition.name!r} made no agent, but a {kind_of}")
+            return made
+        names, condenser = usable_tools(kind), get_default_condenser(llm) if definition.condenser == "default" else None
+        if definition.condenser not in ("none", "default"):
+            condenser = Condenser.revive(definition.condenser)
         return Agent(
             llm=llm,
-            tools=_tools(kind, asking),
+            tools=[tool for tool in asking.tools if canonical_name(tool.name) not in DELEGATING]
+            if names is None
+            else [Tool(name=name) for name in names],
             agent_context=_context(definition, asking.agent_context),
-            condenser=_condenser(definition, llm),
+            condenser=condenser,
             system_prompt_kwargs=dict(asking.system_prompt_kwargs),
             **_servers(definition),
         )
@@ -303,12 +291,6 @@ def make_agent_of_class(name: str, asking: AgentBase, label: str) -> AgentBase |
     return agent if has_usable_tools(agent.tools) else None
 
 
-def _made(agent: Any, name: str) -> AgentBase:
-    if not isinstance(agent, AgentBase):
-        raise SubAgentError(f"the function of the sub-agent {name!r} made no agent, but a {type(agent).__name__}")
-    return agent
-
-
 def _llm(definition: AgentDefinition, inherited: LLM) -> LLM:
     if definition.model == INHERIT:
         return inherited
@@ -322,13 +304,6 @@ def _llm(definition: AgentDefinition, inherited: LLM) -> LLM:
         raise SubAgentError(f"the sub-agent {definition.name!r} has no model: {error}") from error
 
 
-def _tools(kind: AgentKind, asking: AgentBase) -> list[Tool]:
-    names = usable_tools(kind)
-    if names is not None:
-        return [Tool(name=name) for name in names]
-    return [tool for tool in asking.tools if canonical_name(tool.name) not in DELEGATING]
-
-
 def _context(definition: AgentDefinition, asking: AgentContext | None) -> AgentContext:
     at_hand = {skill.name: skill for skill in asking.skills} if asking is not None else {}
     if missing := [name for name in definition.skills if name not in at_hand]:
@@ -340,18 +315,9 @@ def _context(definition: AgentDefinition, asking: AgentContext | None) -> AgentC
     )
 
 
-def _condenser(definition: AgentDefinition, llm: LLM) -> Condenser | None:
-    if definition.condenser == "none":
-        return None
-    if definition.condenser == "default":
-        return get_default_condenser(llm)
-    revived: Condenser = Condenser.revive(definition.condenser)
-    return revived
-
-
 def _servers(definition: AgentDefinition) -> dict[str, Any]:
     """Without the servers that a project's file names: they would be started outside of the sandbox."""
-    if not definition.mcp_config or "mcp_config" not in Agent.model_fields:
+    if not definition.mcp_config:
         return {}
     if definition.level == "project":
         logger.warning("the servers of the sub-agent %r are left out: a project's file names them", definition.name)

@@ -50,13 +50,13 @@ async def test_files_go_back_also_after_the_container_was_stopped_and_forks_get_
     try:
         assert await files(session) == {"a": "two", "b": "x"}
         end = session.stream.last_id
-        rewind = await session.rewind(first)
+        rewind = await session.rewinder.rewind(first)
         assert isinstance(rewind, Rewind)
         assert (rewind.to, rewind.note) == (first, "")
         assert await files(session) == {"a": "one"}
-        await session.rewind(message)
+        await session.rewinder.rewind(message)
         assert await files(session) == {}
-        await session.rewind(end)
+        await session.rewinder.rewind(end)
         assert await files(session) == {"a": "two", "b": "x"}
         moments = await fork_log(StoredLog(house.store, "going-back"), StoredLog(house.store, "forked"), upto=first)
         seed = tmp_path / "seed.tar"

@@ -77,6 +77,11 @@ async def wish(stage: Stage, state: AgentState, *, remember: bool = False) -> No
     await stage.session.send(ChangeAgentState(agent_state=state, remember=remember))
 
 
+def asks(stage: Stage) -> bool:
+    assert stage.session.running is not None
+    return stage.session.step.gate(stage.session.running.controller.state).is_confirmation_mode_active
+
+
 def actions(events: list[AnyEvent]) -> list[ActionEvent]:
     return [event for event in events if isinstance(event, ActionEvent)]
 
@@ -177,7 +182,7 @@ async def test_who_approves_for_the_rest_of_the_conversation_is_never_asked_agai
         assert len([event for event in events if isinstance(event, ActionDecision)]) == 1
         await stage.crash()
         await stage.begin()
-        assert not stage.session.is_confirmation_mode_active
+        assert not asks(stage)
         await stage.say()
         replies = [calls("rm -rf /bin"), REPLIES["finish"]]
         again = await until(stage, lambda log: len(actions(log)) == 5 and FINISHED(log), replies)
@@ -215,16 +220,16 @@ async def test_a_refusal_is_never_remembered_as_an_approval() -> None:
         await wish(stage, AgentState.USER_REJECTED, remember=True)
         events = await until(stage, is_in(AgentState.AWAITING_USER_INPUT))
         assert not any(isinstance(event, ConfirmationPolicyChanged) for event in events)
-        assert stage.session.is_confirmation_mode_active
+        assert asks(stage)
 
 
 async def test_a_policy_that_is_set_later_decides_from_then_on() -> None:
     async with staged(analyzer=ShellRuleAnalyzer()) as stage:
-        before = stage.session.is_confirmation_mode_active
+        before = asks(stage)
         await stage.session.send(ConfirmationPolicyChanged(policy=AlwaysConfirm().model_dump(mode="json")))
         await stage.say()
         events = await until(stage, waits(1), [calls("ls")])
-        assert (before, stage.session.is_confirmation_mode_active) == (False, True)
+        assert (before, asks(stage)) == (False, True)
     assert actions(events)[0].security_risk is SecurityRisk.LOW
 
 
@@ -240,7 +245,7 @@ async def test_without_an_analyzer_risks_are_asked_for_but_not_believed_and_alwa
     async with staged(policy=AlwaysConfirm()) as stage:
         await stage.say()
         events = await until(stage, waits(1), [calls("ls", risk="nonsense")])
-        assert not stage.session.is_confirmation_mode_active
+        assert not asks(stage)
     assert actions(events)[0].security_risk is SecurityRisk.UNKNOWN
     assert "security_risk" in str(stage.model.requests[-1].tools), "so an analyzer can be set at any time"
     assert "security_risk" not in str(stage.model.prompts[-1])
@@ -296,7 +301,7 @@ async def test_a_stop_does_not_wait_for_the_analyzer() -> None:
 
 async def test_risky_calls_wait_by_rules_and_by_the_models_word() -> None:
     async with staged(policy=ConfirmRisky(), analyzer=get_default_analyzer()) as stage:
-        assert stage.session.is_confirmation_mode_active
+        assert asks(stage)
         await stage.say()
         await until(stage, waits(1), [calls("ls"), calls("rm -rf /")])
         await wish(stage, AgentState.USER_CONFIRMED)

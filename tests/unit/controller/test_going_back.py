@@ -83,7 +83,7 @@ async def test_the_model_does_not_see_what_was_undone() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
         call = await first(stage, ActionEvent)
-        await stage.session.rewind(call - 1)
+        await stage.session.rewinder.rewind(call - 1)
         await at(stage, AgentState.AWAITING_USER_INPUT)
         await stage.say()
         await asked(stage, 3)
@@ -96,7 +96,7 @@ async def test_the_model_does_not_see_what_was_undone() -> None:
 async def test_it_waits_for_its_user_and_goes_on_from_there_when_told_to() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        await stage.session.rewind(await first(stage, ObservationEvent))
+        await stage.session.rewinder.rewind(await first(stage, ObservationEvent))
         await at(stage, AgentState.AWAITING_USER_INPUT)
         assert len(stage.model.prompts) == 2
         await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
@@ -108,7 +108,7 @@ async def test_it_waits_for_its_user_and_goes_on_from_there_when_told_to() -> No
 async def test_a_step_that_is_cancelled_while_it_reads_the_log_anew_leaves_nothing_out_of_the_next() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        await stage.session.rewind(await first(stage, ObservationEvent))
+        await stage.session.rewinder.rewind(await first(stage, ObservationEvent))
         await at(stage, AgentState.AWAITING_USER_INPUT)
         stage.store.reads = reads = Gate()
         await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
@@ -126,7 +126,7 @@ async def test_a_rewind_to_a_message_answers_it_only_when_the_user_wants_it() ->
     async with staged() as stage:
         await one_call_and_a_question(stage)
         message = next(event.id for event in await stage.log() if event.kind == "MessageEvent")
-        await stage.session.rewind(message)
+        await stage.session.rewinder.rewind(message)
         await at(stage, AgentState.AWAITING_USER_INPUT)
         await stage.crash()
         await stage.begin()
@@ -140,7 +140,7 @@ async def test_a_rewind_to_a_message_answers_it_only_when_the_user_wants_it() ->
 async def test_what_was_spent_stays_spent() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        await stage.session.rewind(0)
+        await stage.session.rewinder.rewind(0)
         await stage.say()
         await answer(stage, "finish", 3)
         await at(stage, AgentState.FINISHED)
@@ -153,7 +153,7 @@ async def test_what_was_spent_stays_spent() -> None:
 async def test_before_the_first_event_the_agent_is_told_everything_anew() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        await stage.session.rewind(None)
+        await stage.session.rewinder.rewind(None)
         await stage.say()
         await asked(stage, 3)
         assert "message 0." not in heard(stage)
@@ -168,7 +168,7 @@ async def test_what_waited_for_confirmation_is_dropped() -> None:
         await answer(stage, "risky", 1)
         await at(stage, AgentState.AWAITING_USER_CONFIRMATION)
         call = await first(stage, ActionEvent)
-        await stage.session.rewind(call - 1)
+        await stage.session.rewinder.rewind(call - 1)
         await at(stage, AgentState.AWAITING_USER_INPUT)
         await stage.session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
         await stage.say()
@@ -181,7 +181,7 @@ async def test_a_rewind_right_behind_a_call_answers_it_as_interrupted() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
         call = await first(stage, ActionEvent)
-        await stage.session.rewind(call)
+        await stage.session.rewinder.rewind(call)
         branch = active_branch(await stage.log())
         (closed,) = [event for event in branch if isinstance(event, AgentErrorEvent)]
         assert (closed.cause, closed.classification) == (call, "interrupted")
@@ -194,7 +194,7 @@ async def test_what_runs_is_ended_before_the_conversation_goes_back() -> None:
         await stage.say()
         await answer(stage, "one", 1)
         await until(lambda: any(call.op == "shell.run" for call in stage.sandbox.runner.ran))
-        await stage.session.rewind(2)
+        await stage.session.rewinder.rewind(2)
         assert stage.sandbox.runner.cancelled
         await at(stage, AgentState.AWAITING_USER_INPUT)
 
@@ -203,7 +203,7 @@ async def test_a_thinking_model_is_interrupted_and_its_answer_is_not_stored() ->
     async with staged() as stage:
         await stage.say()
         await asked(stage, 1)
-        await stage.session.rewind(2)
+        await stage.session.rewinder.rewind(2)
         stage.model.gate.open(REPLIES["one"])
         await at(stage, AgentState.AWAITING_USER_INPUT)
         assert not any(isinstance(event, ActionEvent) for event in await stage.log())
@@ -213,10 +213,10 @@ async def test_a_rewind_can_be_taken_back_also_after_a_restart() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
         end = stage.session.stream.last_id
-        await stage.session.rewind(2)
+        await stage.session.rewinder.rewind(2)
         await stage.crash()
         await stage.begin()
-        await stage.session.rewind(end)
+        await stage.session.rewinder.rewind(end)
         await stage.say()
         await asked(stage, 3)
         assert "ran ls" in heard(stage)
@@ -227,7 +227,7 @@ async def test_a_skill_that_was_told_only_on_the_undone_branch_is_told_again() -
     skill = Skill(name="boats", content="Boats float.", trigger=KeywordTrigger(keywords=["message"]))
     async with staged(agent_context=AgentContext(skills=[skill])) as stage:
         await one_call_and_a_question(stage)
-        await stage.session.rewind(await first(stage, SystemPromptEvent))
+        await stage.session.rewinder.rewind(await first(stage, SystemPromptEvent))
         await stage.say()
         await answer(stage, "text", 3)
         await at(stage, AgentState.AWAITING_USER_INPUT)
@@ -248,10 +248,10 @@ async def test_an_answer_that_was_thought_of_before_a_rewind_does_not_come_twice
             return {"working_dir": "/workspace"}
 
         stage.sandbox.runner.handlers["workspace.facts"] = slow_facts
-        await stage.session.rewind(await first(stage, RecallAction))
+        await stage.session.rewinder.rewind(await first(stage, RecallAction))
         async with asyncio.timeout(LIMIT_SECONDS):
             await asking.wait()
-        await stage.session.rewind(await first(stage, RecallObservation))
+        await stage.session.rewinder.rewind(await first(stage, RecallObservation))
         known.set()
         await stage.say()
         await answer(stage, "finish", 3)
@@ -267,7 +267,7 @@ async def test_a_place_that_there_is_not_is_refused_and_nothing_happens(place: i
         await one_call_and_a_question(stage)
         before = stage.session.stream.last_id
         with pytest.raises(ValueError, match="there is no event"):
-            await stage.session.rewind(place)
+            await stage.session.rewinder.rewind(place)
         assert stage.session.stream.last_id == before
 
 
@@ -324,7 +324,7 @@ async def test_an_agent_that_is_not_stuck_has_nothing_to_recover_from() -> None:
         with pytest.raises(NotStuckError, match="not found in a loop"):
             await stage.session.send(LoopRecovery(option=1))
         assert stage.session.stream.last_id == before
-        await stage.session.rewind(2)
+        await stage.session.rewinder.rewind(2)
         await stuck(stage)
         await stage.say()
         await asked(stage, 7)

@@ -80,7 +80,7 @@ async def act(stage: Stage, deed: str) -> None:
         stage.store.failures = 2
     elif deed.startswith("rewind"):
         place = stage.session.stream.last_id * int(deed.split()[1]) // 10
-        await stage.session.rewind(place)
+        await stage.session.rewinder.rewind(place)
     else:
         stage.model.gate.open(REPLIES.get(deed.removeprefix("model: ")))
 

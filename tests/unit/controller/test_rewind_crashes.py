@@ -112,7 +112,7 @@ async def killed_at(point: int) -> bool:
     place, end = await result(stage), stage.session.stream.last_id
     first, killer = stage.session, workspace.killer
     killer.arm(point)
-    rewinding = asyncio.create_task(first.rewind(place))
+    rewinding = asyncio.create_task(first.rewinder.rewind(place))
     dying = asyncio.create_task(killer.killed.wait())
     await asyncio.wait({rewinding, dying}, return_when=asyncio.FIRST_COMPLETED)
     dying.cancel()
@@ -128,7 +128,7 @@ async def killed_at(point: int) -> bool:
         told = [event for event in log if isinstance(event, FilesRestored)]
         assert [event.files_of for event in told] == ([place - 1] if was_taken_back else [])
         if was_taken_back:
-            again = await stage.session.rewind(end)
+            again = await stage.session.rewinder.rewind(end)
             assert isinstance(again, Rewind)
             assert (again.to, again.note) == (end, "")
             assert workspace.files == NOW
@@ -152,7 +152,7 @@ async def test_a_fork_of_such_a_conversation_gets_the_files_of_then() -> None:
     stage, workspace = await staged()
     place = await result(stage)
     workspace.killer.arm(5)  # the rewind is in the log, and nothing is brought back yet
-    rewinding = asyncio.create_task(stage.session.rewind(place))
+    rewinding = asyncio.create_task(stage.session.rewinder.rewind(place))
     await workspace.killer.killed.wait()
     workspace.killer.disarm()
     try:

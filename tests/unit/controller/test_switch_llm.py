@@ -71,7 +71,7 @@ async def test_what_was_switched_is_undone_with_it_and_a_model_that_is_gone_is_n
     await stage.begin()
     await stage.say()
     await until(stage, FINISHED, [switch("strong"), REPLIES["finish"]])
-    await stage.session.rewind(0)
+    await stage.session.rewinder.rewind(0)
     await stage.say()
     await until(stage, lambda log: FINISHED(log) and len(stage.model.requests) == 3, [REPLIES["finish"]])
     assert models(stage) == ["openai/weak", "openai/strong", "openai/weak"]

@@ -101,7 +101,7 @@ async def test_a_conversation_that_is_opened_again_goes_on_counting_for_each_mod
     await stage.crash()
     await stage.begin()
     try:
-        agent_llm = stage.session._step.usage.registry.get("default")
+        agent_llm = stage.session.step.usage.registry.get("default")
         assert agent_llm.metrics.accumulated_cost == pytest.approx(3 * ANSWER)
         await stage.say()
         log = await until(stage, lambda log: FINISHED(log) and len(stage.model.prompts) == 4, [REPLIES["finish"]])

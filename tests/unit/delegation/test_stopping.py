@@ -145,7 +145,7 @@ async def test_a_rewind_stops_the_sub_agents_and_they_are_gone_with_what_it_undo
         await one.say()
         await one.began("wait a", "wait b")
         (first, *_) = [event.id for event in await one.log() if isinstance(event, ActionEvent)]
-        await one.session.rewind(first - 1)
+        await one.session.rewinder.rewind(first - 1)
         assert sorted(one.interrupted) == ["wait a", "wait b"]
         for child in one.children():
             assert state_of(await one.log(child)) is AgentState.PAUSED

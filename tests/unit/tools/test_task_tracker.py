@@ -178,7 +178,7 @@ async def test_going_back_takes_the_list_back_too() -> None:
         await stage.say()
         more = [planned("undone"), tracking({"command": "view"}), REPLIES["finish"]]
         await until(stage, lambda events: len(_lists(events)) == 3 and FINISHED(events), more)
-        await stage.session.rewind(place)
+        await stage.session.rewinder.rewind(place)
         await stage.say()
         viewed = [tracking({"command": "view"}, {"command": "view"}), REPLIES["finish"]]
         events = await until(stage, lambda events: len(_lists(events)) == 5 and FINISHED(events), viewed)
