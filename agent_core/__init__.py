@@ -111,15 +111,15 @@ if TYPE_CHECKING:
     from agent_core.memory.condenser import NoOpCondenser as NoOpCondenser
     from agent_core.memory.condenser import PipelineCondenser as PipelineCondenser
     from agent_core.memory.condenser import RollingCondenser as RollingCondenser
-    from agent_core.memory.condensers.catalog import get_default_condenser as get_default_condenser
-    from agent_core.memory.condensers.selection import AmortizedForgettingCondenser as AmortizedForgettingCondenser
-    from agent_core.memory.condensers.selection import BrowserOutputCondenser as BrowserOutputCondenser
-    from agent_core.memory.condensers.selection import ConversationWindowCondenser as ConversationWindowCondenser
-    from agent_core.memory.condensers.selection import LLMAttentionCondenser as LLMAttentionCondenser
-    from agent_core.memory.condensers.selection import ObservationMaskingCondenser as ObservationMaskingCondenser
-    from agent_core.memory.condensers.selection import RecentEventsCondenser as RecentEventsCondenser
-    from agent_core.memory.condensers.summary import LLMSummarizingCondenser as LLMSummarizingCondenser
-    from agent_core.memory.condensers.summary import StructuredSummaryCondenser as StructuredSummaryCondenser
+    from agent_core.memory.condensers import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+    from agent_core.memory.condensers import BrowserOutputCondenser as BrowserOutputCondenser
+    from agent_core.memory.condensers import ConversationWindowCondenser as ConversationWindowCondenser
+    from agent_core.memory.condensers import LLMAttentionCondenser as LLMAttentionCondenser
+    from agent_core.memory.condensers import LLMSummarizingCondenser as LLMSummarizingCondenser
+    from agent_core.memory.condensers import ObservationMaskingCondenser as ObservationMaskingCondenser
+    from agent_core.memory.condensers import RecentEventsCondenser as RecentEventsCondenser
+    from agent_core.memory.condensers import StructuredSummaryCondenser as StructuredSummaryCondenser
+    from agent_core.memory.condensers import get_default_condenser as get_default_condenser
     from agent_core.memory.memory import Memory as Memory
     from agent_core.memory.view import View as View
     from agent_core.security.analyzer import EnsembleSecurityAnalyzer as EnsembleSecurityAnalyzer
@@ -227,12 +227,11 @@ _MODULES = {
     "llm.response": "LLMResponse RetryNotice",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
     "memory.condenser": "Condenser CondenserBase NoOpCondenser PipelineCondenser RollingCondenser",
-    "memory.condensers.catalog": "get_default_condenser",
-    "memory.condensers.selection": (
-        "AmortizedForgettingCondenser BrowserOutputCondenser ConversationWindowCondenser LLMAttentionCondenser "
-        "ObservationMaskingCondenser RecentEventsCondenser "
+    "memory.condensers": (
+        "AmortizedForgettingCondenser BrowserOutputCondenser ConversationWindowCondenser "
+        "LLMAttentionCondenser LLMSummarizingCondenser ObservationMaskingCondenser RecentEventsCondenser "
+        "StructuredSummaryCondenser get_default_condenser"
     ),
-    "memory.condensers.summary": "LLMSummarizingCondenser StructuredSummaryCondenser",
     "memory.memory": "Memory",
     "memory.view": "View",
     "security.analyzer": "EnsembleSecurityAnalyzer LLMSecurityAnalyzer SecurityAnalyzer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_core.llm.llm import LLM
-from agent_core.memory.condensers.catalog import get_default_condenser
+from agent_core.memory.condensers import get_default_condenser
 from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.session.settings import SessionSettings

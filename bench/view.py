@@ -13,8 +13,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.memory.condenser import Condenser
-from agent_core.memory.condensers.catalog import get_default_condenser
-from agent_core.memory.prompt import PromptCache
+from agent_core.memory.condensers import get_default_condenser
+from agent_core.memory.transcript import PromptCache
 from agent_core.memory.view import View
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from bench.figures import Figure, p50
@@ -93,7 +93,7 @@ class _Reader:
             self._condensations += 1
             self._view.add(shown.stored_as(10**9 + self._condensations))
             shown = self._view
-        self._prompts.prompt(shown)
+        self._prompts.prompt(shown.transcript)
         return time.process_time() - before
 
 

@@ -32,7 +32,7 @@ from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.mcp.config import McpConfig
-from agent_core.memory.condensers.catalog import AnyCondenser
+from agent_core.memory.condensers import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition

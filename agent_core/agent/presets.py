@@ -17,8 +17,7 @@ from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEv
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Action
 from agent_core.llm.llm import LLM
-from agent_core.memory.condensers.catalog import KEEP_FIRST, condenser_llm
-from agent_core.memory.condensers.summary import LLMSummarizingCondenser
+from agent_core.memory.condensers import KEEP_FIRST, LLMSummarizingCondenser, condenser_llm
 from agent_core.tools.browser_code import BrowserTool
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.file_editor import PLAN_PARTS, FileEditorAction, FileEditorTool

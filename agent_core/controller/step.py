@@ -44,7 +44,7 @@ from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import RetryNotice
 from agent_core.llm.response import LLMResponse
 from agent_core.memory.condenser import condensed_by
-from agent_core.memory.prompt import PromptCache
+from agent_core.memory.transcript import PromptCache
 from agent_core.memory.view import View, shared_tools
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
@@ -147,7 +147,7 @@ class Step:
         deltas = Deltas(self._stream)
         retries = Retries(self._stream)
         try:
-            step = self._input(tools, self._prompts.prompt(view))
+            step = self._input(tools, self._prompts.prompt(view.transcript))
             step = replace(step, on_delta=deltas.offer, on_retry=retries.note, view=view)
             outcome = completed(await self._agent.astep(step))
             await retries.settle()
@@ -203,7 +203,7 @@ class Step:
         if self._stuck is not None:
             self._stuck.fold(event)
         if event.id % PAGE == 0:
-            self._prompts.render_settled(self._view)
+            self._prompts.render_settled(self._view.transcript)
 
     def _work_with(self, agent: AgentBase) -> None:
         if agent is not self._agent:

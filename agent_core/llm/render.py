@@ -79,11 +79,11 @@ def _content(message: Message, *, vision: bool, marks: bool, max_text: int) -> s
     return "\n".join(item["text"] for item in parts) if is_plain else parts
 
 
-def cut_middle(text: str, limit: int) -> str:
-    """The text with its middle left out where it is longer than `limit`."""
+def cut_middle(text: str, limit: int, notice: str = "") -> str:
+    """The text with its middle left out where it is longer than `limit`, and a notice in its place."""
     if len(text) <= limit:
         return text
-    notice = f"\n[… {len(text) - limit} characters left out …]\n"
+    notice = notice or f"\n[… {len(text) - limit} characters left out …]\n"
     if limit <= len(notice):
         return notice[:limit]
     head = (limit - len(notice) + 1) // 2

@@ -24,7 +24,7 @@ from agent_core.tools.execution import called
 logger = logging.getLogger(__name__)
 
 
-CATALOG = "agent_core.memory.condensers.catalog"
+CATALOG = "agent_core.memory.condensers"
 """Imports all condensers of ours: one may be asked for by its name before anybody has needed it."""
 
 AGAIN = 1.1

@@ -29,9 +29,6 @@ class CutPositions:
     def __iter__(self) -> Iterator[int]:
         return iter(self._positions)
 
-    def whole(self, start: int, end: int) -> bool:
-        return start in self and end in self
-
     def find_next(self, threshold: int) -> int:
         """The smallest position that is not below `threshold`; raises `ValueError` where there is none."""
         found = bisect_left(self._positions, threshold)
@@ -58,12 +55,6 @@ def together(events: Sequence[ViewEvent], kept: set[int]) -> set[int]:
                 whole |= group
                 changed = True
     return whole
-
-
-def without(events: Sequence[ViewEvent], forgotten: set[int]) -> list[ViewEvent]:
-    """`events` without the forgotten ones, and without what would be torn by that."""
-    gone = together(events, forgotten)
-    return [event for event in events if event.id not in gone]
 
 
 def belongs_to_batch(call: ActionEvent, batch: Sequence[ActionEvent]) -> bool:

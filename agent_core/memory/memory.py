@@ -103,8 +103,8 @@ class Memory:
         """Forget what a rewind among the observed events undid; raises `EventStoreError`."""
         if self._is_stale:
             self._open.clear()
-            self._knowledge.forget_told()
-            self._secrets.forget_told()
+            self._knowledge.told.clear()
+            self._secrets.told.clear()
             async for event in read_branch(self._stream, self._branches):
                 self._note(event)
             self._is_stale = False
@@ -117,7 +117,7 @@ class Memory:
     async def skills(self) -> list[Skill]:
         if not self._has_seen_workspace and not self._is_silent:
             await self._facts()
-        return self._knowledge.active
+        return self._knowledge.context.active_skills
 
     async def run(self) -> None:
         """Answer what an earlier process left open, then follow the log until the stream is closed."""
@@ -135,15 +135,19 @@ class Memory:
             if stored is None:
                 return
             self._open.pop(recall.id, None)
-            for told in (self._knowledge, self._secrets):
-                told.observe(stored)  # before the next question, which may be about the same
+            self._knowledge.observe(stored)  # before the next question, which may be about the same
+            self._secrets.observe(stored)
             if recall.recall_type == "workspace_context":
                 await self._tell_refused_servers()
 
     async def _tell_refused_servers(self) -> None:
         refused: list[AnyEvent] = [
-            ToolServerFailed(server=server, detail=f"MCP server {server!r} of the skill {skill!r}: {SERVERS_REFUSED}")
-            for skill, server in self._knowledge.servers_of_workspace()
+            ToolServerFailed(
+                server=server, detail=f"MCP server {server!r} of the skill {skill.name!r}: {SERVERS_REFUSED}"
+            )
+            for skill in self._knowledge.project
+            if skill.trigger is None
+            for server in skill.mcp_server_names[:MAX_SERVERS]
         ]
         if not refused:
             return
@@ -185,12 +189,11 @@ class Memory:
         if recall.recall_type == "knowledge":
             if not self._has_seen_workspace:  # it was told about by an earlier process
                 await self._facts()
-            known = self._knowledge.triggered(recall.query)
             return RecallObservation(
                 cause=recall.id,
                 recall_type="knowledge",
                 custom_secrets_descriptions=self._secrets.untold,
-                microagent_knowledge=known,
+                microagent_knowledge=self._knowledge.triggered(recall.query),
             )
         facts = await self._facts()
         git = facts.get("git")
@@ -200,21 +203,22 @@ class Memory:
         can_invoke = self._attach is not None and bool(self._knowledge.invocable)
         instructions = [
             f"Machine: {machine}" if machine else "",
-            self._knowledge.at_hand(can_invoke=can_invoke),
+            available_skills(self._knowledge.project, can_invoke=can_invoke),
             await self._notes(),
             await self._remarks(facts) if self._remarks is not None else "",
             later_secrets(self._secrets.untold),
         ]
+        always_on = [skill for skill in self._knowledge.project if skill.is_always_on]
         return RecallObservation(
             cause=recall.id,
             recall_type="workspace_context",
             repo_name=_text(git.get("remote")),
             repo_directory=_text(git.get("root")),
             repo_branch=_text(git.get("branch")),
-            repo_instructions=self._knowledge.of_workspace(),
+            repo_instructions="\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in always_on),
             additional_agent_instructions="\n\n".join(filter(None, instructions)),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
-            custom_secrets_descriptions=self._secrets.known,
+            custom_secrets_descriptions=dict(self._secrets.current()),
             conversation_instructions=self._instructions,
             working_dir=_text(facts.get("working_dir")) or self._sandbox.working_dir,
             microagent_knowledge=self._knowledge.triggered(recall.query),
@@ -249,9 +253,10 @@ class Memory:
 
 
 class Knowledge:
-    """The skills of a conversation and its workspace but for those in `left_out`, and which were told.
+    """The skills of a conversation and its workspace but for those in `left_out`.
 
-    Without a `context` everything that the workspace holds is used.
+    `context` has all of them, `project` those of the workspace, `told` by which event each was told. Without a
+    `context` everything that the workspace holds is used.
     """
 
     def __init__(
@@ -259,25 +264,22 @@ class Knowledge:
     ) -> None:
         self._left_out = left_out
         self._configured = context
-        self._context = context or AgentContext()
+        self.context = context or AgentContext()
         self._model = model
-        self._project: list[Skill] = []
+        self.project: list[Skill] = []
         self._roots: list[str] = []
-        self._told: dict[str, int] = {}
+        self.told: dict[str, int] = {}
 
     def observe(self, event: AnyEvent) -> None:
         if isinstance(event, RecallObservation):
-            self._told.update((known.name, event.id) for known in event.microagent_knowledge)
+            self.told.update((known.name, event.id) for known in event.microagent_knowledge)
         elif isinstance(event, ObservationEvent):
-            self._told.update((name, event.id) for name in event.activated_skills)
+            self.told.update((name, event.id) for name in event.activated_skills)
             if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
-                self._told[event.observation.skill_name] = event.id
+                self.told[event.observation.skill_name] = event.id
         elif isinstance(event, Condensation):
             forgotten = set(event.forgotten_event_ids)
-            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
-
-    def forget_told(self) -> None:
-        self._told.clear()
+            self.told = {name: place for name, place in self.told.items() if place not in forgotten}
 
     def take_workspace(self, facts: Mapping[str, Any]) -> None:
         files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
@@ -290,37 +292,18 @@ class Knowledge:
         if self._configured is not None and not self._configured.load_project_skills:
             folders = [f"/{folder}/" for folder in PROJECT_FOLDERS]
             found = [skill for skill in found if not any(folder in (skill.source or "") for folder in folders)]
-        self._context = (self._configured or AgentContext()).merged(project=found)
-        active = {skill.name: skill for skill in self._context.active_skills}
-        self._project = [skill for skill in found if active.get(skill.name) is skill]
-
-    def of_workspace(self) -> str:
-        return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
-
-    def servers_of_workspace(self) -> list[tuple[str, str]]:
-        """Skill and MCP server, for each that skills of the workspace want which nothing triggers."""
-        return [
-            (skill.name, server)
-            for skill in self._project
-            if skill.trigger is None
-            for server in skill.mcp_server_names[:MAX_SERVERS]
-        ]
-
-    @property
-    def active(self) -> list[Skill]:
-        return self._context.active_skills
+        self.context = (self._configured or AgentContext()).merged(project=found)
+        active = {skill.name: skill for skill in self.context.active_skills}
+        self.project = [skill for skill in found if active.get(skill.name) is skill]
 
     @property
     def invocable(self) -> list[Skill]:
         """The listed skills of the workspace; none where none of them has the AgentSkills format."""
-        listed = [skill for skill in self._project if skill.is_listed]
+        listed = [skill for skill in self.project if skill.is_listed]
         return listed if any(skill.is_agentskills_format for skill in listed) else []
 
-    def at_hand(self, *, can_invoke: bool) -> str:
-        return available_skills(self._project, can_invoke=can_invoke)
-
     def triggered(self, message: str) -> list[RecalledKnowledge]:
-        return self._context.triggered(message, self._told)
+        return self.context.triggered(message, self.told)
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
         """The rules for a touched file that were not told yet, and their names; they count as told now."""
@@ -328,18 +311,18 @@ class Knowledge:
         if path.startswith("/") and root is None:
             return None
         relative = path.removeprefix(f"{root}/") if root is not None else path
-        rules = self._context.get_tool_use_suffix(relative, self._told)
+        rules = self.context.get_tool_use_suffix(relative, self.told)
         if rules is not None:
-            self._told.update((name, _NOT_STORED_YET) for name in rules[1])
+            self.told.update((name, _NOT_STORED_YET) for name in rules[1])
         return rules
 
 
 class SecretCatalog:
-    """The secrets' names and descriptions, and which were told."""
+    """The secrets' descriptions by name, as `current` gives them, and by which event each was told."""
 
     def __init__(self, current: Callable[[], Mapping[str, str]]) -> None:
-        self._current = current
-        self._told: dict[str, int] = {}
+        self.current = current
+        self.told: dict[str, int] = {}
 
     def observe(self, event: AnyEvent) -> None:
         if isinstance(event, SystemPromptEvent):
@@ -347,24 +330,17 @@ class SecretCatalog:
         elif isinstance(event, RecallObservation):
             self._note(event, event.additional_agent_instructions)
             if event.recall_type == "knowledge":
-                self._told.update((name, event.id) for name in event.custom_secrets_descriptions)
+                self.told.update((name, event.id) for name in event.custom_secrets_descriptions)
         elif isinstance(event, Condensation):
             forgotten = set(event.forgotten_event_ids)
-            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
+            self.told = {name: place for name, place in self.told.items() if place not in forgotten}
 
     def _note(self, event: AnyEvent, text: str) -> None:
-        self._told.update((name, event.id) for name in _VARIABLE.findall(text))
-
-    def forget_told(self) -> None:
-        self._told.clear()
-
-    @property
-    def known(self) -> dict[str, str]:
-        return dict(self._current())
+        self.told.update((name, event.id) for name in _VARIABLE.findall(text))
 
     @property
     def untold(self) -> dict[str, str]:
-        return {name: text for name, text in self._current().items() if name not in self._told}
+        return {name: text for name, text in self.current().items() if name not in self.told}
 
 
 def _text(value: Any) -> str:

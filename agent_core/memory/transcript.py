@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any, overload
 
 from agent_core.events.control import RecallObservation
 from agent_core.events.llm_events import (
@@ -18,8 +21,10 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from agent_core.llm.render import cut_middle
 
 CHARACTERS_PER_TOKEN = 4
+_CUT = "\n[… cut …]\n"
 ViewEvent = (
     SystemPromptEvent
     | MessageEvent
@@ -36,14 +41,15 @@ class Transcript:
     """The messages of events that a view has accepted: every answer belongs to a call that was added before it.
 
     `settled` only grows, and what is in it never changes: callers may cache what they derive from it. `held` is what
-    was said since a call that still waits for its result; nothing may stand between the two. Neighbouring messages of
-    the user are joined by `messages` only.
+    was said since a call that still waits for its result; nothing may stand between the two. `batch` are the calls at
+    the end that wait for a result or for the rest of their batch. Neighbouring messages of the user are joined by
+    `messages` only.
     """
 
     def __init__(self, events: Iterable[ViewEvent] = ()) -> None:
         self.settled: list[Message] = []
         self.held: list[Message] = []
-        self._batch: list[ActionEvent] = []
+        self.batch: list[ActionEvent] = []
         self._answers: dict[int, AnswerEvent] = {}
         self._users: dict[int, ActionEvent] = {}
         for event in events:
@@ -54,7 +60,7 @@ class Transcript:
             case ActionEvent(tool_call=None):
                 self._users[event.id] = event
             case ActionEvent():
-                self._batch.append(event)
+                self.batch.append(event)
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
                 self._add_answer(event)
             case RecallObservation():
@@ -65,13 +71,8 @@ class Transcript:
             case SystemPromptEvent() | MessageEvent() | CondensationSummaryEvent():
                 self._say(event.to_llm_message())
 
-    @property
-    def batch(self) -> Sequence[ActionEvent]:
-        """The calls at the end that wait for a result or for the rest of their batch."""
-        return self._batch
-
     def abandon_batch(self) -> None:
-        self._batch, self._answers = [], {}
+        self.batch, self._answers = [], {}
         self.settled.extend(self.held)
         self.held = []
 
@@ -80,7 +81,7 @@ class Transcript:
         return join_user_messages([*self.settled, *self.held])
 
     def _say(self, message: Message) -> None:
-        (self.held if self._batch else self.settled).append(message)
+        (self.held if self.batch else self.settled).append(message)
 
     def _add_answer(self, event: AnswerEvent) -> None:
         if (direct := self._users.pop(event.cause or 0, None)) is not None:
@@ -90,11 +91,11 @@ class Transcript:
             self._say(Message.user(f"[The user used a tool directly: {shown}]\nResult:\n{output}"))
             return
         self._answers[event.cause or 0] = event
-        if len(self._batch) < self._batch[0].calls_in_response or len(self._answers) < len(self._batch):
+        if len(self.batch) < self.batch[0].calls_in_response or len(self._answers) < len(self.batch):
             return
-        calls = [action.tool_call for action in self._batch if action.tool_call is not None]
-        self.settled.append(self._batch[0].to_llm_message().model_copy(update={"tool_calls": calls}))
-        for action in self._batch:
+        calls = [action.tool_call for action in self.batch if action.tool_call is not None]
+        self.settled.append(self.batch[0].to_llm_message().model_copy(update={"tool_calls": calls}))
+        for action in self.batch:
             message = self._answers[action.id].to_llm_message()
             named = {"tool_call_id": action.tool_call_id, "name": action.tool_name}
             self.settled.append(message.model_copy(update=named))
@@ -187,17 +188,89 @@ def tagged(texts: Iterable[str]) -> str:
 
 def shortened(text: str, limit: int) -> str:
     """`text` cut in its middle to `limit` characters, saying so."""
-    notice = "\n[… cut …]\n"
-    if len(text) <= limit:
-        return text
-    if limit <= len(notice):
-        return text[:limit]
-    head = (limit - len(notice) + 1) // 2
-    tail = limit - len(notice) - head
-    return text[:head] + notice + text[len(text) - tail :]
+    return text[:limit] if limit <= len(_CUT) else cut_middle(text, limit, _CUT)
 
 
 def weight(event: ViewEvent) -> int:
     """Its size in characters, with the tools of a system prompt."""
     tools = len(json.dumps(event.tools)) if isinstance(event, SystemPromptEvent) and event.tools else 0
     return len(as_text(event)) + tools
+
+
+class Prefix(Sequence[dict[str, Any]]):
+    """The first so many of `items`, a list that only grows: it stays the same, and costs nothing to make."""
+
+    def __init__(self, items: list[dict[str, Any]]) -> None:
+        self.items = items
+        self._count = len(items)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return islice(self.items, self._count)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [self.items[at] for at in range(*index.indices(self._count))]
+        return self.items[range(self._count)[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # as a list's
+
+
+class PromptCache:
+    """Renders what a transcript has settled exactly once, for one `render` function (one model).
+
+    Another transcript, as after a condensation, is rendered anew. Neighbouring messages of the user are joined.
+    """
+
+    def __init__(self, render: Callable[[Message], dict[str, Any]]) -> None:
+        self._render = render
+        self._transcript: Transcript | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rendered: list[dict[str, Any]] = []
+        self._last: Message | None = None
+        self._seen = 0
+
+    def prompt(self, transcript: Transcript) -> Sequence[dict[str, Any]]:
+        """All of its messages in wire form; shared, so nobody may change them."""
+        self.render_settled(transcript)
+        if not transcript.held:
+            return Prefix(self._rendered)
+        prompt, tail = list(self._rendered), list(transcript.held)
+        if self._last is not None and is_plain(self._last):
+            tail.insert(0, self._last)
+            prompt.pop()
+        prompt.extend(self._render(message) for message in join_user_messages(tail))
+        return prompt
+
+    def render_settled(self, transcript: Transcript) -> None:
+        """Render what it has settled since the last call: a long log is rendered piece by piece."""
+        if transcript is not self._transcript:
+            self._transcript = transcript
+            self._forget()
+        for message in transcript.settled[self._seen :]:
+            if self._last is not None and is_plain(message) and is_plain(self._last):
+                self._rendered = self._rendered[:-1]  # a list of its own: prompts that were given out stay as they are
+                message = join_user_messages([self._last, message])[0]
+            rendered = self._render(message)
+            if message.role == "system" and isinstance(rendered.get("content"), str):
+                rendered["content"] = _shared_text(rendered["content"])
+            self._rendered.append(rendered)
+            self._last = message
+        self._seen = len(transcript.settled)
+
+
+@lru_cache(maxsize=32)
+def _shared_text(text: str) -> str:
+    """An equal text, the one that was seen first: many conversations have one system prompt."""
+    return text

@@ -29,7 +29,7 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.cut_positions import CutPositions, belongs_to_batch, is_whole, without
+from agent_core.memory.cut_positions import CutPositions, belongs_to_batch, is_whole, together
 from agent_core.memory.transcript import CHARACTERS_PER_TOKEN, Transcript, ViewEvent, is_view_event, weight
 
 HIDDEN_SOON = 200
@@ -123,7 +123,8 @@ class View:
                 self.wants_condensation = True
                 self.is_too_long = self.is_too_long or event.is_of_overflow
             case ConversationError() if event.code == NoCondensationError.__name__:
-                self._settle_requests()  # in vain; but the model may be another one when it is asked the next time
+                # In vain; but the model may be another one when it is asked the next time.
+                self.wants_condensation = self.is_too_long = False
             case ActionEvent(tool_call=None, hidden=True):
                 return  # its user wants the result for themselves
             case ActionEvent(tool_call=None):
@@ -136,7 +137,8 @@ class View:
                 self._abandon_batch()  # an agent that speaks after unanswered calls does not get their answers any more
                 self._show(event)
             case SystemPromptEvent():
-                self._show(shared(event))
+                schemas = shared_tools(event.tools)
+                self._show(event.model_copy(update={"system_prompt": _text(event.system_prompt), "tools": schemas}))
                 recorded, self._recorded = self._recorded, []
                 for told in chain.from_iterable(one.told for one in recorded):
                     self.add(told)
@@ -221,9 +223,10 @@ class View:
             self.transcript.abandon_batch()
 
     def _condense(self, event: Condensation) -> None:
-        self._settle_requests()
+        self.wants_condensation = self.is_too_long = False
         self.attempts.failed_at = 0
-        self.events = without(self.events, set(event.forgotten_event_ids))
+        gone = together(self.events, set(event.forgotten_event_ids))
+        self.events = [one for one in self.events if one.id not in gone]
         if event.summary is not None and event.summary_offset is not None:
             summary = CondensationSummaryEvent(id=event.id, timestamp=event.timestamp, summary=event.summary)
             cuts = self.cut_positions()
@@ -233,9 +236,6 @@ class View:
                 place = max(cuts)
             self.events.insert(place, summary)
         self._read()
-
-    def _settle_requests(self) -> None:
-        self.wants_condensation = self.is_too_long = False
 
     def _read(self) -> None:
         self._weighed = self._weight = 0
@@ -278,20 +278,9 @@ class Opening:
         return [*events[:place], *first, *events[place:]]
 
 
-def shared(event: SystemPromptEvent) -> SystemPromptEvent:
-    """An equal event whose text and tools are those of an earlier one, where there was one."""
-    return event.model_copy(update={"system_prompt": _text(event.system_prompt), "tools": shared_tools(event.tools)})
-
-
 def shared_tools(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Equal schemas of tools, those that were seen first; not to be changed."""
     return _tools(json.dumps(schemas))
-
-
-@lru_cache(maxsize=KEPT)
-def shared_text(text: str) -> str:
-    """An equal text, the one that was seen first."""
-    return text
 
 
 @lru_cache(maxsize=KEPT)

@@ -26,7 +26,7 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM
 from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import Condenser
-from agent_core.memory.condensers.catalog import get_default_condenser
+from agent_core.memory.condensers import get_default_condenser
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig

@@ -16,7 +16,7 @@ from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.memory.condensers.catalog import get_default_condenser
+from agent_core.memory.condensers import get_default_condenser
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from agent_core.agent.base import AgentBase
 from agent_core.events.masking import SecretMasker
-from agent_core.memory.condensers.catalog import DEFAULT_MAX_SIZE
+from agent_core.memory.condensers import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.analyzers import analyzer_named, policy_with
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm

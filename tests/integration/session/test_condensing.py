@@ -6,8 +6,7 @@ import pytest
 
 from agent_core.events.control import AgentState, AgentStateChanged, Condensation, CondensationRequest
 from agent_core.llm.llm import LLM
-from agent_core.memory.condensers.catalog import get_default_condenser
-from agent_core.memory.condensers.selection import ConversationWindowCondenser
+from agent_core.memory.condensers import ConversationWindowCondenser, get_default_condenser
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Call, Turn, fail
 from tests.integration.session.conftest import House, finish, until_state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.messages import ImageContent, MessageToolCall
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.condensers.selection import BrowserOutputCondenser
+from agent_core.memory.condensers import BrowserOutputCondenser
 from agent_core.memory.view import View
 from agent_core.tools.browser import BrowserGetStateAction, BrowserObservation
 from agent_core.tools.browser_code import BrowserCodeAction

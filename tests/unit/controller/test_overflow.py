@@ -12,8 +12,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import CompletionRequest
 from agent_core.memory.condenser import Condenser, NoOpCondenser
-from agent_core.memory.condensers.catalog import get_default_condenser
-from agent_core.memory.condensers.selection import ConversationWindowCondenser
+from agent_core.memory.condensers import ConversationWindowCondenser, get_default_condenser
 from agent_core.session.settings import AgentOptions
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
 from tests.unit.controller.test_answers import is_in, until

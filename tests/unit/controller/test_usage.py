@@ -22,8 +22,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
-from agent_core.memory.condensers.catalog import USAGE_ID, condenser_llm
-from agent_core.memory.condensers.summary import LLMSummarizingCondenser
+from agent_core.memory.condensers import USAGE_ID, LLMSummarizingCondenser, condenser_llm
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
 from tests.unit.controller.test_answers import is_in, until
 

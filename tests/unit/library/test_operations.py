@@ -36,8 +36,11 @@ from agent_core.events.transient import TextDelta
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import Condenser, PipelineCondenser
-from agent_core.memory.condensers.selection import AmortizedForgettingCondenser, ConversationWindowCondenser
-from agent_core.memory.condensers.summary import LLMSummarizingCondenser
+from agent_core.memory.condensers import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    LLMSummarizingCondenser,
+)
 from agent_core.memory.view import View
 from agent_core.security.analyzer import LLMSecurityAnalyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm

@@ -20,8 +20,14 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.registry import LLMRegistry
 from agent_core.memory.condenser import Condenser, NoOpCondenser, PipelineCondenser
-from agent_core.memory.condensers.selection import AmortizedForgettingCondenser, LLMAttentionCondenser
-from agent_core.memory.condensers.summary import FORM, TOOL, LLMSummarizingCondenser, StructuredSummaryCondenser
+from agent_core.memory.condensers import (
+    FORM,
+    TOOL,
+    AmortizedForgettingCondenser,
+    LLMAttentionCondenser,
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
 from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, say

@@ -12,7 +12,7 @@ from agent_core.events.branches import Rewind, active_branch
 from agent_core.events.control import Condensation, CondensationRequest, ConversationError
 from agent_core.events.llm_events import ActionEvent, CondensationSummaryEvent
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.prompt import PromptCache
+from agent_core.memory.transcript import PromptCache
 from agent_core.memory.view import View
 from tests.unit.memory.test_view import agent, call, check, logs, result, roles, user, wire
 
@@ -165,7 +165,7 @@ def test_the_kept_rendering_equals_a_fresh_one_across_condensations(
     for event in events:
         view.add(event)
         if data.draw(st.booleans()):
-            assert cache.prompt(view) == [wire(message) for message in view.messages()]
+            assert cache.prompt(view.transcript) == [wire(message) for message in view.messages()]
 
 
 @given(condensed_logs(), st.data())

@@ -24,15 +24,15 @@ from agent_core.memory.condenser import (
     Requirement,
     RollingCondenser,
 )
-from agent_core.memory.condensers.catalog import get_default_condenser
-from agent_core.memory.condensers.selection import (
+from agent_core.memory.condensers import (
     AmortizedForgettingCondenser,
     BrowserOutputCondenser,
     ConversationWindowCondenser,
+    LLMSummarizingCondenser,
     ObservationMaskingCondenser,
     RecentEventsCondenser,
+    get_default_condenser,
 )
-from agent_core.memory.condensers.summary import LLMSummarizingCondenser
 from agent_core.memory.transcript import shortened
 from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer

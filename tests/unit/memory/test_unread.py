@@ -11,13 +11,13 @@ from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser
-from agent_core.memory.condensers.selection import (
+from agent_core.memory.condensers import (
     AmortizedForgettingCondenser,
     ConversationWindowCondenser,
     LLMAttentionCondenser,
+    LLMSummarizingCondenser,
     RecentEventsCondenser,
 )
-from agent_core.memory.condensers.summary import LLMSummarizingCondenser
 from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn

@@ -20,7 +20,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.prompt import Prefix, PromptCache
+from agent_core.memory.transcript import Prefix, PromptCache
 from agent_core.memory.view import View
 from agent_core.tools.terminal import TerminalAction
 
@@ -92,7 +92,7 @@ def test_only_plain_messages_of_the_user_are_joined() -> None:
     messages = view.messages()
     assert [message.text for message in messages] == ["a\nb", "I am Ada.", "c\nd"]
     assert messages[1].name == "ada"
-    assert list(PromptCache(wire).prompt(view)) == [wire(message) for message in messages]
+    assert list(PromptCache(wire).prompt(view.transcript)) == [wire(message) for message in messages]
 
 
 def test_calls_that_nobody_has_counted_are_a_batch_by_their_response() -> None:
@@ -241,10 +241,10 @@ def test_the_kept_rendering_equals_a_fresh_one_and_renders_each_message_once(
     for event in events:
         view.add(event)
         if data.draw(st.booleans()):
-            assert cache.prompt(view) == [wire(message) for message in view.messages()]
-    cache.prompt(view)
+            assert cache.prompt(view.transcript) == [wire(message) for message in view.messages()]
+    cache.prompt(view.transcript)
     rendered.clear()
-    cache.prompt(view)
+    cache.prompt(view.transcript)
     assert len(rendered) <= 1, "only what is not settled yet may be rendered again"
 
 
@@ -254,7 +254,7 @@ def test_a_prompt_that_was_given_out_stays_as_it_was_whatever_comes_after_it(eve
     given_out = []
     for event in events:
         view.add(event)
-        prompt = cache.prompt(view)
+        prompt = cache.prompt(view.transcript)
         given_out.append((prompt, list(prompt)))
     for prompt, then in given_out:
         assert prompt == then
@@ -280,7 +280,7 @@ def test_a_prompt_of_a_long_log_is_not_copied() -> None:
     for number in range(50):
         view.add(user(2 * number, "u"))
         view.add(agent(2 * number + 1, "a"))
-    first, second = cache.prompt(view), cache.prompt(view)
+    first, second = cache.prompt(view.transcript), cache.prompt(view.transcript)
     assert isinstance(first, Prefix)
     assert isinstance(second, Prefix)
     assert first.items is second.items
