@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, Literal
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.guards import answers_to_invalid_calls, check_limits, error_events, failure_of, refinement
+from agent_core.controller.guards import answers_to_invalid_calls, error_events, failure_of, refinement
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move, state_of_branch
 from agent_core.controller.step import Step
-from agent_core.controller.usage import UsageTracker
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import (
@@ -36,16 +36,7 @@ from agent_core.security.hooks import HookEvent
 
 logger = logging.getLogger(__name__)
 
-
-SUBSCRIBER = "agent_controller"
 STORE_RETRY_SECONDS: Final = 2.0
-Decision = Callable[[], Awaitable[None]]
-
-
-Guard = Callable[[Decision], Awaitable[None]]
-"""Takes a decision; when it could not be stored, sees to it that it is taken again."""
-
-
 _ANSWERABLE = frozenset(
     {
         AgentState.LOADING,
@@ -64,7 +55,7 @@ class AgentController:
 
     `observe` takes the stored history, `begin` enters the first state, `run` follows the live log until it is closed.
     After `steps_left` steps the agent is paused (None: never). `check` raises when the agent may not ask its model
-    again.
+    again; `failure` is what it failed with the last time.
     """
 
     def __init__(
@@ -73,19 +64,22 @@ class AgentController:
         agent: AgentBase,
         state: ConversationState,
         step: Step,
-        hooks: ConversationHooks | None = None,
+        hooks: ConversationHooks,
         *,
-        check: Callable[[ConversationState], None] = check_limits,
-        steps_left: int | None = None,
+        check: Callable[[ConversationState], None],
+        steps_left: int | None,
     ) -> None:
         self._check = check
         self.state = state
         self.steps_left = steps_left
-        self._rounds = HookRounds(stream.conversation_id, hooks)
+        self.failure: Exception | None = None
+        self._hooks = hooks
+        self._reviewing: asyncio.Task[None] | None = None
+        self._reviewed: set[int] = set()
+        self._free_to_rest: tuple[int, int] | None = None
         self._stream = stream
         self._agent = agent
         self._step = step
-        self._failures = FailureReporter(stream, step.usage, self._enter)
         self._branches = Branches()
         self._is_stale = False
         self._step_task: asyncio.Task[None] | None = None
@@ -94,10 +88,6 @@ class AgentController:
         self._begun = asyncio.Event()
         # Protects a decision until its events are read: a step that ends and an event that comes must not both decide.
         self._deciding = asyncio.Lock()
-
-    @property
-    def failure(self) -> Exception | None:
-        return self._failures.error
 
     def observe(self, event: AnyEvent) -> None:
         if self._branches.fold(event):
@@ -130,21 +120,18 @@ class AgentController:
         """Follow the log and act, until the stream is closed; waits for `begin` before it reads what that wrote."""
         await self._begun.wait()
         await self.rejoin()  # where that failed before, which is why this runs again
-        with self._step.following():
+        with self._step.log.following():
             try:
                 async with self._stream.subscribe(after=self.state.last_event_id, acts=True) as events:
                     async for event in events:
-                        await self._on_event(event)  # type: ignore[arg-type] # no notices were asked for
+                        self.observe(event)  # type: ignore[arg-type] # no notices were asked for
+                        await self.rejoin()
+                        await self._guarded(partial(self._react, event))  # type: ignore[arg-type] # likewise
             finally:
-                if self._again is not None:
-                    self._again.cancel()
-                self._rounds.close()
+                for task in (self._again, self._reviewing):
+                    if task is not None:
+                        task.cancel()
                 await self._cancel_step()
-
-    async def _on_event(self, event: AnyEvent) -> None:
-        self.observe(event)
-        await self.rejoin()
-        await self._guarded(lambda: self._react(event))
 
     async def _react(self, event: AnyEvent) -> None:
         if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.STOPPED:
@@ -155,6 +142,7 @@ class AgentController:
         await self._advance()
 
     async def _guarded(self, decide: Callable[[], Awaitable[None]]) -> None:
+        """Take a decision; when it could not be stored, see to it that it is taken again."""
         try:
             await decide()
         except StreamClosedError:
@@ -197,8 +185,11 @@ class AgentController:
 
     async def _do_next(self) -> None:
         state = self.state
-        if messages := self._rounds.unreviewed(state):
-            self._rounds.begin_review(messages, then=self._advance, guarded=self._guarded)
+        unreviewed = {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
+        if unreviewed and self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
+            if self._reviewing is None:
+                name = f"review:{self._stream.conversation_id}"
+                self._reviewing = asyncio.create_task(self._review(unreviewed), name=name)
             return
         if state.is_blocked and state.agent_state in (AgentState.LOADING, AgentState.AWAITING_USER_INPUT):
             await self._enter(AgentState.FINISHED)
@@ -227,10 +218,7 @@ class AgentController:
             case Move.STEP:
                 self.steps_left = None if self.steps_left is None else self.steps_left - 1
                 self._start(self._run_step())
-            # Not when its user has just refused an action of it.
-            case Move.FINISH | Move.AWAIT_INPUT if (
-                state.agent_state is AgentState.RUNNING and not self._rounds.may_rest(state)
-            ):
+            case Move.FINISH | Move.AWAIT_INPUT if self._has_to_ask_to_rest():
                 self._start(self._ask_to_rest())
             case Move.FINISH:
                 if (word := refinement(self._agent.critic, state)) is not None:
@@ -244,7 +232,11 @@ class AgentController:
 
     async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
         """Confirm or reject all that awaits it, in the order of the calls."""
-        decided = decisions(self.state, is_confirmed=wanted is AgentState.USER_CONFIRMED, reason=reason)
+        decision: Literal["confirmed", "rejected"] = "confirmed" if wanted is AgentState.USER_CONFIRMED else "rejected"
+        decided: list[AnyEvent] = [
+            ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
+            for action in self.state.undecided.values()
+        ]
         if remember and wanted is AgentState.USER_CONFIRMED:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
         (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
@@ -266,8 +258,37 @@ class AgentController:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._step_task = asyncio.create_task(work, name=f"step:{self._stream.conversation_id}")
 
+    async def _review(self, messages: dict[int, str]) -> None:
+        async def review() -> None:
+            for message_id, text in sorted(messages.items()):
+                await self._hooks.submitted(message_id, text)
+                self._reviewed.add(message_id)
+            self._reviewing = None
+            await self._advance()
+
+        try:
+            await self._guarded(review)
+        finally:
+            self._reviewing = None
+
+    def _place(self) -> tuple[int, int]:
+        """Where the agent has come to; another answer or another message is another place."""
+        return (self.state.iterations, self.state.user_messages)
+
+    def _has_to_ask_to_rest(self) -> bool:
+        if self.state.agent_state is not AgentState.RUNNING or self.state.is_blocked:
+            return False
+        return self._hooks.has(HookEvent.STOP) and self._free_to_rest != self._place()
+
     async def _ask_to_rest(self) -> None:
-        await self._guarded(lambda: self._rounds.ask_to_rest(self.state))
+        """Ask the hooks whether the agent may rest; a refusal is logged as a word to the agent that lets it go on."""
+
+        async def ask() -> None:
+            place = self._place()
+            if not (await self._hooks.stopping(self.state.last_words)).blocked:
+                self._free_to_rest = place
+
+        await self._guarded(ask)
         self._step_task = None
         await self._guarded(self._advance)
 
@@ -278,102 +299,36 @@ class AgentController:
         except StreamClosedError:
             return
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a step runs into becomes the state `error`
-            await self._failures.fail(error)
+            await self._fail(error)
             return
         # The events of the step may have been read while it was still busy; then nobody has decided on them yet.
         self._step_task = None
         await self._guarded(self._advance)
+
+    async def _fail(self, error: Exception) -> None:
+        """Enter the state `error`; returns once the log says so, or cannot say anything any more."""
+        self.failure = error
+        reason, detail = failure_of(error)
+        where = self._stream.conversation_id
+        if not isinstance(error, DrydockError):
+            logger.exception("conversation %s: the step failed", where, exc_info=error)
+        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
+        while not self._stream.closed:
+            try:
+                await self._step.usage.settle()
+                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
+                return
+            except (StaleOwnerError, StreamClosedError):
+                return
+            except EventStoreError as unwritten:
+                logger.error("conversation %s: its error is not stored yet: %s", where, unwritten)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
 
     async def _cancel_step(self) -> None:
         if (task := self._step_task) is not None and not task.done():
             task.cancel()
             await asyncio.wait([task])
         self._step_task = None
-
-
-class HookRounds:
-    """Asks the hooks, and remembers what they were asked by now."""
-
-    def __init__(self, conversation_id: str, hooks: ConversationHooks | None) -> None:
-        self._conversation_id = conversation_id
-        self._hooks = hooks
-        self._reviewing: asyncio.Task[None] | None = None
-        self._reviewed: set[int] = set()
-        self._free_to_rest: tuple[int, ...] = ()
-
-    def unreviewed(self, state: ConversationState) -> dict[int, str]:
-        if self._hooks is None or not self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
-            return {}
-        return {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
-
-    def begin_review(self, messages: dict[int, str], *, guarded: Guard, then: Decision) -> None:
-        """Ask about these messages, in a task, one round at a time; the log gets the answers."""
-
-        async def review() -> None:
-            for message_id, text in sorted(messages.items()):
-                if self._hooks is not None:
-                    await self._hooks.submitted(message_id, text)
-                self._reviewed.add(message_id)
-            self._reviewing = None
-            await then()
-
-        async def run() -> None:
-            try:
-                await guarded(review)
-            finally:
-                self._reviewing = None
-
-        if self._reviewing is None:
-            self._reviewing = asyncio.create_task(run(), name=f"review:{self._conversation_id}")
-
-    def close(self) -> None:
-        if self._reviewing is not None:
-            self._reviewing.cancel()
-
-    def may_rest(self, state: ConversationState) -> bool:
-        asks = self._hooks is not None and self._hooks.has(HookEvent.STOP)
-        return not asks or state.is_blocked or self._free_to_rest == _place(state)
-
-    async def ask_to_rest(self, state: ConversationState) -> None:
-        """Ask whether the agent may rest; a refusal is logged as a word to the agent that lets it go on."""
-        place = _place(state)
-        if self._hooks is None or not (await self._hooks.stopping(state.last_words)).blocked:
-            self._free_to_rest = place
-
-
-def _place(state: ConversationState) -> tuple[int, ...]:
-    """Where the agent has come to; another answer or another message is another place."""
-    return (state.iterations, state.user_messages)
-
-
-class FailureReporter:
-    """Takes a conversation into the state `error`; `error` is what its agent failed with the last time."""
-
-    def __init__(self, stream: EventStream, usage: UsageTracker, enter: Callable[..., Awaitable[None]]) -> None:
-        self._stream = stream
-        self._usage = usage
-        self._enter = enter
-        self.error: Exception | None = None
-
-    async def fail(self, error: Exception) -> None:
-        """Returns once the log says so, or cannot say anything any more."""
-        self.error = error
-        reason, detail = failure_of(error)
-        if not isinstance(error, DrydockError):
-            logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
-        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
-        while not self._stream.closed:
-            try:
-                await self._usage.settle()
-                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
-                return
-            except (StaleOwnerError, StreamClosedError):
-                return
-            except EventStoreError as unwritten:
-                logger.error(
-                    "conversation %s: its error is not stored yet: %s", self._stream.conversation_id, unwritten
-                )
-                await asyncio.sleep(STORE_RETRY_SECONDS)
 
 
 def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
@@ -402,12 +357,3 @@ def recalls(state: ConversationState) -> list[AnyEvent]:
         kind = "workspace_context" if first and not asked else "knowledge"
         asked.append(RecallAction(recall_type=kind, query=text, cause=message_id))
     return asked
-
-
-def decisions(state: ConversationState, *, is_confirmed: bool, reason: str) -> list[AnyEvent]:
-    """The user's word on each action that awaits it."""
-    decision: Literal["confirmed", "rejected"] = "confirmed" if is_confirmed else "rejected"
-    return [
-        ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
-        for action in state.undecided.values()
-    ]

@@ -151,14 +151,9 @@ def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageE
 
 def answers_to_invalid_calls(state: ConversationState) -> list[AnyEvent]:
     """Errors for calls that could not be validated, which a crash or a full disk has kept out of the log."""
+    text = "The call could not be validated; check its name and arguments and try again."
     return [
-        AgentErrorEvent(
-            cause=event.id,
-            error="The call could not be validated; check its name and arguments and try again.",
-            tool_name=event.tool_name,
-            tool_call_id=event.tool_call_id,
-            classification=ErrorClassification.AGENT_ACTION,
-        )
+        AgentErrorEvent.answering(event, text, ErrorClassification.AGENT_ACTION)
         for event in state.unanswered.values()
         if event.action is None
     ]

@@ -191,12 +191,19 @@ class ConversationState:
                 self._request(event)
             case AgentStateChanged():
                 self._state_changed(event)
-            case HookExecutionEvent(blocked=True) if event.message_id is not None:
-                self._refuse_message(event.message_id)
+            case HookExecutionEvent(blocked=True, message_id=int(message_id)) if message_id in self._said:
+                self.is_blocked = message_id == self._said[-1]
+                self._said.remove(message_id)
+                self.unrecalled.pop(message_id, None)
+                self.user_messages -= 1
             case ConfirmationPolicyChanged():
                 self.policy = event.policy
             case Rewind():
-                self._rewind(event)
+                self.last_interruption_id = event.id
+                self.resumable = AgentState.AWAITING_USER_INPUT
+                if event.forked_from:
+                    self.iterations, limits = 0, self.limits
+                    self.limits = Limits(limits.max_iterations, limits.max_budget, per_run=limits.per_run)
             case LoopDetected():
                 self.loop = event
 
@@ -243,13 +250,6 @@ class ConversationState:
         self.shows_images = any(isinstance(part, ImageContent) for part in event.llm_message.content)
         self.empty_replies = self.fruitless_replies = 0
 
-    def _refuse_message(self, message_id: int) -> None:
-        if message_id in self._said:
-            self.is_blocked = message_id == self._said[-1]
-            self._said.remove(message_id)
-            self.unrecalled.pop(message_id, None)
-            self.user_messages -= 1
-
     def _response(self, response_id: str, seen: int | None, metrics: MetricsSnapshot | None) -> None:
         if response_id != self._last_response_id:
             self.iterations += 1
@@ -287,14 +287,6 @@ class ConversationState:
             self._seen = max(self._seen, self._due)
         elif not (self._finished and action.llm_response_id == self._finishing_response):
             self._due = event.id
-
-    def _rewind(self, event: Rewind) -> None:
-        self.last_interruption_id = event.id
-        self.resumable = AgentState.AWAITING_USER_INPUT
-        if event.forked_from:
-            self.iterations = 0
-            limits = self.limits
-            self.limits = Limits(limits.max_iterations, limits.max_budget, per_run=limits.per_run)
 
     def _request(self, event: ChangeAgentState) -> None:
         if event.agent_state in INTERRUPTING:
@@ -339,15 +331,7 @@ def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEve
     Calls that are open there are answered. `prompt` is what the agent is told where the branch does not say it. The
     agent waits for its user.
     """
-    answers = [
-        AgentErrorEvent(
-            cause=action.id,
-            error=UNDONE,
-            tool_name=action.tool_name,
-            tool_call_id=action.tool_call_id,
-            classification=ErrorClassification.INTERRUPTED,
-        )
-        for action in state.unanswered.values()
-    ]
+    interrupted = ErrorClassification.INTERRUPTED
+    answers = [AgentErrorEvent.answering(action, UNDONE, interrupted) for action in state.unanswered.values()]
     told = [prompt] if prompt is not None and not state.has_system_prompt else []
     return [rewind, *told, *answers, AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)]

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 from agent_core.agent.base import AgentBase
@@ -50,11 +50,11 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import present_tools
+from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
 
 
-T = TypeVar("T")
 NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
 _UNSAID: Final[dict[str, Any]] = {"thought": [], "reasoning_content": None, "thinking_blocks": []}
 
@@ -73,7 +73,6 @@ class Step:
         tools: Mapping[str, ToolDefinition],
         gate: ConfirmationGate,
         max_budget: float | None,
-        version: str,
         loops: StuckDetectionThresholds | None = USUAL_THRESHOLDS,
         cache_key: str = "",
         payer: Callable[[LLMResponse], None] | None = None,
@@ -82,7 +81,7 @@ class Step:
         self._replay = ReplayManager()
         self._loops = loops
         self._stuck = StuckDetector(loops) if loops else None
-        self._log = BranchReader(stream, self._see, self._forget)
+        self.log = BranchReader(stream, self._see, self._forget)
         self._stream = stream
         self._agent = agent
         self._models = SwitchedModel(agent, stream.secrets.add)
@@ -91,7 +90,6 @@ class Step:
         models = [*agent.get_all_llms(), agent.llm]
         self.usage = UsageTracker(stream, models, max_budget=max_budget, cache_key=cache_key, payer=payer)
         self._gate = gate
-        self._version = version
         self._prompts = PromptCache(renderer(agent.llm, tools))
 
     def _offer(self, tools: dict[str, ToolDefinition]) -> None:
@@ -111,18 +109,14 @@ class Step:
 
     def init_state(self, first_events: Sequence[AnyEvent], secrets: Mapping[str, str]) -> SystemPromptEvent | None:
         """What a log that begins with these events lacks before anything else; `secrets` are descriptions by name."""
-        return self._agent.missing_prompt(first_events, self._schemas, version=self._version, secrets=secrets)
+        return self._agent.missing_prompt(first_events, self._schemas, version=VERSION, secrets=secrets)
 
     def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         self._gate = replace(self._gate, analyzer=analyzer)
 
     def system_prompt(self, secrets: Mapping[str, str]) -> SystemPromptEvent:
         """The prompt for a branch that begins before there was one; `secrets` are descriptions by name."""
-        return self._agent.system_prompt_event(self._schemas, version=self._version, secrets=secrets)
-
-    def following(self) -> AbstractContextManager[None]:
-        """Within this, the stream keeps what the next step has still to read."""
-        return self._log.following()
+        return self._agent.system_prompt_event(self._schemas, version=VERSION, secrets=secrets)
 
     async def take(self, state: ConversationState) -> None:
         """Ask the model and store what comes of it.
@@ -131,9 +125,11 @@ class Step:
         `LLMError`, or `EventStoreError` where the answer could not be stored.
         """
         seen = state.last_event_id
-        await self._log.read(until=seen)
+        await self.log.read(until=seen)
         if self._replay.should_replay():
-            await self._repeat(state, seen)
+            recorded = self._replay.step(self._input(await self._present_tools(), []))
+            outcome, must_confirm = await self._judged(recorded, state)
+            await self._store_whole(outcome, seen, [], must_confirm=must_confirm)
             return
         if await self._warned():
             return
@@ -154,33 +150,28 @@ class Step:
             if (critic := self._agent.critic) is not None:
                 outcome = replace(outcome, events=await criticised(critic, self._view.events, outcome.events))
             outcome, must_confirm = await self._judged(outcome, state)
-            stored = await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
-        except LLMContentPolicyError as error:
+            stored = await self._store_whole(outcome, seen, retries.recovery(), must_confirm=must_confirm)
+        except BaseException as error:
             deltas.discard()
             await retries.settle()
-            said = rephrase(error, state)
-            await self._stream.add_events([*_back_to_work(was_limited=retries.was_limited), said])
-            return
-        except (LLMContextWindowError, LLMMalformedHistoryError):
-            deltas.discard()
-            await retries.settle()
-            condenser = self._agent.condenser if self._agent.condenses_on_overflow else None
-            if condenser is None or not condenser.handles_condensation_requests():
+            if (way_out := self._way_out(error, state)) is None:
                 raise
-            await self._stream.add_events([*_back_to_work(was_limited=retries.was_limited), CondensationRequest()])
+            await self._stream.add_events([*retries.recovery(), way_out])
             return
-        except BaseException:
-            deltas.discard()
-            await retries.settle()
-            raise
-        if not any(_is_shown(event) for event in outcome.events):
+        spoken = [one for one in outcome.events if one.source == "agent"]
+        if all(isinstance(one, MessageEvent) and one.is_blank for one in spoken):
             deltas.discard()  # nothing of it is in the log
-        await self._log.read(until=stored)  # the tools are at work: what is done now is not left for their end
+        await self.log.read(until=stored)  # the tools are at work: what is done now is not left for their end
 
-    async def _repeat(self, state: ConversationState, seen: int) -> None:
-        recorded = self._replay.step(self._input(await self._present_tools(), []))
-        outcome, must_confirm = await self._judged(recorded, state)
-        await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=False)
+    def _way_out(self, error: BaseException, state: ConversationState) -> AnyEvent | None:
+        """What lets the agent go on after this error, in the log; None where nothing does."""
+        if isinstance(error, LLMContentPolicyError):
+            return rephrase(error, state)
+        if isinstance(error, LLMContextWindowError | LLMMalformedHistoryError) and self._agent.condenses_on_overflow:
+            condenser = self._agent.condenser
+            if condenser is not None and condenser.handles_condensation_requests():
+                return CondensationRequest()
+        return None
 
     def _input(self, tools: Mapping[str, ToolDefinition], prompt: Sequence[dict[str, Any]]) -> StepInput:
         return StepInput(
@@ -257,18 +248,28 @@ class Step:
             events[place] = action.model_copy(update=judged)
         return replace(outcome, events=events), must_confirm
 
-    async def _store_whole(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> int:
+    async def _store_whole(
+        self, outcome: StepOutcome, seen: int, before: Sequence[AnyEvent], *, must_confirm: bool
+    ) -> int:
         """Store an answer and its errors, even when cancelled meanwhile; returns the id of the answer's last event."""
-        storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=was_limited)
-        return await whole(asyncio.create_task(storing, name=f"store-answer:{self._stream.conversation_id}"))
+        storing = asyncio.create_task(
+            self._store(outcome, seen, before, must_confirm=must_confirm),
+            name=f"store-answer:{self._stream.conversation_id}",
+        )
+        try:
+            return await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            await asyncio.wait([storing])
+            if not storing.cancelled():
+                storing.exception()  # seen; whoever cancelled has other things to do
+            raise
 
-    async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> int:
+    async def _store(self, outcome: StepOutcome, seen: int, before: Sequence[AnyEvent], *, must_confirm: bool) -> int:
         common = {"seen": seen, "metrics": self.usage.note()}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events
         ]
-        before = _back_to_work(was_limited=was_limited)
         errors = sorted(outcome.errors.items())
         if must_confirm:
             # The state comes first: clients draw the question when the action arrives, below
@@ -297,6 +298,7 @@ class BranchReader:
 
     @contextmanager
     def following(self) -> Iterator[None]:
+        """Within this, the stream keeps what is still to be read."""
         self._stream.attach(self._unread)
         try:
             yield
@@ -369,6 +371,10 @@ class Retries:
             if error := self._writing.exception():
                 raise error
 
+    def recovery(self) -> list[AnyEvent]:
+        """The end of the state `rate_limited`, where it was entered."""
+        return [AgentStateChanged(agent_state=AgentState.RUNNING)] if self.was_limited else []
+
 
 def completed(outcome: StepOutcome) -> StepOutcome:
     """The outcome with all that the log needs to count steps, and to tell the calls of one answer.
@@ -419,28 +425,11 @@ def _named(event: AnyEvent, response_id: str) -> AnyEvent:
     return event.model_copy(update={**said, "llm_response_id": event.llm_response_id or response_id})
 
 
-async def whole(writing: asyncio.Task[T]) -> T:
-    """Wait for the end of `writing`, also when cancelled meanwhile, and return its result."""
-    try:
-        return await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait([writing])
-        if not writing.cancelled():
-            writing.exception()  # seen; whoever cancelled has other things to do
-        raise
-
-
 def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:
     """The answer to a call that could not be understood; raises `TypeError` for what is no call."""
     if not isinstance(call, ActionEvent):
         raise TypeError(f"only calls are answered by errors, not {call.kind}")
-    return AgentErrorEvent(
-        cause=call.id,
-        error=text,
-        tool_name=call.tool_name,
-        tool_call_id=call.tool_call_id,
-        classification=ErrorClassification.AGENT_ACTION,
-    )
+    return AgentErrorEvent.answering(call, text, ErrorClassification.AGENT_ACTION)
 
 
 def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[list[AnyEvent], list[AnyEvent]]:
@@ -454,12 +443,3 @@ def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[lis
         said = {name: getattr(others[0], name) for name in _UNSAID}
         failed[0], others[0] = failed[0].model_copy(update=said), others[0].model_copy(update=_UNSAID)
     return failed, others
-
-
-def _is_shown(event: AnyEvent) -> bool:
-    return event.source == "agent" and not (isinstance(event, MessageEvent) and event.is_blank)
-
-
-def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:
-    """The end of the state `rate_limited`, where it was entered."""
-    return [AgentStateChanged(agent_state=AgentState.RUNNING)] if was_limited else []

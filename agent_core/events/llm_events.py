@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
@@ -237,6 +237,16 @@ class AgentErrorEvent(LLMConvertibleEvent):
     classification: Annotated[ErrorClassification, BeforeValidator(classification_of)] = ErrorClassification.UNKNOWN
     error_id: str = ""
     reissued_as: int | None = None
+
+    @classmethod
+    def answering(cls, call: ActionEvent, error: str, classification: ErrorClassification) -> Self:
+        return cls(
+            cause=call.id,
+            error=error,
+            tool_name=call.tool_name,
+            tool_call_id=call.tool_call_id,
+            classification=classification,
+        )
 
     def to_llm_message(self) -> Message:
         return Message(

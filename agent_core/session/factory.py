@@ -36,7 +36,6 @@ from agent_core.skills.skill import Skill
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
-from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
 USAGE_ID: Final = "draft_editor_llm"
@@ -156,7 +155,6 @@ def make_step(
         tools=tools,
         gate=ConfirmationGate.for_tools(settings.policy, settings.analyzer, tools),
         max_budget=settings.max_budget,
-        version=VERSION,
         loops=settings.stuck_thresholds if settings.stuck_detection else None,
         cache_key=parent.shared.cache_key if parent is not None else "",
         payer=parent.budget.count if parent is not None else None,
