@@ -207,12 +207,8 @@ class Server:
         self._connection.send({"hello": hello})
 
     def _received(self, connection: Connection, frame: Frame) -> None:
-        if connection is not self._connection:
-            return
-        if "stream" in frame.message:
-            self._tunnels.receive(connection, frame)
-        else:
-            self._requests.receive(connection, frame)
+        if connection is self._connection:
+            (self._tunnels if "stream" in frame.message else self._requests).receive(connection, frame)
 
     def _lost(self, connection: Connection) -> None:
         if connection is self._connection:

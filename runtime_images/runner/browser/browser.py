@@ -158,30 +158,18 @@ class Browser:
         request.finish(result)
         if self._turn is None:
             self._next()
-        if self._turn is None and self._process is not None:
-            self._limit.at(order.idle_seconds, self._idle)
 
-    def _idle(self) -> None:
-        self.close()
-        self._notice = "The browser had been idle and was closed: its pages, cookies and logins are gone."
+        def idle() -> None:
+            self.close()
+            self._notice = "The browser had been idle and was closed: its pages, cookies and logins are gone."
+
+        if self._turn is None and self._process is not None:
+            self._limit.at(order.idle_seconds, idle)
 
 
 def _result(status: str, error: str) -> Dict[str, Any]:
-    return {
-        "status": status,
-        "text": "",
-        "error": error,
-        "notices": [],
-        "downloads": [],
-        "url": "",
-        "tabs": [],
-        "active": -1,
-        "focused": "",
-        "tree": "",
-        "screenshot": "",
-        "screenshot_path": "",
-        "marks": "",
-    }
+    texts = dict.fromkeys(("text", "url", "focused", "tree", "screenshot", "screenshot_path", "marks"), "")
+    return {**texts, "status": status, "error": error, "notices": [], "downloads": [], "tabs": [], "active": -1}
 
 
 def browser_order(args: Dict[str, Any]) -> BrowserOrder:

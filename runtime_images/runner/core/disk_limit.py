@@ -99,9 +99,8 @@ class DiskLimiter:
     def words(self) -> str:
         most = f" of {_amount(self._most_bytes)}" if self._most_bytes else ""
         many = f" of {self._most_entries}" if self._most_entries else ""
-        about = (
-            f"its files take {_amount(self.usage.bytes)}{most}, and are {self.usage.entries}{many} with their folders"
-        )
+        size, count = _amount(self.usage.bytes), self.usage.entries
+        about = f"its files take {size}{most}, and are {count}{many} with their folders"
         ended = " What ran in it was ended." if self.stops else ""
         return (
             f"The disk limit of this sandbox is reached: {about}.{ended} Remove files first (du -ah /workspace ~ | sort"
@@ -165,7 +164,13 @@ class DiskLimiter:
             self.stops += 1
             self._untold = True
             try:
-                self._end_all()
+                for _ in range(_ROUNDS):
+                    processes.end_children(alone=self._alone)
+                    found = processes.of_sandbox(alone=self._alone)
+                    for process in found:
+                        processes.signal_process(process.pid, signal.SIGKILL)
+                    if not found:
+                        break
             finally:
                 self._settled.set()
             self._least = self._measured()  # what was being written is there now, too
@@ -188,15 +193,6 @@ class DiskLimiter:
         return (bool(self._most_bytes) and bytes_more > max(1024**2, self._most_bytes // 1000)) or (
             bool(self._most_entries) and entries_more > max(64, self._most_entries // 1000)
         )
-
-    def _end_all(self) -> None:
-        for _ in range(_ROUNDS):
-            processes.end_children(alone=self._alone)
-            found = processes.of_sandbox(alone=self._alone)
-            if not found:
-                return
-            for process in found:
-                processes.signal_process(process.pid, signal.SIGKILL)
 
     def _look_free(self) -> _Free:
         found: List[os.statvfs_result] = []

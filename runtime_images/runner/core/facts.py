@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from functools import lru_cache
@@ -54,7 +55,12 @@ def find_python(path: str, names: Tuple[str, ...] = ("python", "python3")) -> Op
 
 def workspace(directory: str) -> Dict[str, Any]:
     """Return the facts of the workspace (result of ``workspace.facts``)."""
-    git = _git(directory) or _git_below(directory)
+    git = _git(directory)
+    if git is None:  # the one repository right below, if there is one only
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            folders = [one.path for one in entries if one.is_dir(follow_symlinks=False)][:_FOLDERS]
+            below = [folder for folder in folders if os.path.exists(os.path.join(folder, ".git"))]
+            git = _git(below[0]) if len(below) == 1 else None
     roots = [directory] if git is None or git["root"] in (None, directory) else [directory, git["root"]]
     found = {
         "working_dir": directory,
@@ -155,9 +161,11 @@ def _markdown_files(folder: str) -> Iterator[str]:
 
 
 def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
-    root = _git_root(directory)
-    if root is None:
-        return None
+    root = os.path.abspath(directory)
+    while not os.path.exists(os.path.join(root, ".git")):
+        directory, root = root, os.path.dirname(root)
+        if root == directory:
+            return None
     folder = os.path.join(root, ".git")
     if not os.path.isdir(folder):
         pointer = _read(folder, 4096).strip()
@@ -168,26 +176,6 @@ def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
     common = _read(os.path.join(folder, "commondir"), 4096).strip()
     config = os.path.join(folder, common, "config") if common else os.path.join(folder, "config")
     return {"branch": branch, "remote": _remote(_read(config, _GIT_FILE_BYTES)), "root": root}
-
-
-def _git_below(directory: str) -> Optional[Dict[str, Optional[str]]]:
-    try:
-        with os.scandir(directory) as entries:
-            folders = [one.path for one in entries if one.is_dir(follow_symlinks=False)][:_FOLDERS]
-    except OSError:
-        return None
-    found = [folder for folder in folders if os.path.exists(os.path.join(folder, ".git"))]
-    return _git(found[0]) if len(found) == 1 else None
-
-
-def _git_root(directory: str) -> Optional[str]:
-    directory = os.path.abspath(directory)
-    while not os.path.exists(os.path.join(directory, ".git")):
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return None
-        directory = parent
-    return directory
 
 
 def _remote(config: str) -> Optional[str]:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import processes
 from .connection import Request
-from .loop import Loop
+from .loop import Loop, Plan
 from .workers import TooMuchWorkError
 
 _RESULT_LIMIT = 8 * 1024 * 1024
@@ -46,7 +46,7 @@ class SideProcesses:
         except OSError as error:
             raise TooMuchWorkError(f"no process can be started for the {self._name}: {error.strerror}") from error
         self._running.add(process)
-        process.limit(limit_seconds, overdue)
+        process.limit.at(limit_seconds, lambda: process.finish({"error": overdue, "files": []}))
         request.cancel = process.cancel
 
     def close(self) -> None:
@@ -68,6 +68,7 @@ class _SideProcess:
         self._request: Optional[Request] = request
         self._ended = ended
         self._output = bytearray()
+        self.limit = Plan(loop)
         program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         source = _descriptor_holding(json.dumps(order).encode("ascii"))
         try:
@@ -90,18 +91,18 @@ class _SideProcess:
         os.set_blocking(self._reader, False)
         loop.add_reader(self._reader, self._read)
 
-    def limit(self, seconds: float, overdue: str) -> None:
-        def end() -> None:
-            request = self._end()
-            if request is not None:
-                request.finish({"error": overdue, "files": []})
-
-        self._timer = self._loop.call_later(seconds, end)
-
-    def cancel(self) -> bool:
+    def finish(self, result: Dict[str, Any]) -> None:
         request = self._end()
         if request is not None:
-            request.fail("cancelled", f"the {self._name} was cancelled")
+            request.finish(result)
+
+    def cancel(self) -> bool:
+        return self._fail("cancelled", f"the {self._name} was cancelled")
+
+    def _fail(self, code: str, message: str) -> bool:
+        request = self._end()
+        if request is not None:
+            request.fail(code, message)
         return request is not None
 
     def _read(self) -> None:
@@ -117,20 +118,16 @@ class _SideProcess:
                 self._request.live(line.decode("utf-8", "replace"))
         if data and len(self._output) <= _RESULT_LIMIT:
             return
-        output = bytes(self._output)
-        request = self._end()
-        if request is None:
-            return
         try:
-            request.finish(json.loads(output))
+            self.finish(json.loads(self._output))
         except ValueError:
-            request.fail("internal", f"the {self._name} ended without a result; the runner's standard error says how")
+            self._fail("internal", f"the {self._name} ended without a result; the runner's standard error says how")
 
     def _end(self) -> Optional[Request]:
         """Release everything and return who waits for the result; None when it has ended before."""
         request, self._request = self._request, None
         if request is not None:
-            self._timer.cancel()
+            self.limit.cancel()
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
             processes.signal_group(self._process, signal.SIGKILL)  # it has its own, with the programs that it uses

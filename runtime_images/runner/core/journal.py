@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from collections import OrderedDict
-from typing import Any, Dict, Iterable, Optional, Set
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from .log import complain
 
@@ -59,13 +60,19 @@ class Journal:
 
     def open(self) -> None:
         """Read what the previous runner left; what it had begun and not ended is answered as interrupted."""
-        try:
-            with open(self._path, "rb") as file:
-                lines = file.read().split(b"\n")
-        except OSError:
-            lines = []
+        lines: List[bytes] = []
+        with contextlib.suppress(OSError), open(self._path, "rb") as file:
+            lines = file.read().split(b"\n")
         for line in lines:
-            self._apply(line)
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # the last line of one killed while writing it
+                record = json.loads(line)
+                if "f" in record:
+                    for key in record["f"]:
+                        self._drop(key)
+                elif "a" in record:
+                    self._keep(record["k"], record["a"])
+                else:
+                    self._answers[record["k"]] = None
         for key, answer in list(self._answers.items()):
             if answer is None:
                 self._keep(key, _INTERRUPTED)
@@ -110,34 +117,17 @@ class Journal:
             self._drop(key)
         if known and self._held:
             self._append(b'{"f":%s}\n' % _encode(known))
-        elif known:
-            self._forget_contents()
-        return len(known)
-
-    def _forget_contents(self) -> None:
-        """Leave no answer in the file once none is needed: it may hold what its user wants gone."""
-        if self._answers or self._descriptor < 0:
+        # Once no answer is needed none is left in the file: it may hold what its user wants gone.
+        elif known and (self._answers or self._descriptor < 0):
             self._rewrite()  # whole or not at all: what was begun must not be taken for unknown
-            return
-        try:
-            os.ftruncate(self._descriptor, 0)
-            self._written = 0
-        except OSError as error:
-            self._note(error)
-            self.close()
-
-    def _apply(self, line: bytes) -> None:
-        try:
-            record = json.loads(line)
-            if "f" in record:
-                for key in record["f"]:
-                    self._drop(key)
-            elif "a" in record:
-                self._keep(record["k"], record["a"])
-            else:
-                self._answers[record["k"]] = None
-        except (ValueError, TypeError, KeyError):
-            return  # the last line of a runner that was killed in the middle of writing it
+        elif known:
+            try:
+                os.ftruncate(self._descriptor, 0)
+                self._written = 0
+            except OSError as error:
+                self._note(error)
+                self.close()
+        return len(known)
 
     def _keep(self, key: str, answer: Answer) -> bytes:
         self._drop(key)

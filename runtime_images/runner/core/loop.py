@@ -120,8 +120,11 @@ class Loop:
                     self._fire(descriptor, 0)
                 if mask & ~_READ:
                     self._fire(descriptor, 1)
-            if self._timers:
-                self._expire_timers()
+            now = time.monotonic() if self._timers else 0.0
+            while self._timers and self._timers[0].when <= now:
+                timer = heapq.heappop(self._timers)
+                callback, timer.callback = timer.callback, None
+                self._call(callback)
             while self._from_threads:
                 self._call(self._from_threads.popleft())
             for _ in range(len(self._ready)):  # what is added meanwhile belongs to the next turn
@@ -161,13 +164,6 @@ class Loop:
         if not self._timers:
             return -1
         return max(0.0, self._timers[0].when - time.monotonic())
-
-    def _expire_timers(self) -> None:
-        now = time.monotonic()
-        while self._timers and self._timers[0].when <= now:
-            timer = heapq.heappop(self._timers)
-            callback, timer.callback = timer.callback, None
-            self._call(callback)
 
     def _fire(self, descriptor: int, index: int) -> None:
         # Looked up only now: an earlier callback of this turn may have stopped the watching.

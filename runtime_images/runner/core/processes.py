@@ -17,6 +17,7 @@ SANDBOX_MARK = "DRYDOCK_SANDBOX"
 """Variable of all processes of a sandbox that shares its host's process table."""
 _DELETED = " (deleted)"
 _DESCRIPTORS = 14
+ENVIRONMENT_LIMIT = 256 * 1024
 _QUICK_LOOKS = 200
 
 
@@ -180,7 +181,13 @@ def end_children(*, alone: bool) -> None:
     parents = (own, 1) if alone else (own,)
     killed: Set[int] = set()
     for _ in range(_QUICK_LOOKS):
-        found = {child for parent in parents for child in _children(parent)} - {1, own}
+        found: Set[int] = set()
+        for parent in parents:
+            with contextlib.suppress(OSError):  # gone, or a kernel that does not tell
+                for thread in os.listdir(f"/proc/{parent}/task"):
+                    with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                        found.update(map(int, file.read().split()))
+        found -= {1, own}
         for pid in found:
             signal_process(pid, signal.SIGKILL)
         if found <= killed and all(started(pid) is None for pid in found):
@@ -193,7 +200,7 @@ def of_command(scope: TerminalProcesses, begun: int) -> List[Process]:
     by_id = {process.pid: process for process in belonging(scope)}
 
     def is_new(process: Process) -> bool:
-        for one in _line(process, by_id):
+        for one in _ancestry(process, by_id):
             if one.started < begun:
                 return False
             if one.parent == scope.shell:
@@ -231,12 +238,8 @@ def signal_group(group: int, number: int) -> None:
 
 def ignores(pid: int, number: int) -> bool:
     """True when the process ignores the signal."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            ignored = file.read(8192).partition(b"\nSigIgn:")[2].split(None, 1)[0]
-    except (OSError, IndexError):
-        return False
-    return bool(int(ignored, 16) & 1 << (number - 1))
+    ignored = read_file(pid, "status", 8192).partition(b"\nSigIgn:")[2].split(None, 1)
+    return bool(ignored) and bool(int(ignored[0], 16) & 1 << (number - 1))
 
 
 def waits(pid: int) -> bool:
@@ -277,8 +280,16 @@ def kill_family(pid: int) -> None:
 def descends(pid: int, ancestor: int) -> bool:
     """True when the process is a child of the other one, or a child's child."""
     by_id = table()
-    process = by_id.get(pid)
-    return process is not None and _descends(process, ancestor, by_id)
+    return pid in by_id and _descends(by_id[pid], ancestor, by_id)
+
+
+def read_file(pid: int, name: str, limit: int) -> bytes:
+    """Return the beginning of a process's file in /proc; b"" when that is gone, or another user's."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read(limit)
+    except OSError:
+        return b""
 
 
 def _read(name: str) -> Optional[Process]:
@@ -295,16 +306,7 @@ def _read(name: str) -> Optional[Process]:
     return Process(int(name), fields[0].decode(), parent, group, session, int(fields[19]), used)
 
 
-def _children(pid: int) -> List[int]:
-    found: List[int] = []
-    with contextlib.suppress(OSError):  # gone, or a kernel that does not tell
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += [int(word) for word in file.read().split()]
-    return found
-
-
-def _line(process: Process, by_id: Dict[int, Process]) -> Iterator[Process]:
+def _ancestry(process: Process, by_id: Dict[int, Process]) -> Iterator[Process]:
     for _ in range(256):
         yield process
         if process.parent not in by_id:
@@ -313,15 +315,11 @@ def _line(process: Process, by_id: Dict[int, Process]) -> Iterator[Process]:
 
 
 def _descends(process: Process, ancestor: int, by_id: Dict[int, Process]) -> bool:
-    return any(one.parent == ancestor for one in _line(process, by_id))
+    return any(one.parent == ancestor for one in _ancestry(process, by_id))
 
 
 def _marked(pid: int, wanted: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return wanted in file.read(256 * 1024).split(b"\0")
-    except OSError:
-        return False
+    return wanted in read_file(pid, "environ", ENVIRONMENT_LIMIT).split(b"\0")
 
 
 _DUMPABLE = 4

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 from urllib.parse import urlsplit
 
 from . import scratch_of
@@ -50,33 +50,39 @@ _REASONS = (
 )
 
 
-def clone(asked: Dict[str, Any]) -> Dict[str, Any]:
+def clone(order: Dict[str, Any]) -> Dict[str, Any]:
     """Clone ``url`` into ``folder`` (absolute), whole or not at all.
 
     Codes of a `GitError`: ``authentication``, ``not_found``, ``no_branch``, ``unreachable``, ``no_space``,
     ``too_slow``, ``no_git``, ``failed``.
     """
-    folder, password = asked["folder"], asked.get("password") or ""
+    folder, password = order["folder"], order.get("password") or ""
     scratch = scratch_of(folder)
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        _run(_arguments(asked, scratch), asked, password)
+        _run(_arguments(order, scratch), order, password)
         os.rename(scratch, folder)
     except OSError as error:
         raise GitError("failed", f"{folder} cannot be made: {error.strerror}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return {"cloned": True, "branch": _branch(folder)}
+    try:
+        with open(os.path.join(folder, ".git", "HEAD"), encoding="utf-8", errors="replace") as file:
+            head = file.read(4096).strip()
+    except OSError:
+        head = ""
+    prefix = "ref: refs/heads/"
+    return {"cloned": True, "branch": head[len(prefix) :] if head.startswith(prefix) else None}
 
 
-def identify(asked: Dict[str, Any]) -> Dict[str, Any]:
+def identify(order: Dict[str, Any]) -> Dict[str, Any]:
     """Set the name and mail address of this sandbox's user for commits; empty ones stay as they are."""
     for name in ("name", "email"):
-        if not asked[name]:
+        if not order[name]:
             continue
         try:
             done = subprocess.run(
-                ["git", "config", "--global", f"user.{name}", asked[name]],
+                ["git", "config", "--global", f"user.{name}", order[name]],
                 env=environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -91,27 +97,27 @@ def identify(asked: Dict[str, Any]) -> Dict[str, Any]:
     return {}
 
 
-def _arguments(asked: Dict[str, Any], folder: str) -> List[str]:
-    address = urlsplit(asked["url"])
+def _arguments(order: Dict[str, Any], folder: str) -> List[str]:
+    address = urlsplit(order["url"])
     settings = list(_SETTINGS)
-    if asked.get("password"):
+    if order.get("password"):
         answer = f'!f() {{ test "$1" = get && cat <&{_DESCRIPTOR}; }}; f'
         settings.append(f"credential.{address.scheme}://{address.netloc}.helper={answer}")
     arguments = ["git"]
     for setting in settings:
         arguments += ["-c", setting]
     arguments += ["clone", "--progress", "--no-recurse-submodules"]
-    if asked.get("branch"):
-        arguments += ["--branch", asked["branch"]]
-    if asked.get("depth"):
-        arguments += ["--depth", str(asked["depth"]), "--no-single-branch"]
-    return [*arguments, "--", asked["url"], folder]
+    if order.get("branch"):
+        arguments += ["--branch", order["branch"]]
+    if order.get("depth"):
+        arguments += ["--depth", str(order["depth"]), "--no-single-branch"]
+    return [*arguments, "--", order["url"], folder]
 
 
-def _run(arguments: List[str], asked: Dict[str, Any], password: str) -> None:
+def _run(arguments: List[str], order: Dict[str, Any], password: str) -> None:
     reader, writer = os.pipe()
     try:
-        os.write(writer, f"username={asked.get('username') or ''}\npassword={password}\n".encode())
+        os.write(writer, f"username={order.get('username') or ''}\npassword={password}\n".encode())
         os.close(writer)
         os.dup2(reader, _DESCRIPTOR)
         variables = environment()
@@ -132,14 +138,14 @@ def _run(arguments: List[str], asked: Dict[str, Any], password: str) -> None:
         os.close(_DESCRIPTOR)
     with process:
         try:
-            _follow(process, float(asked["seconds"]), password)
+            _follow(process, float(order["seconds"]), password)
         finally:
             process.kill()
 
 
 def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -> None:
     deadline, told_at, text = time.monotonic() + seconds, 0.0, ""
-    assert process.stderr is not None  # noqa: S101 - it was asked for
+    assert process.stderr is not None  # noqa: S101 - it was order for
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
         while True:
@@ -166,13 +172,3 @@ def _failure(text: str) -> GitError:
         if re.search(pattern, "\n".join(lines)):
             return GitError(code, reason[:500])
     return GitError("failed", reason[:500])
-
-
-def _branch(folder: str) -> Optional[str]:
-    try:
-        with open(os.path.join(folder, ".git", "HEAD"), encoding="utf-8", errors="replace") as file:
-            head = file.read(4096).strip()
-    except OSError:
-        return None
-    prefix = "ref: refs/heads/"
-    return head[len(prefix) :] if head.startswith(prefix) else None

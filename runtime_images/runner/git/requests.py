@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from typing import Any, Dict, Optional
 
 from ..core import arguments
@@ -92,13 +93,7 @@ class GitRequests:
         def cancel() -> bool:
             is_ended = end()
             if is_ended:
-                self._workers.start(folder, lambda: _remove(scratch_of(folder)))
+                self._workers.start(folder, lambda: shutil.rmtree(scratch_of(folder), ignore_errors=True))
             return is_ended
 
         request.cancel = cancel
-
-
-def _remove(folder: str) -> None:
-    import shutil  # the runner's start does not need it
-
-    shutil.rmtree(folder, ignore_errors=True)

@@ -100,8 +100,7 @@ def found(directory: str, workspace: str) -> List[str]:
 
 def _status(directory: str, place: str, workspace: str, inner: List[bytes], since: str) -> Dict[str, Any]:
     where = os.path.join(directory, place) if place else directory
-    root = root_of(where, workspace) or where
-    check(root, workspace)
+    root = _checked_root(root_of(where, workspace) or where, workspace)
     overruled = without_filters(root)
     output = look(where, _STATUS, _BYTES, root, overruled)
     fields = checked(output, "git status").split(b"\0")[: -1 if not output.is_cut else -2]
@@ -167,13 +166,15 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
     beneath = ConfinedFolder(workspace)
     parts = beneath.parts(os.path.join(directory, path) if not path.startswith("/") else path)
     whole = os.path.join(workspace, *parts)
-    root = root_of(os.path.dirname(whole), workspace) if parts else None
-    if root is None:
-        raise GitError("no_repository", "Not a git repository")
-    check(root, workspace)
+    root = _checked_root(root_of(os.path.dirname(whole), workspace) if parts else None, workspace)
     base = base_of(root) if since == BASE else None
     commit = base.commit if base is not None else "HEAD"
-    inside = _meant(root, os.path.relpath(whole, root), commit)
+    inside = os.path.relpath(whole, root)
+    if _REPLACED in inside:  # the one name that is shown so
+        lists = (["ls-tree", "-r", "-z", "--name-only", commit], ["ls-files", "-z", "--others", "--exclude-standard"])
+        names = {name for one in lists for name in look(root, one, _NAMES_BYTES, root).data.split(b"\0")}
+        alike = [name for name in names if text(name) == inside]
+        inside = os.fsdecode(alike[0]) if len(alike) == 1 else inside
     original = _committed(root, inside, path, commit)
     modified = _present(beneath, os.path.join(root, inside), path)
     if original is None and modified is None:
@@ -183,7 +184,10 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
         overruled = without_filters(root, keep_of_user=False)
         asked = ["cat-file", "--filters", f"{commit}:{inside}"]
         original = _content(look(root, asked, FILE_LIMIT, root, overruled), path)
-    return {"original": _shown(original, path), "modified": _shown(modified, path)}
+    for data in (original, modified):
+        if data is not None and b"\0" in data[:_SAMPLE]:
+            raise GitError("binary", f"{path} is binary")
+    return {"original": text(original or b""), "modified": text(modified or b"")}
 
 
 def log(directory: str, path: str, limit: int, skip: int, workspace: str, start: str = "") -> Dict[str, Any]:
@@ -193,41 +197,27 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
     ``skip`` goes on exactly where a page has ended.
     """
     ConfinedFolder(workspace).parts(os.path.join(directory, path))
-    root = root_of(directory, workspace)
-    if root is None:
-        raise GitError("no_repository", "Not a git repository")
-    check(root, workspace)
+    root = _checked_root(root_of(directory, workspace), workspace)
     start = start or _head(root)
     if not start:
         return {"commits": [], "has_more": False, "start": ""}
     wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
     output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", start, "--", path or "."], _LOG_BYTES, root)
-    fields = [field.lstrip(b"\n") for field in checked(output, "git log").split(b"\0")]
-    commits = [_commit(fields[n : n + len(_FIELDS)]) for n in range(0, len(fields) - len(_FIELDS), len(_FIELDS))]
+    fields = [text(field.lstrip(b"\n")) for field in checked(output, "git log").split(b"\0")]
+    commits: List[Dict[str, Any]] = []
+    for place in range(0, len(fields) - len(_FIELDS), len(_FIELDS)):
+        commit: Dict[str, Any] = dict(zip(_FIELDS, fields[place : place + len(_FIELDS)]))  # noqa: B905 - Python 3.8 has no strict
+        commit["parents"] = commit["parents"].split()
+        commit["refs"] = [ref.strip() for ref in commit["refs"].split(",") if ref.strip()]
+        commit["body"] = commit["body"].strip()[:_BODY]
+        commits.append(commit)
     return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut, "start": start}
-
-
-def _meant(root: str, path: str, commit: str) -> str:
-    if _REPLACED not in path:
-        return path
-    lists = (["ls-tree", "-r", "-z", "--name-only", commit], ["ls-files", "-z", "--others", "--exclude-standard"])
-    names = {name for one in lists for name in look(root, one, _NAMES_BYTES, root).data.split(b"\0")}
-    alike = [name for name in names if text(name) == path]
-    return os.fsdecode(alike[0]) if len(alike) == 1 else path
 
 
 def _head(root: str) -> str:
     """The present commit; "" where there is none yet, or git cannot use the repository."""
     found = look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root)
     return "" if found.status == _NO_COMMIT else text(checked(found, "git rev-parse")).strip()
-
-
-def _commit(fields: List[bytes]) -> Dict[str, Any]:
-    commit: Dict[str, Any] = {name: text(fields[place]) for place, name in enumerate(_FIELDS)}
-    commit["parents"] = commit["parents"].split()
-    commit["refs"] = [ref.strip() for ref in commit["refs"].split(",") if ref.strip()]
-    commit["body"] = commit["body"].strip()[:_BODY]
-    return commit
 
 
 def _committed(root: str, path: str, shown: str, commit: str) -> Optional[bytes]:
@@ -283,14 +273,6 @@ def _present(beneath: ConfinedFolder, path: str, shown: str) -> Optional[bytes]:
     return data
 
 
-def _shown(data: Optional[bytes], path: str) -> str:
-    if data is None:
-        return ""
-    if b"\0" in data[:_SAMPLE]:
-        raise GitError("binary", f"{path} is binary")
-    return text(data)
-
-
 # A repository: where it is, what it says about itself that is not to be believed, and its base
 
 
@@ -303,8 +285,10 @@ def root_of(directory: str, workspace: str) -> Optional[str]:
     return directory
 
 
-def check(root: str, workspace: str) -> None:
+def _checked_root(root: Optional[str], workspace: str) -> str:
     """See that all git would read of a repository is in the workspace and readable without waiting."""
+    if root is None:
+        raise GitError("no_repository", "Not a git repository")
     inside = os.path.realpath(workspace).rstrip("/") + "/"
     place = _target(os.path.join(root, ".git"), b"gitdir: ")
     common = _target(os.path.join(place, "commondir"), b"") if os.path.lexists(os.path.join(place, "commondir")) else ""
@@ -315,6 +299,7 @@ def check(root: str, workspace: str) -> None:
         path = os.path.join(root, name)
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise GitError("failed", f"{name} is not a file")
+    return root
 
 
 def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:

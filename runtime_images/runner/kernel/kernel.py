@@ -58,10 +58,10 @@ class CellOrder(NamedTuple):
     """The checked arguments of one ``kernel.run``; times in seconds, ``max_output`` in characters."""
 
     code: str
-    timeout: float = 120.0
-    max_output: int = 30000
-    env: Dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
-    init_code: str = ""
+    timeout: float
+    max_output: int
+    env: Dict[str, str]
+    init_code: str
 
 
 class Cell:
@@ -330,12 +330,7 @@ class Kernel:
         if self._idle.strip():
             cell.notices.append(f"Meanwhile, what earlier cells have started has printed: {self._idle.strip()}")
         self._notice = self._idle = ""
-        process.send({"run": cell.number, "prepare": self._preparation(order), "code": order.code})
-        self._limit.at(order.timeout, lambda: self._stop("timeout"))
-
-    def _preparation(self, order: CellOrder) -> List[str]:
-        codes = []
-        directory = self.current_directory()
+        codes, directory = [], self.current_directory()
         if directory != self._directory or order.env or self._has_lent:
             moved = directory if directory != self._directory else ""
             codes.append(_PREPARE.format(directory=moved, variables=order.env))
@@ -343,7 +338,8 @@ class Kernel:
         if self._is_fresh and order.init_code:
             codes.append(order.init_code)
         self._is_fresh = False
-        return codes
+        process.send({"run": cell.number, "prepare": codes, "code": order.code})
+        self._limit.at(order.timeout, lambda: self._stop("timeout"))
 
     def _stop(self, status: str) -> None:
         cell = self._cell
@@ -358,8 +354,13 @@ class Kernel:
     def _told(self, message: Message) -> None:
         cell = self._cell
         if "cell" in message:
-            if "done" in message:
-                self._done(message)
+            if message.get("exits"):  # the cell has asked for it, with exit() or %restart
+                self._end("completed", f"The kernel was restarted, as the cell wished: {_GONE}.")
+                self._serve()
+            elif "done" in message:
+                if cell is not None and message["cell"] == cell.number:
+                    # Groups of errors are only printed.
+                    self._answer("error" if cell.error or message["error"] else "completed")
             elif cell is not None:
                 cell.take(message)
             else:
@@ -374,24 +375,13 @@ class Kernel:
         elif "unavailable" in message:
             self._unavailable(message["unavailable"])
         elif "died" in message:
-            self._died(message["died"]["code"], message["died"]["words"])
-
-    def _done(self, message: Message) -> None:
-        cell = self._cell
-        if message["exits"]:  # the cell has asked for it, with exit() or %restart
-            self._end("completed", f"The kernel was restarted, as the cell wished: {_GONE}.")
+            code, words = message["died"]["code"], message["died"]["words"]
+            names = {one.value: one.name for one in signal.Signals}
+            how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
+            memory = ", as happens when the sandbox's memory runs out" if code == -9 else ""
+            last = f" Its last words: {words}." if words and code not in (0, -9) else ""
+            self._end("kernel_died", f"The kernel {how}{memory}.{last} A new one is started: {_GONE}.")
             self._serve()
-        elif cell is not None and message["cell"] == cell.number:
-            # Groups of errors are only printed.
-            self._answer("error" if cell.error or message["error"] else "completed")
-
-    def _died(self, code: int, words: str) -> None:
-        names = {one.value: one.name for one in signal.Signals}
-        how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
-        memory = ", as happens when the sandbox's memory runs out" if code == -9 else ""
-        last = f" Its last words: {words}." if words and code not in (0, -9) else ""
-        self._end("kernel_died", f"The kernel {how}{memory}.{last} A new one is started: {_GONE}.")
-        self._serve()
 
     def _driver_gone(self) -> None:
         words = self._process.last_words() if self._process is not None else ""

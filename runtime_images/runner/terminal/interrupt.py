@@ -19,8 +19,6 @@ GIVE_UP_AFTER = 1.0
 _AGAIN = 0.004
 _INTERRUPT_AGAIN = 0.02
 _DEAF_TICKS = 3
-
-
 INTERRUPT_KEY = b"\x03"
 _YOUNG_SECONDS = 0.1
 _TRIES = 100
@@ -190,7 +188,5 @@ class Interruption:
 
     def _finish(self) -> None:
         if not self._finished:
-            self._finished = True
-            for timer in self._timers:
-                timer.cancel()
+            self.abandon()
             self._done()

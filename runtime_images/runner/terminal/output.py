@@ -8,7 +8,7 @@ import re
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan
 from ..core.text import Cut, Kept, cut_ends
 
 MASK = "<secret_hidden>"
@@ -72,9 +72,6 @@ def _forms(value: str) -> List[str]:
 
 LIMIT = 16 * 1024 * 1024
 FOLDER_LIMIT = 128 * 1024 * 1024
-_SUFFIX = ".txt"
-
-
 LIVE_INTERVAL_SECONDS = 0.02
 LIVE_CHARACTERS = 8 * 1024
 
@@ -104,24 +101,21 @@ class WholeOutputs:
         self._folder_limit = folder_limit
 
     def begin(self) -> "WholeOutput":
+        files: List[Tuple[float, int, str]] = []
+        room = self._folder_limit - self._limit
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
-            self._make_room()
+            with os.scandir(self._directory) as entries:
+                for entry in entries:
+                    status = entry.stat(follow_symlinks=False)
+                    files.append((status.st_mtime, status.st_size, entry.path))
+            for _, size, path in sorted(files, reverse=True):
+                room -= size
+                if room < 0:
+                    os.unlink(path)
         except OSError:
             return WholeOutput("", "", 0, self._lent)
         return WholeOutput(self._directory, self._prefix, self._limit, self._lent)
-
-    def _make_room(self) -> None:
-        files: List[Tuple[float, int, str]] = []
-        with os.scandir(self._directory) as entries:
-            for entry in entries:
-                status = entry.stat(follow_symlinks=False)
-                files.append((status.st_mtime, status.st_size, entry.path))
-        room = self._folder_limit - self._limit
-        for _, size, path in sorted(files, reverse=True):
-            room -= size
-            if room < 0:
-                os.unlink(path)
 
 
 class WholeOutput:
@@ -174,8 +168,7 @@ class WholeOutput:
             self._held = ""
         if self._descriptor < 0:
             return None
-        name = f"{self._prefix}_output_{self._digest.hexdigest()[:8]}{_SUFFIX}"
-        path = os.path.join(self._directory, name)
+        path = os.path.join(self._directory, f"{self._prefix}_output_{self._digest.hexdigest()[:8]}.txt")
         os.close(self._descriptor)
         self._descriptor = -1
         try:
@@ -255,13 +248,12 @@ class LiveFeed:
     """
 
     def __init__(self, loop: Loop, send: Callable[[str], bool]) -> None:
-        self._loop = loop
         self._send = send
         self._head = ""
         self._tail: Deque[str] = deque()
         self._tail_length = 0
         self._left_out = 0
-        self._timer: Optional[Timer] = None
+        self._plan = Plan(loop)
 
     def append(self, text: str) -> None:
         half = LIVE_CHARACTERS // 2
@@ -279,25 +271,23 @@ class LiveFeed:
                 gone = len(self._tail.popleft())
                 self._tail_length -= gone
                 self._left_out += gone
-        if self._timer is None:
-            self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS, self._tick)
+        if not self._plan.is_planned:
+            self._plan.at(LIVE_INTERVAL_SECONDS, self._tick)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._plan.cancel()
         self._send = lambda _text: False
         self._head = ""
         self._tail.clear()
 
     def _tick(self) -> None:
-        self._timer = None
         marker = f"\n[… {self._left_out} characters not shown live …]\n" if self._left_out else ""
         raw = self._head + marker + "".join(self._tail)
         match = _OPEN_ESCAPE.search(raw, max(0, len(raw) - 600))
         rest = match.group() if match is not None else ""
         text = _ESCAPES.sub("", raw[: len(raw) - len(rest)]).replace("\r\n", "\n")
         if text and not self._send(text):
-            self._timer = self._loop.call_later(LIVE_INTERVAL_SECONDS * 5, self._tick)
+            self._plan.at(LIVE_INTERVAL_SECONDS * 5, self._tick)
             return
         self._head = rest
         self._tail.clear()

@@ -18,7 +18,6 @@ from .terminal_text import COLUMNS, ROWS
 KEPT = 4095
 """Bytes of a line, without its end, that a terminal keeps; what is typed beyond them is lost."""
 _PIECE = 4000
-_ENDS = (b"\r", b"\n")
 _DISABLED = b"\0"
 
 
@@ -30,10 +29,7 @@ class TypedLine:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._length = 0
-
-    def begin(self) -> None:
-        self._length = 0
+        self.length = 0
 
     def takes(self, data: bytes) -> bool:
         lines = data.replace(b"\n", b"\r").split(b"\r")
@@ -42,28 +38,25 @@ class TypedLine:
     def due(self) -> bytes:
         key = self._handing_on()
         if key is None:
-            self._length = 0
-        return key if key and key != _DISABLED and self._length >= _PIECE else b""
+            self.length = 0
+        return key if key and key != _DISABLED and self.length >= _PIECE else b""
 
     def room(self, data: bytes) -> int:
-        room = max(1, _PIECE - self._length)
+        whole = room = max(1, _PIECE - self.length)
         if room >= len(data):
             return len(data)
-        whole = room
         while whole > 0 and data[whole] & 0xC0 == 0x80:  # a character that takes several bytes stays whole
             whole -= 1
         return whole or room
 
     def typed(self, data: bytes) -> None:
-        end = max(data.rfind(end) for end in _ENDS)
-        self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
+        end = max(data.rfind(b"\r"), data.rfind(b"\n"))
+        self.length = len(data) - end - 1 if end >= 0 else self.length + len(data)
 
     def _handing_on(self) -> Optional[bytes]:
         """The key that hands a line on unfinished; None where the program gets every byte at once."""
         modes = termios.tcgetattr(self._descriptor)
-        if not modes[3] & termios.ICANON:
-            return None
-        return bytes(modes[6][termios.VEOF])
+        return bytes(modes[6][termios.VEOF]) if modes[3] & termios.ICANON else None
 
 
 class Key(NamedTuple):
@@ -138,7 +131,7 @@ class Terminal:
     def restore(self) -> None:
         """Undo what programs did to the terminal's modes and drop input that nobody read."""
         self._pending.clear()
-        self._line.begin()
+        self._line.length = 0
         termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
         with contextlib.suppress(OSError):
             # Reading also has the kernel act now on keys that it still holds, an interrupt above all.
@@ -182,7 +175,7 @@ class Terminal:
         try:
             while self._pending:
                 if (key := self._line.due()) and os.write(self.master, key):
-                    self._line.begin()
+                    self._line.length = 0
                 piece = bytes(self._pending[:2048])
                 count = os.write(self.master, piece[: self._line.room(piece)])
                 self._line.typed(piece[:count])
@@ -301,9 +294,9 @@ def how_ended(status: int) -> str:
     return f"has ended with exit code {os.WEXITSTATUS(status)}"
 
 
-def find_program(name: str, path: Optional[str] = None) -> Optional[str]:
+def find_program(name: str) -> Optional[str]:
     """Return where a program is, or None when the image has none of that name."""
-    folders = (path or os.environ.get("PATH") or os.defpath).split(":")
+    folders = (os.environ.get("PATH") or os.defpath).split(":")
     for folder in [*folders, "/bin", "/usr/bin", "/usr/local/bin"]:
         candidate = os.path.join(folder, name)
         if folder and os.access(candidate, os.X_OK):

@@ -71,12 +71,6 @@ def _bash_run(command: str, variables: Dict[str, str], ended: str, terminal: str
     )
 
 
-def _changes_editing(command: str) -> bool:
-    if _EDITING.search(command) is None:  # as in nearly all
-        return False
-    return any(_SETS.search(line) and _EDITING.search(line) for line in command.split("\n"))
-
-
 def _bash_report(word: str, ended: str, pipe: str, terminal: str) -> str:
     """The two lines that report how the command ended.
 
@@ -309,7 +303,9 @@ class ShellProtocol:
         state = self._streams.state
         state.lend(variables)
         # A function that changes the mode of editing is called by commands that do not show it.
-        self._sourced = self._sourced or _changes_editing(command)
+        if not self._sourced and _EDITING.search(command) is not None:  # as in hardly any
+            lines = command.split("\n")
+            self._sourced = any(_SETS.search(line) and _EDITING.search(line) for line in lines)
         terminal = self._streams.terminal.name
         line = self.dialect.run(command, variables, self._ended, terminal, status, self._sourced)
         after = f"{self.dialect.write_down(self.word, state.path)}\n"

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Deque, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 from ..core.arguments import VARIABLE
-from ..core.loop import Loop, Timer
+from ..core.loop import Loop, Plan
 from .pty import Inlet
 
 READ_AFTER_SECONDS = 0.05
@@ -117,7 +117,7 @@ class StatePipe:
         self._pipe: Optional[Inlet] = None
         self._words: Tuple[str, ...] = ()
         self._announced = ""
-        self._timer: Optional[Timer] = None
+        self._plan = Plan(loop)
 
     @property
     def path(self) -> str:
@@ -175,8 +175,8 @@ class StatePipe:
         self._announced = word
         if at_once:
             self._listen()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(READ_AFTER_SECONDS, self._listen)
+        elif not self._plan.is_planned:
+            self._plan.at(READ_AFTER_SECONDS, self._listen)
 
     def read(self) -> None:
         for _ in range(_READS_IN_A_ROW):
@@ -220,8 +220,6 @@ class StatePipe:
             self._stop_listening()
 
     def _stop_listening(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._plan.cancel()
         if self._pipe is not None:
             self._loop.remove_reader(self._pipe.reader)

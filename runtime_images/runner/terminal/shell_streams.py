@@ -9,7 +9,7 @@ import sys
 import termios
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from ..core.loop import Callback, Loop, Timer
+from ..core.loop import Callback, Loop, Plan
 from .pty import Inlet, Terminal
 from .shell_state import StatePipe
 
@@ -170,7 +170,7 @@ class Streams:
         self._said = said
         self._terminal: Optional[Terminal] = None
         self._reports: Optional[Inlet] = None
-        self._held: Optional[Timer] = None
+        self._hold = Plan(loop)
 
     @property
     def is_open(self) -> bool:
@@ -199,7 +199,7 @@ class Streams:
 
     def close(self) -> None:
         self.state.close()
-        self._cancel_hold()
+        self._hold.cancel()
         if self._terminal is not None:
             self._terminal.close(self._loop)
             self._terminal = None
@@ -215,19 +215,14 @@ class Streams:
 
     def hold(self) -> None:
         """Leave the terminal alone for a moment: waking for each line of a short command would cost more."""
-        if self._terminal is not None and self._held is None:
+        if self._terminal is not None and not self._hold.is_planned:
             self._loop.remove_reader(self._terminal.master)
-            self._held = self._loop.call_later(_HOLD_SECONDS, self.watch)
+            self._hold.at(_HOLD_SECONDS, self.watch)
 
     def watch(self) -> None:
-        self._cancel_hold()
+        self._hold.cancel()
         if self._terminal is not None:
             self._loop.add_reader(self._terminal.master, self.read_terminal)
-
-    def _cancel_hold(self) -> None:
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
 
     def read_terminal(self) -> None:
         if self._terminal is None:

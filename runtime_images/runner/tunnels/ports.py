@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -20,7 +21,6 @@ _TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6
 _LISTENING = b"0A"
 _LISTED_LIMIT = 500
 _COMMAND_LIMIT = 500
-_ENVIRONMENT_LIMIT = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
 _ENGINE = "127.0.0.11"
 """Address of Docker's name server in a container's network, which is outside of the container."""
@@ -83,7 +83,7 @@ class SandboxPorts:
         is_shared = SHARED_MARK in os.environ
         if owner is None:
             return not is_shared
-        environment = _environment(owner.pid)
+        environment = processes.read_file(owner.pid, "environ", processes.ENVIRONMENT_LIMIT).split(b"\0")
         if owner.pid == os.getpid() or any(entry.startswith(_OWN) for entry in environment):
             return False
         if not is_shared or any(entry.startswith(self._terminals) for entry in environment):
@@ -103,16 +103,12 @@ def _listeners() -> List[Listener]:
             fields = line.split()
             if len(fields) > 9 and fields[3] == _LISTENING:
                 address, _, port = fields[1].partition(b":")
-                found.append(Listener(int(port, 16), _address(address.decode(), family), int(fields[9])))
+                words = [int(address[n : n + 8], 16).to_bytes(4, sys.byteorder) for n in range(0, len(address), 8)]
+                packed, kind = b"".join(words), family
+                if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
+                    packed, kind = packed[12:], socket.AF_INET
+                found.append(Listener(int(port, 16), socket.inet_ntop(kind, packed), int(fields[9])))
     return found
-
-
-def _address(digits: str, family: int) -> str:
-    words = [int(digits[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(digits), 8)]
-    packed = b"".join(words)
-    if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
-        return socket.inet_ntop(socket.AF_INET, packed[12:])
-    return socket.inet_ntop(family, packed)
 
 
 def _owners(inodes: Set[int]) -> Dict[int, Owner]:
@@ -124,7 +120,11 @@ def _owners(inodes: Set[int]) -> Dict[int, Owner]:
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         for inode in _held(pid, wanted):
             if inode not in found:
-                found[inode] = Owner(pid, _text(pid, "comm", 64), _command(pid))
+                name, command = (
+                    processes.read_file(pid, name, limit).decode("utf-8", "replace").rstrip("\n")
+                    for name, limit in (("comm", 64), ("cmdline", 4096))
+                )
+                found[inode] = Owner(pid, name, command.replace("\0", " ").strip()[:_COMMAND_LIMIT])
         if len(found) == len(wanted):
             break
     return found
@@ -138,30 +138,6 @@ def _held(pid: int, wanted: Dict[str, int]) -> Iterable[int]:
         return []  # another user's, or gone
     held = []
     for descriptor in descriptors:
-        try:
-            inode = wanted.get(os.readlink(f"{folder}/{descriptor}"))
-        except OSError:
-            continue
-        if inode is not None:
-            held.append(inode)
+        with contextlib.suppress(OSError, KeyError):
+            held.append(wanted[os.readlink(f"{folder}/{descriptor}")])
     return held
-
-
-def _environment(pid: int) -> List[bytes]:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read(_ENVIRONMENT_LIMIT).split(b"\0")
-    except OSError:
-        return []
-
-
-def _command(pid: int) -> str:
-    return _text(pid, "cmdline", 4096).replace("\0", " ").strip()[:_COMMAND_LIMIT]
-
-
-def _text(pid: int, name: str, limit: int) -> str:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read(limit).decode("utf-8", "replace").rstrip("\n")
-    except OSError:
-        return ""

@@ -18,7 +18,7 @@ import shutil
 import signal
 import socket
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from ..core import processes
 from ..core.connection import Connection
@@ -77,16 +77,16 @@ class TunnelRegistry:
     def _begin(self, connection: Connection, number: int, args: Any) -> None:
         if number in self._open:
             return
+        tunnel = Tunnel(self._loop, connection, number, self._ended)
         order = args if isinstance(args, dict) else {}
-        if "program" in order:
-            tunnel: Tunnel = ProgramTunnel(self._loop, connection, number, self._ended, self._workspace)
-        else:
-            tunnel = Tunnel(self._loop, connection, number, self._ended)
         if len(self._open) >= TUNNEL_LIMIT:
             tunnel.fail("busy", f"there are {TUNNEL_LIMIT} connections already")
         else:
             self._open[number] = tunnel
-            tunnel.begin(order, self._ports)
+            if "program" in order:
+                tunnel.start(order["program"], self._workspace)
+            else:
+                tunnel.connect(order.get("port"), self._ports)
 
     def _ended(self, tunnel: Tunnel) -> None:
         if self._open.get(tunnel.number) is tunnel:
@@ -98,7 +98,10 @@ class TunnelRegistry:
 
 
 class Tunnel:
-    """One connection to a port: bytes both ways, in bounded memory."""
+    """One connection to a port, or to the input and output of a program: bytes both ways, in bounded memory.
+
+    A program ends with its tunnel, together with what it has started in its session.
+    """
 
     def __init__(self, loop: Loop, connection: Connection, number: int, ended: Callable[[Tunnel], None]) -> None:
         self.number = number
@@ -115,9 +118,11 @@ class Tunnel:
         self._is_reading = False
         self._server_ended = False
         self._port_ended = False
+        self._program = 0
+        self._errors = -1
+        self._last_words = b""
 
-    def begin(self, args: Mapping[str, Any], ports: SandboxPorts) -> None:
-        port = args.get("port")
+    def connect(self, port: Any, ports: SandboxPorts) -> None:
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             self.fail("bad_request", "port must be a whole number from 1 to 65535")
             return
@@ -133,6 +138,24 @@ class Tunnel:
                 self.fail("refused", f"port {port} takes no connection: {reason}")
 
         try_next("nothing of this sandbox listens there")
+
+    def start(self, order: Any, workspace: str) -> None:
+        problem = _problem(order)
+        if problem:
+            self.fail("bad_request", problem)
+            return
+        command: List[str] = order["command"]
+        environment = dict(os.environ, **(order.get("env") or {}))
+        found = shutil.which(command[0], path=environment.get("PATH", os.defpath))
+        if found is None:
+            self.fail("not_found", f"there is no program {command[0]!r} in the sandbox")
+            return
+        try:
+            self._socket = self._spawn([found, *command[1:]], environment, order.get("cwd") or workspace)
+        except (OSError, ValueError) as error:
+            self.fail("failed", f"the program {command[0]!r} cannot be started: {error}")
+            return
+        self._connected()
 
     def take(self, data: bytes) -> None:
         self._granted -= len(data)
@@ -171,6 +194,14 @@ class Tunnel:
         self._out.clear()
         self._is_connected = False
         self._ended(self)
+        if self._errors >= 0:
+            self._loop.remove_reader(self._errors)
+            os.close(self._errors)
+            self._errors = -1
+        pid, self._program = self._program, 0
+        if pid:
+            processes.kill_family(pid)
+            processes.signal_group(pid, signal.SIGKILL)
 
     def _connect(self, port: int, address: str, try_next: Callable[[str], None]) -> None:
         try:
@@ -192,9 +223,12 @@ class Tunnel:
             if self._socket is None:
                 return
             problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            is_with_itself = False  # which the kernel makes by chance where nobody listens
+            with contextlib.suppress(OSError):
+                is_with_itself = self._socket.getsockname() == self._socket.getpeername()
             if problem:
                 failed(os.strerror(problem))
-            elif _is_with_itself(self._socket):
+            elif is_with_itself:
                 failed("nothing listens there")
             else:
                 self._connected()
@@ -247,15 +281,25 @@ class Tunnel:
         else:
             self._end()
 
-    def _end(self, **words: str) -> None:
+    def _end(self) -> None:
+        message: Dict[str, Any] = {"stream": self.number, "end": True}
+        if self._program:
+            self._listen()
+            message["last_words"] = self._last_words.decode("utf-8", "replace")
         self._port_ended = True
         self._set_reading(False)
-        self._connection.send({"stream": self.number, "end": True, **words})
+        self._connection.send(message)
         self._close_if_over()
 
     def _broke(self, error: OSError, *, is_reading: bool) -> None:
-        del is_reading
-        self.fail("reset", f"the connection to the port broke: {error.strerror}")
+        if not self._program:
+            self.fail("reset", f"the connection to the port broke: {error.strerror}")
+            return
+        # Input for a program that reads no more is dropped; what it has printed still counts.
+        self._grant(sum(map(len, self._out)))
+        self._out.clear()
+        if is_reading:
+            self._end()
 
     def _write(self) -> None:
         while self._out and self._socket is not None:
@@ -295,75 +339,7 @@ class Tunnel:
         if self._port_ended and self._server_ended and not self._out:
             self.close()
 
-
-def _is_with_itself(connection: socket.socket) -> bool:
-    """True for a connection with itself, which the kernel makes by chance where nobody listens."""
-    try:
-        return bool(connection.getsockname() == connection.getpeername())
-    except OSError:
-        return False
-
-
-class ProgramTunnel(Tunnel):
-    """One program: the server's data are its input, its output goes to the server.
-
-    It ends with its tunnel, together with what it has started in its session.
-    """
-
-    def __init__(
-        self, loop: Loop, connection: Connection, number: int, ended: Callable[[Tunnel], None], workspace: str
-    ) -> None:
-        super().__init__(loop, connection, number, ended)
-        self._workspace = workspace
-        self._pid = 0
-        self._errors = -1
-        self._last_words = b""
-
-    def begin(self, args: Mapping[str, Any], ports: SandboxPorts) -> None:
-        del ports
-        order = args.get("program")
-        problem = _problem(order)
-        if problem or not isinstance(order, dict):
-            self.fail("bad_request", problem)
-            return
-        command: List[str] = order["command"]
-        environment = dict(os.environ, **(order.get("env") or {}))
-        found = shutil.which(command[0], path=environment.get("PATH", os.defpath))
-        if found is None:
-            self.fail("not_found", f"there is no program {command[0]!r} in the sandbox")
-            return
-        try:
-            self._socket = self._start([found, *command[1:]], environment, order.get("cwd") or self._workspace)
-        except (OSError, ValueError) as error:
-            self.fail("failed", f"the program {command[0]!r} cannot be started: {error}")
-            return
-        self._connected()
-
-    def close(self) -> None:
-        super().close()
-        if self._errors >= 0:
-            self._loop.remove_reader(self._errors)
-            os.close(self._errors)
-            self._errors = -1
-        pid, self._pid = self._pid, 0
-        if pid:
-            processes.kill_family(pid)
-            processes.signal_group(pid, signal.SIGKILL)
-
-    def _broke(self, error: OSError, *, is_reading: bool) -> None:
-        """Input for a program that reads no more is dropped; what it has printed still counts."""
-        del error
-        self._grant(sum(map(len, self._out)))
-        self._out.clear()
-        if is_reading:
-            self._end()
-
-    def _end(self, **words: str) -> None:
-        if self._errors >= 0:
-            self._listen()
-        super()._end(last_words=self._last_words.decode("utf-8", "replace"), **words)
-
-    def _start(self, command: List[str], environment: Dict[str, str], cwd: str) -> socket.socket:
+    def _spawn(self, command: List[str], environment: Dict[str, str], cwd: str) -> socket.socket:
         import subprocess  # only here: the runner starts faster without it
 
         ours, its = socket.socketpair()
@@ -386,7 +362,7 @@ class ProgramTunnel(Tunnel):
             its.close()
             os.close(its_errors)
         process.returncode = 0  # the runner collects all its dead children itself
-        self._pid, self._errors = process.pid, errors
+        self._program, self._errors = process.pid, errors
         os.set_blocking(errors, False)
         self._loop.add_reader(errors, self._listen)
         ours.setblocking(False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -188,13 +189,15 @@ STUBBORN = {
 @pytest.mark.parametrize("command", STUBBORN.values(), ids=STUBBORN.keys())
 def test_stopping_a_command_ends_all_its_processes_and_keeps_the_terminal(client: Client, command: str) -> None:
     client.run("cd /; kept=1")
+    seconds = f"4730.{os.getpid()}"  # not those of another run of this test
+    command = command.replace("4730", seconds)
     number = client.send("shell.run", command=f"echo begun; {command}", soft_timeout=60)
     client.wait_for_output(number, "ready" if "ready" in command else "begun")
     time.sleep(0.1)  # most give no sign of having started what they start
     begun = time.monotonic()
     assert client.call("shell.interrupt", session="default").result == {"interrupted": True}
     taken = time.monotonic() - begun
-    assert processes_with("sleep 4730") == []
+    assert processes_with(f"sleep {seconds}") == []
     result = client.wait(number).result
     assert result["status"] == "interrupted"
     assert result["output"].startswith("begun\n")

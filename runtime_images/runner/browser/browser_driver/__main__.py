@@ -26,13 +26,15 @@ async def main(workspace: str) -> None:
 
     try:
         # Imported late: without Playwright the reason is to be told in words.
+        from playwright.async_api import Page
+
         from .driver import BrowserDriver
-        from .session import find_chromium, library_is_new_enough
+        from .session import find_chromium
     except ImportError as error:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         tell({"unavailable": f"the library that drives it cannot be loaded by Python {version} ({error})"})
         return
-    if not library_is_new_enough():
+    if not hasattr(Page, "get_by_ref"):  # which names the elements of a page
         tell({"unavailable": "the library that drives it, Playwright, is older than 1.65"})
         return
     chromium = find_chromium()

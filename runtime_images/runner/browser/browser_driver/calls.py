@@ -30,7 +30,6 @@ _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None", "no_restriction"
 
 State = dict[str, Any]
 
-
 _FRAME_SECONDS = 5.0
 _MOST_FRAMES = 20
 _TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
@@ -64,39 +63,28 @@ _ATTEMPTS = 3
 Call = Callable[[dict[str, Any]], Awaitable[str]]
 
 
-class Storage:
-    """What sites have stored, as Playwright has it, and the ``sessionStorage`` of the open tabs."""
+async def read_storage(session: BrowserSession, tabs: Tabs) -> State:
+    """All that sites have stored, as Playwright has it; of several tabs of a site, the one opened last counts."""
+    state: State = dict(await session.context.storage_state())
+    origins = {origin["origin"]: dict(origin) for origin in state.get("origins", ())}
+    for origin, items in await asyncio.gather(*map(_session_storage, tabs.all())):
+        if items:
+            known = origins.setdefault(origin, {"origin": origin, "localStorage": []})
+            known["sessionStorage"] = [{"name": name, "value": value} for name, value in items]
+    return {**state, "origins": list(origins.values())}
 
-    def __init__(self, session: BrowserSession, tabs: Tabs) -> None:
-        self._session = session
-        self._tabs = tabs
 
-    async def read(self) -> State:
-        """All of it; where several tabs show a site, the session storage of the one opened last."""
-        state: State = dict(await self._session.context.storage_state())
-        origins = {origin["origin"]: dict(origin) for origin in state.get("origins", ())}
-        for origin, items in await asyncio.gather(*map(_session_storage, self._tabs.all())):
-            if items:
-                known = origins.setdefault(origin, {"origin": origin, "localStorage": []})
-                known["sessionStorage"] = [{"name": name, "value": value} for name, value in items]
-        return {**state, "origins": list(origins.values())}
+async def replace_storage(session: BrowserSession, tabs: Tabs, state: State) -> str:
+    """Replace all of it; says what was set, and which session storage had no tab to be set in."""
+    cookies, origins = _list(state, "cookies"), _list(state, "origins")
+    plain = [{"localStorage": [], **origin} for origin in origins]
+    try:
+        await session.context.set_storage_state({"cookies": [*map(_cookie, cookies)], "origins": plain})  # type: ignore[arg-type] # checked by Playwright
+    except Error as error:
+        raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
+    wanted = {origin.get("origin"): _list(origin, "sessionStorage") for origin in origins}
 
-    async def replace(self, state: State) -> str:
-        """Replace all of it; says what was set, and which session storage had no tab to be set in."""
-        cookies, origins = _list(state, "cookies"), _list(state, "origins")
-        plain = [{"localStorage": [], **origin} for origin in origins]
-        try:
-            await self._session.context.set_storage_state({"cookies": [*map(_cookie, cookies)], "origins": plain})  # type: ignore[arg-type] # checked by Playwright
-        except Error as error:
-            raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
-        wanted = {origin.get("origin"): _list(origin, "sessionStorage") for origin in origins}
-        set_for = await asyncio.gather(*(self._set_session(tab, wanted) for tab in self._tabs.all()))
-        said = f"Set {len(cookies)} cookies and the storage of {len(origins)} origins, in place of all there was."
-        left = [str(origin) for origin, items in wanted.items() if items and origin not in set_for]
-        more = "the session storage needs an open tab of its site, so this was left out"
-        return f"{said} But {more}: {', '.join(left)}." if left else said
-
-    async def _set_session(self, tab: Tab, wanted: dict[Any, list[State]]) -> str:
+    async def set_session(tab: Tab) -> str:
         origin, _ = await _session_storage(tab)
         if origin:
             try:
@@ -105,15 +93,21 @@ class Storage:
                 return ""
         return origin
 
+    set_for = await asyncio.gather(*map(set_session, tabs.all()))
+    said = f"Set {len(cookies)} cookies and the storage of {len(origins)} origins, in place of all there was."
+    left = [str(origin) for origin, items in wanted.items() if items and origin not in set_for]
+    more = "the session storage needs an open tab of its site, so this was left out"
+    return f"{said} But {more}: {', '.join(left)}." if left else said
+
 
 async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
-    if not tab.asks_for_another:
-        try:
-            origin, items = await asyncio.wait_for(tab.page.evaluate(_READ), _SECONDS)
-        except (Error, asyncio.TimeoutError):
-            return "", []
-        return origin, items
-    return "", []
+    if tab.asks_for_another:
+        return "", []
+    try:
+        origin, items = await asyncio.wait_for(tab.page.evaluate(_READ), _SECONDS)
+    except (Error, asyncio.TimeoutError):
+        return "", []
+    return origin, items
 
 
 def _cookie(args: State) -> State:
@@ -172,9 +166,7 @@ class TabCalls:
         self._tabs = tabs
         self._files = files
         self._navigation_ms = navigation_seconds * 1000
-        self._storage = Storage(session, tabs)
-        elements = Elements(tabs, files)
-        self._elements = elements
+        self._elements = elements = Elements(tabs, files)
         self._known: dict[str, Call] = {
             "look": self._look,
             "navigate": self._navigate,
@@ -198,7 +190,7 @@ class TabCalls:
             "switch_tab": self._switch_tab,
             "close_tab": self._close_tab,
             "get_storage": self._get_storage,
-            "set_storage": lambda args: self._storage.replace(args["state"]),
+            "set_storage": lambda args: replace_storage(session, tabs, args["state"]),
             "start_recording": self._start_recording,
             "stop_recording": self._stop_recording,
         }
@@ -220,21 +212,16 @@ class TabCalls:
             said = await call(args)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
-        if name not in _ONLY_LOOK and not await self._new_tabs(unseen):
-            self._tabs.note("The page opened a new tab, which has nothing to show yet.")
+        deadline = time.monotonic() + _NEW_TAB_SECONDS
+        while name not in _ONLY_LOOK and await self._session.unseen() > unseen:  # tabs that the call has opened
+            if time.monotonic() > deadline:
+                self._tabs.note("The page opened a new tab, which has nothing to show yet.")
+                break
+            await asyncio.sleep(0.03)
         tab = await self._tabs.active()
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
         return "\n".join(filter(None, (said, notice)))
-
-    async def _new_tabs(self, unseen: int) -> bool:
-        """Wait for tabs that the call opened (`unseen`: missing before); False when one's site does not answer."""
-        deadline = time.monotonic() + _NEW_TAB_SECONDS
-        while await self._session.unseen() > unseen:
-            if time.monotonic() > deadline:
-                return False
-            await asyncio.sleep(0.03)
-        return True
 
     async def _look(self, _: dict[str, Any]) -> str:
         return ""
@@ -291,8 +278,7 @@ class TabCalls:
         if tab.asks_for_another:
             await tab.stop_loading()
         await self._tabs.expect_reaction()
-        page = tab.page
-        before = page.url
+        page, before = tab.page, tab.page.url
         go = page.go_back if steps < 0 else page.go_forward
         try:
             response = await go(wait_until="commit", timeout=self._navigation_ms)
@@ -360,7 +346,7 @@ class TabCalls:
         return f"Closed tab {tab.id}; the active one is {(await self._tabs.active()).id} now."
 
     async def _get_storage(self, _: dict[str, Any]) -> str:
-        text = json.dumps(await self._storage.read(), indent=1, ensure_ascii=False)
+        text = json.dumps(await read_storage(self._session, self._tabs), indent=1, ensure_ascii=False)
         if len(text) <= TEXT_LIMIT:
             return text
         path = self._files.save_text(text)

@@ -41,9 +41,8 @@ class BrowserDriver:
         task.add_done_callback(lambda _: self._tasks.pop(message["id"], None))
 
     def cancel(self, ident: Any) -> None:
-        task = self._tasks.get(ident)
-        if task is not None:
-            task.cancel()
+        if ident in self._tasks:
+            self._tasks[ident].cancel()
 
     async def close(self) -> None:
         for task in list(self._tasks.values()):
@@ -70,7 +69,12 @@ class BrowserDriver:
             except NoBrowserError as error:
                 result = {"status": "unavailable", "error": f"{error}."}
             except Error as error:
-                result = await self._ended(error)
+                if self._session is not None:
+                    await self._session.end()
+                words = "The browser ended in the middle of it; it is started anew with the next call."
+                result = {"status": "crashed", "error": words}
+                if not is_gone(error):
+                    result = {"status": "failed", "error": sentence(in_words(error))}
             except Exception as error:  # noqa: BLE001 - whatever it is, the asker must be answered
                 sys.excepthook(*sys.exc_info())
                 result = {"status": "failed", "error": f"The browser's program failed: {type(error).__name__}."}
@@ -90,14 +94,6 @@ class BrowserDriver:
         elif await self._drop_hung():
             words += " The page did not react any more, so its tab was closed."
         return {"status": "timeout", "error": words}
-
-    async def _ended(self, error: Error) -> Result:
-        if self._session is not None:
-            await self._session.end()
-        if not is_gone(error):
-            return {"status": "failed", "error": sentence(in_words(error))}
-        words = "The browser ended in the middle of it; it is started anew with the next call."
-        return {"status": "crashed", "error": words}
 
     async def _do(self, message: dict[str, Any], tabs: Tabs) -> Result:
         session = self._session
@@ -123,12 +119,13 @@ class BrowserDriver:
         viewer = PageViewer(session, tabs, self._files, navigation_seconds)
         seen = await viewer.look(message.get("look", {}))
         notices = [*tabs.take_notices(), *seen.pop("notices")]
+        downloads, tabs.downloads = tabs.downloads, []
         return {
             "status": status,
             "text": "\n".join(filter(None, said)),
             "error": error,
             "notices": notices,
-            "downloads": tabs.take_downloads(),
+            "downloads": downloads,
             **seen,
         }
 

@@ -33,18 +33,12 @@ _FORMS = {
 """An example of what a field of each kind takes."""
 _KEEPING = frozenset({"color", "range"})
 """Fields that keep their value in place of one that they do not take; the others become empty."""
-
-
 _TAKES_FOLDER = "e => e.webkitdirectory"
 _EMPTY = """e => {
     e.value = '';
     for (const name of ['input', 'change']) e.dispatchEvent(new Event(name, { bubbles: true }));
 }"""
-
-
 _LOOK_MS = 5000.0
-
-
 _TYPED_CHARACTERS = 500
 _DRAGGED_PIXELS = 6
 _TYPED_KINDS = {f"INPUT:{kind}" for kind in ("text", "search", "email", "url", "tel", "password")}
@@ -78,9 +72,14 @@ class Elements:
     async def find(self, number: int) -> Locator:
         """The element of that number; raises `ActionError` when the page does not have it, or no longer."""
         tab = await self._tabs.active()
-        found = await _present(tab, number) or await _in_new_document(tab, number)
-        if found is not None:
-            return found
+        if reference := tab.numbers.reference(number):
+            with contextlib.suppress(Error):  # a document of that number is not there any more
+                found = tab.page.get_by_ref(reference)
+                if await found.count():
+                    return found
+        again = await _in_new_document(tab, number)
+        if again is not None:
+            return again
         raise ActionError(
             f"there is no element {number} on the page as it is now; look at the page again and take one of its numbers"
         )
@@ -211,17 +210,6 @@ async def _fill(element: Locator, number: int, text: str) -> None:
     value = await element.input_value(timeout=_LIMIT_MS)
     if not value or (kind in _KEEPING and value != text.strip().lower()):
         raise ActionError(f"element {number} is for a {kind} and did not take {text!r}; write it like {_FORMS[kind]}")
-
-
-async def _present(tab: Tab, number: int) -> Locator | None:
-    reference = tab.numbers.reference(number)
-    if not reference:
-        return None
-    with contextlib.suppress(Error):  # a document of that number is not there any more
-        found = tab.page.get_by_ref(reference)
-        if await found.count():
-            return found
-    return None
 
 
 async def _in_new_document(tab: Tab, number: int) -> Locator | None:

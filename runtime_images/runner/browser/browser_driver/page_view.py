@@ -29,8 +29,6 @@ b { position: absolute; left: -1px; top: -1px; background: var(--c); color: #fff
     font: bold 11px/13px sans-serif; padding: 0 2px; white-space: nowrap }
 """
 _LIMIT_MS = 10_000
-
-
 _COUNT_SECONDS = 10.0
 _MOST_ELEMENTS = 30_000
 _LOOK_MS = 15_000.0
@@ -43,7 +41,6 @@ _WRITTEN = frozenset({"text/html", "application/xhtml+xml", "text/xml", "applica
 _FACTS = """() => [document.readyState !== 'loading', Boolean(document.body || !document.documentElement),
     document.contentType, document.documentElement?.textContent.length ?? 0]"""
 _WINDOW = Box(0, 0, VIEWPORT["width"], VIEWPORT["height"])
-
 _JPEG = "data:image/jpeg;base64,"
 
 Seen = dict[str, Any]
@@ -117,7 +114,7 @@ class PageViewer:
         if "tree" in wanted or "marks" in wanted:
             try:
                 tree = await self._tree(tab)
-                tab.saw(tree)
+                tab.seen, tab.seen_url = tree, page.url
             except (PlaywrightTimeoutError, asyncio.TimeoutError):
                 if tab.asks_for_another:
                     return {**seen, "notices": [UNANSWERED]}
@@ -220,19 +217,15 @@ async def _show_clickable(page: Page) -> None:
 
 
 async def _draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:
-    page = await context.new_page()
-    try:
-        await page.set_content(_marked_page(picture, marks), wait_until="load", timeout=_LIMIT_MS)
-        return await page.screenshot(type="jpeg", quality=QUALITY, timeout=_LIMIT_MS)
-    finally:
-        await page.close()
-
-
-def _marked_page(picture: bytes, marks: list[tuple[int, Box]]) -> str:
     source = _JPEG + base64.b64encode(picture).decode("ascii")
     parts = [f"<!doctype html><style>{_STYLE}</style><img src='{html.escape(source)}'>"]
     for number, box in marks:
         colour = _COLOURS[number % len(_COLOURS)]
         place = f"left:{box.x}px;top:{max(0.0, box.y)}px;width:{box.width}px;height:{box.height}px;--c:{colour}"
         parts.append(f"<div style='{place}'><b>{number}</b></div>")
-    return "".join(parts)
+    page = await context.new_page()
+    try:
+        await page.set_content("".join(parts), wait_until="load", timeout=_LIMIT_MS)
+        return await page.screenshot(type="jpeg", quality=QUALITY, timeout=_LIMIT_MS)
+    finally:
+        await page.close()

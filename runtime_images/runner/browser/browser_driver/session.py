@@ -15,7 +15,6 @@ from playwright.async_api import (
     BrowserContext,
     CDPSession,
     Error,
-    Page,
     Playwright,
     Route,
     ViewportSize,
@@ -44,8 +43,6 @@ _OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
 )
-
-
 _CLOSE_SECONDS = 5.0
 _ANSWER_SECONDS = 5.0
 _STAY = """addEventListener('click', event => {
@@ -55,26 +52,17 @@ _STAY = """addEventListener('click', event => {
 """Links for other programs (``tel:``) are not followed: Chromium would ask in a window that nobody sees."""
 
 
-def library_is_new_enough() -> bool:
-    """Whether it can name the elements of a page."""
-    return hasattr(Page, "get_by_ref")
-
-
 def find_chromium() -> str | None:
     """The program to start: that of ``DRYDOCK_CHROMIUM``, one on the PATH, or one of Playwright's own."""
     given = os.environ.get(_VARIABLE)
     if given:
         return given if os.access(given, os.X_OK) else None
-    for name in _NAMES:
-        found = shutil.which(name)
-        if found is not None:
-            return found
-    folders = [os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or "", *_LIBRARY_FOLDERS]
-    for folder in filter(None, folders):
-        newest = sorted(Path(folder).expanduser().glob(_SHELL), reverse=True)
-        if newest:
-            return str(newest[0])
-    return None
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is not None:
+        return found
+    folders = filter(None, [os.environ.get("PLAYWRIGHT_BROWSERS_PATH"), *_LIBRARY_FOLDERS])
+    newest = (max(Path(folder).expanduser().glob(_SHELL), default=None) for folder in folders)
+    return next((str(path) for path in newest if path is not None), None)
 
 
 class NoBrowserError(Exception):
@@ -122,7 +110,8 @@ class BrowserSession:
             raise NoBrowserError(f"Chromium did not start within {self._start_seconds:.0f} s") from None
         except Exception as error:  # Playwright raises plain ones while it starts
             await self.end()
-            raise NoBrowserError(f"Chromium did not start: {_first_line(error)}") from error
+            words = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise NoBrowserError(f"Chromium did not start: {words}") from error
         if had_run:
             tabs.note("The browser had ended and was started anew: its pages, cookies and logins are gone.")
         return tabs
@@ -209,7 +198,3 @@ class BrowserSession:
         host = (urlsplit(url).hostname or "").lower()
         names = [name.lower().removeprefix("*.") for name in self._allowed]
         return any(host == name or host.endswith("." + name) for name in names)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -27,8 +27,6 @@ _STOPS = 20
 _STAYED_SECONDS = 0.1
 _SHOWN_TITLE = 200
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
-
-
 _MOST_NOTICES = 20
 _MOST_TABS = 20
 _SHOWN_MESSAGE = 500
@@ -85,14 +83,14 @@ class Tab:
         return max(1e-9, time.monotonic() - min(begun)) if begun else 0.0
 
     async def stop_loading(self) -> None:
-        with contextlib.suppress(Error, asyncio.TimeoutError):
-            await asyncio.wait_for(self._stop(), _STOP_SECONDS)
-        self.requests.clear()
+        async def stop() -> None:
+            connection = await self.page.context.new_cdp_session(self.page)
+            await connection.send("Page.stopLoading")
+            await connection.detach()
 
-    async def _stop(self) -> None:
-        connection = await self.page.context.new_cdp_session(self.page)
-        await connection.send("Page.stopLoading")
-        await connection.detach()
+        with contextlib.suppress(Error, asyncio.TimeoutError):
+            await asyncio.wait_for(stop(), _STOP_SECONDS)
+        self.requests.clear()
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -114,9 +112,6 @@ class Tab:
     def forget(self) -> None:
         self.numbers.forget()
         self.seen, self.seen_url = AccessibilityTree(), ""
-
-    def saw(self, tree: AccessibilityTree) -> None:
-        self.seen, self.seen_url = tree, self.page.url
 
     def _is_for_page(self, request: Request) -> bool:
         try:
@@ -154,16 +149,6 @@ class Tab:
         except asyncio.TimeoutError:
             return False
         return True
-
-    def moved(self, frame: Frame) -> bool:
-        """A frame shows another document; True for the page's own, which cancels what it asked for before."""
-        is_page = frame is self.page.main_frame
-        if is_page:
-            self.moves += 1
-            self.moved_at.append(time.monotonic())
-            self.requests.clear()
-            self.dialogs.clear()
-        return is_page
 
 
 class Tabs:
@@ -280,10 +265,6 @@ class Tabs:
         words = one if len(opened) == 1 else many
         return [f"{words}; the active one is {self._active or 'none'} now.", *told]
 
-    def take_downloads(self) -> list[str]:
-        taken, self.downloads = self.downloads, []
-        return taken
-
     async def drop_hung(self) -> bool:
         tab = self._tabs.get(self._active)
         if tab is None or await tab.reacts(_REACTION_SECONDS):
@@ -357,8 +338,14 @@ class Tabs:
         await dialog.accept()
 
     def _moved(self, tab: Tab, frame: Frame) -> None:
-        """Redirects are followed without asking; one that leads to a forbidden place ends here."""
-        if tab.moved(frame) and not self.may_open(frame.url):
+        """The page shows another document: redirects are followed without asking, a forbidden place ends here."""
+        if frame is not tab.page.main_frame:
+            return
+        tab.moves += 1
+        tab.moved_at.append(time.monotonic())
+        tab.requests.clear()
+        tab.dialogs.clear()
+        if not self.may_open(frame.url):
             self.note(f"The page led to {frame.url}, which is not among the allowed domains; it was left.")
             self._begin(tab.page.goto("about:blank"))
 

@@ -120,33 +120,29 @@ class ElementNumbers:
     """The document of each number of the last look; numbers of another document are invalid."""
 
     def __init__(self) -> None:
-        self._documents: list[str] = []
-
-    @property
-    def documents(self) -> list[str]:
-        return list(self._documents)
+        self.documents: list[str] = []
 
     def forget(self) -> None:
-        self._documents = []
+        self.documents = []
 
     def begin(self, snapshot: str) -> None:
         """A look at the page begins; numbers stay valid as long as its document does."""
         first = _FIRST_REFERENCE.search(snapshot)
-        if first is None or self._documents[:1] != [first.group(1)]:
+        if first is None or self.documents[:1] != [first.group(1)]:
             self.forget()
 
     def number(self, reference: str) -> int:
         found = _REFERENCE.match(reference)
         if found is None or int(found.group(2)) >= FRAME_STEP:
             return 0
-        if found.group(1) not in self._documents:
-            self._documents.append(found.group(1))
-        return self._documents.index(found.group(1)) * FRAME_STEP + int(found.group(2))
+        if found.group(1) not in self.documents:
+            self.documents.append(found.group(1))
+        return self.documents.index(found.group(1)) * FRAME_STEP + int(found.group(2))
 
     def reference(self, number: int) -> str:
         """Playwright's reference for a number; "" for an unknown one."""
         place, element = divmod(number, FRAME_STEP)
-        return f"{self._documents[place]}e{element}" if 0 <= place < len(self._documents) else ""
+        return f"{self.documents[place]}e{element}" if 0 <= place < len(self.documents) else ""
 
 
 def read_tree(snapshot: str, numbers: ElementNumbers) -> AccessibilityTree:
@@ -178,12 +174,26 @@ def _read_line(depth: int, text: str, numbers: ElementNumbers) -> Node:
     found = _ROLE.match(key)
     if found is None:
         return Node(depth, "text", rest=body)
-    position = found.end()
-    name = ""
-    named = _NAME.match(key, position)
-    if named is not None:
-        name, position = named.group(1), named.end()
-    return _with_attributes(Node(depth, found.group(), name, rest=_plain(rest)), _attributes(key, position), numbers)
+    if len(rest) > 1 and rest[0] == rest[-1] == '"':
+        rest = rest[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    named = _NAME.match(key, found.end())
+    name, position = (named.group(1), named.end()) if named is not None else ("", found.end())
+    kept: list[str] = []
+    number, box, is_clickable, is_focused = 0, None, False, False
+    while attribute := _ATTRIBUTE.match(key, position):
+        position = attribute.end()
+        kind, _, value = attribute.group(1).partition("=")
+        if kind == "ref":
+            number = numbers.number(value)
+        elif kind == "box":
+            box = _box(value)
+        elif attribute.group(1) == "cursor=pointer":
+            is_clickable = True
+        elif attribute.group(1) == "active":
+            is_focused = True
+        else:
+            kept.append(attribute.group(1))
+    return Node(depth, found.group(), name, number, tuple(kept), box, rest, is_clickable, is_focused)
 
 
 def _split(body: str) -> tuple[str, str]:
@@ -208,32 +218,6 @@ def _split(body: str) -> tuple[str, str]:
     return body, ""
 
 
-def _attributes(key: str, position: int) -> Iterable[str]:
-    while attribute := _ATTRIBUTE.match(key, position):
-        yield attribute.group(1)
-        position = attribute.end()
-
-
-def _with_attributes(node: Node, given: Iterable[str], numbers: ElementNumbers) -> Node:
-    kept: list[str] = []
-    number, box, is_clickable, is_focused = 0, None, False, False
-    for attribute in given:
-        name, _, value = attribute.partition("=")
-        if name == "ref":
-            number = numbers.number(value)
-        elif name == "box":
-            box = _box(value)
-        elif attribute == "cursor=pointer":
-            is_clickable = True
-        elif attribute == "active":
-            is_focused = True
-        else:
-            kept.append(attribute)
-    return replace(
-        node, number=number, box=box, is_clickable=is_clickable, is_focused=is_focused, attributes=tuple(kept)
-    )
-
-
 def _box(value: str) -> Box | None:
     try:
         x, y, width, height = (float(part) for part in value.split(","))
@@ -241,12 +225,6 @@ def _box(value: str) -> Box | None:
         return None
     # What has no size is inside of something else, as the options of a closed list.
     return Box(x, y, width, height) if width > 0 and height > 0 else None
-
-
-def _plain(rest: str) -> str:
-    if len(rest) > 1 and rest[0] == rest[-1] == '"':
-        return rest[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-    return rest
 
 
 def _inside(nodes: tuple[Node, ...], index: int) -> Iterable[Node]:

@@ -22,12 +22,11 @@ class WorkspaceFiles:
 
     def save_screenshot(self, data: bytes) -> str:
         """Return its path, or "" when the disk does not take it; only the newest are kept."""
-        return self._save(SCREENSHOTS, ".jpg", data)
+        return self._save(SCREENSHOTS, data)
 
     def save_text(self, text: str) -> str:
         data = text.encode("utf-8", "replace")
-        name = f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt"
-        return self._save(OUTPUT, ".txt", data, name)
+        return self._save(OUTPUT, data, f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt")
 
     def new_path(self, folder: str, extension: str) -> Path:
         """A path in one of our folders; OSError when that cannot be made."""
@@ -63,9 +62,9 @@ class WorkspaceFiles:
             ignore.write_text("*\n")
         return place
 
-    def _save(self, folder: str, extension: str, data: bytes, name: str = "") -> str:
+    def _save(self, folder: str, data: bytes, name: str = "") -> str:
         try:
-            path = self._folder(folder) / name if name else self.new_path(folder, extension)
+            path = self._folder(folder) / name if name else self.new_path(folder, ".jpg")
             path.write_bytes(data)
             files = [one for one in path.parent.iterdir() if one.name != ".gitignore"]
             for old in sorted(files, key=lambda one: one.stat().st_mtime)[:-_KEPT]:

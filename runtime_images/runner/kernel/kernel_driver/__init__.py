@@ -3,3 +3,6 @@
 Only it needs jupyter_client, and its kernel ipykernel, from the image or mounted by a local sandbox; Python 3.8. It
 speaks JSON lines over its standard streams.
 """
+
+OMITTED = "drydock_omitted"
+"""The kind of message with which our kernel (``inside``) says how many characters it left out."""

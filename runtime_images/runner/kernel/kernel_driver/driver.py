@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -18,75 +19,12 @@ import zmq
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-OMITTED = "drydock_omitted"
-"""The kind of message with which our kernel says how many characters it left out (``inside``)."""
+from . import OMITTED
+
 _IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 """Pictures that models take, and how their data begins."""
 _IMAGE_LIMIT = 5 * 1024 * 1024
 _TEXT_LIMIT = 1024 * 1024
-
-Item = Dict[str, Any]
-
-
-def shown(kind: str, content: Dict[str, Any]) -> List[Item]:
-    """What to report of a message; nothing of irrelevant ones."""
-    if kind == "stream":
-        return _text(content["text"], "stream")
-    if kind in ("execute_result", "display_data"):
-        return _display(content)
-    if kind == "update_display_data":
-        name = content.get("transient", {}).get("display_id", "")
-        text = str(content.get("data", {}).get("text/plain", ""))
-        return [{"update": str(name)[:200], "text": text[:_TEXT_LIMIT]}] if text else []
-    if kind == "error":
-        return [
-            {"error": str(content["ename"]), **item} for item in _text("\n".join(content["traceback"]), "traceback")
-        ]
-    if kind == "clear_output":
-        return [{"clear": "next" if content.get("wait") else "now"}]
-    if kind == OMITTED:
-        return [{"omitted": int(content["characters"])}]
-    return []
-
-
-def _display(content: Dict[str, Any]) -> List[Item]:
-    data = content.get("data", {})
-    items = _text(str(data.get("text/plain", "")), "display")
-    for kind in _IMAGES:
-        image = data.get(kind)
-        if isinstance(image, str) and image.strip():
-            image = "".join(image.split())
-            if len(image) > _IMAGE_LIMIT:
-                items.append({"too_large": len(image) * 3 // 4})
-            else:
-                items.append(_image(image, kind))
-            break
-    return items
-
-
-def _image(data: str, said: str) -> Item:
-    """A picture by its real kind: a model's server would refuse the whole history for a wrong one."""
-    try:
-        begin = base64.b64decode(data, validate=True)[:16]
-    except ValueError:
-        begin = b""
-    kind = next((kind for kind, magic in _IMAGES.items() if begin.startswith(magic)), None)
-    if kind is None:
-        return {"display": f"[What was to be shown as {said} is no such picture; it was left out.]"}
-    return {"image": f"data:{kind};base64,{data}"}
-
-
-def _text(text: str, how: str) -> List[Item]:
-    if not text:
-        return []
-    if not text.isascii():  # half characters are written out: no valid text could hold them
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    over = len(text) - _TEXT_LIMIT
-    if over <= 0:
-        return [{how: text}]
-    half = _TEXT_LIMIT // 2
-    return [{how: text[:half]}, {"omitted": over}, {"stream": text[-half:]}]
-
 
 _PATH_LIMIT = 90
 _LAST_WORDS = 2000
@@ -118,6 +56,60 @@ from drydock_runner.kernel.kernel_driver.inside import main
 main()
 """
 
+Message = Dict[str, Any]
+
+
+def shown(kind: str, content: Dict[str, Any]) -> List[Message]:
+    """What to report of a message; nothing of irrelevant ones."""
+    if kind == "stream":
+        return _text(content["text"], "stream")
+    if kind in ("execute_result", "display_data"):
+        return _display(content)
+    if kind == "update_display_data":
+        name = content.get("transient", {}).get("display_id", "")
+        text = str(content.get("data", {}).get("text/plain", ""))
+        return [{"update": str(name)[:200], "text": text[:_TEXT_LIMIT]}] if text else []
+    if kind == "error":
+        parts = _text("\n".join(content["traceback"]), "traceback")
+        return [{"error": str(content["ename"]), **part} for part in parts]
+    if kind == "clear_output":
+        return [{"clear": "next" if content.get("wait") else "now"}]
+    if kind == OMITTED:
+        return [{"omitted": int(content["characters"])}]
+    return []
+
+
+def _display(content: Dict[str, Any]) -> List[Message]:
+    data = content.get("data", {})
+    items = _text(str(data.get("text/plain", "")), "display")
+    for kind in _IMAGES:
+        image = data.get(kind)
+        if isinstance(image, str) and image.strip():
+            image = "".join(image.split())
+            if len(image) > _IMAGE_LIMIT:
+                return [*items, {"too_large": len(image) * 3 // 4}]
+            begin = b""
+            with contextlib.suppress(ValueError):
+                begin = base64.b64decode(image, validate=True)[:16]
+            # By its real kind: a model's server would refuse the whole history for a wrong one.
+            for real, magic in _IMAGES.items():
+                if begin.startswith(magic):
+                    return [*items, {"image": f"data:{real};base64,{image}"}]
+            return [*items, {"display": f"[What was to be shown as {kind} is no such picture; it was left out.]"}]
+    return items
+
+
+def _text(text: str, how: str) -> List[Message]:
+    if not text:
+        return []
+    if not text.isascii():  # half characters are written out: no valid text could hold them
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    over = len(text) - _TEXT_LIMIT
+    if over <= 0:
+        return [{how: text}]
+    half = _TEXT_LIMIT // 2
+    return [{how: text[:half]}, {"omitted": over}, {"stream": text[-half:]}]
+
 
 class _OurKernel(KernelSpecManager):
     """Finds only our kernel, whatever is installed elsewhere."""
@@ -136,7 +128,12 @@ class KernelProcess:
     """
 
     def __init__(self, workspace: str, library: str, folder: str, *, library_first: bool = False) -> None:
-        self._folder = _short_folder(folder)
+        if len(folder) <= _PATH_LIMIT:
+            shutil.rmtree(folder, ignore_errors=True)  # of a kernel that could not remove it itself
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._folder = tempfile.mkdtemp(dir=folder)
+        else:  # too long for the paths of sockets in it
+            self._folder = tempfile.mkdtemp(prefix="kernel-", dir="/tmp")  # nobody else may enter it
         words_in, words_out = os.pipe()
         self.words = words_in
         self._last_words = b""
@@ -171,8 +168,7 @@ class KernelProcess:
 
     def exit_code(self) -> Optional[int]:
         """Negative for a signal; None while it runs."""
-        code: Optional[int] = self._process.poll()
-        return code
+        return self._process.poll()  # type: ignore[no-any-return] # subprocess's
 
     def read_words(self) -> bool:
         try:
@@ -194,18 +190,6 @@ class KernelProcess:
         finally:
             os.close(self.words)
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _short_folder(folder: str) -> str:
-    """A folder for sockets below the given one, or a temporary one where the path is too long."""
-    if len(folder) <= _PATH_LIMIT:
-        shutil.rmtree(folder, ignore_errors=True)  # of a kernel that could not remove it itself
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        return tempfile.mkdtemp(dir=folder)
-    return tempfile.mkdtemp(prefix="kernel-", dir="/tmp")  # nobody else may enter it
-
-
-Message = Dict[str, Any]
 
 
 class KernelError(Exception):
@@ -303,16 +287,13 @@ class KernelDriver:
         self._orders += data
         *lines, rest = bytes(self._orders).split(b"\n")
         self._orders[:] = rest
-        for line in lines:
-            self._begin(json.loads(line))
-
-    def _begin(self, order: Message) -> None:
         client = self._kernel.client
-        for code in order["prepare"]:
-            self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
-        self._number = order["run"]
-        self._replied_at, self._is_idle, self._exits, self._failed_with = 0.0, False, False, ""
-        self._cell = client.execute(order["code"], allow_stdin=False, stop_on_error=False)
+        for order in map(json.loads, lines):
+            for code in order["prepare"]:
+                self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
+            self._number = order["run"]
+            self._replied_at, self._is_idle, self._exits, self._failed_with = 0.0, False, False, ""
+            self._cell = client.execute(order["code"], allow_stdin=False, stop_on_error=False)
 
     def _receive(self, socket: Any) -> None:
         session, replies = self._kernel.client.session, self._kernel.client.shell_channel.socket

@@ -26,7 +26,7 @@ from tornado.ioloop import IOLoop
 from traitlets.config import Config
 
 from ... import agent_skills
-from .driver import OMITTED
+from . import OMITTED
 
 _WINDOW_SECONDS = 0.2
 _WINDOW_CHARACTERS = 128 * 1024
@@ -93,10 +93,8 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
             self._pass_on(text[: self._room])
             self._room -= len(text)
             text = text[self._room :] if self._room < 0 else ""
-        if text:
-            self._hold(text)
-
-    def _hold(self, text: str) -> None:
+        if not text:
+            return
         joined = "".join((*self._held, text))
         over = len(joined) - _TAIL_CHARACTERS
         if over > 0:
@@ -212,7 +210,14 @@ def run(shell: Any, command: str) -> None:
     try:
         _show(process)
     except BaseException:
-        _end(process)
+        for number in (signal.SIGINT, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+                process.wait(_KILL_AFTER_SECONDS)
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
         raise
     finally:
         assert process.stdout is not None  # noqa: S101 - it was asked for
@@ -236,17 +241,6 @@ def _show(process: "subprocess.Popen[bytes]") -> None:
         elif ended:
             sys.stdout.write(decoder.decode(b"", True))
             return
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    for number in (signal.SIGINT, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(_KILL_AFTER_SECONDS)
-        except ProcessLookupError:
-            break
-        except subprocess.TimeoutExpired:
-            continue
 
 
 _SHOWN = ["text/plain", "image/png", "image/jpeg"]
@@ -287,8 +281,21 @@ def main() -> None:
     # When memory runs out it shall be the kernel's or its children's turn; not every sandbox lets us say so.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("600")
-    _let_pip_install()
-    app = KernelApp.instance(config=_config())
+    # pip may install into the user's folder although a distribution forbids it, unless its own is writable.
+    if not os.access(sysconfig.get_path("purelib"), os.W_OK):
+        os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
+    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+    config = Config()
+    config.IPKernelApp.outstream_class = f"{BoundedStream.__module__}.{BoundedStream.__name__}"
+    config.Session.packer = f"{__name__}.pack"
+    config.IPKernelApp.log_level = "ERROR"
+    config.IPythonKernel._execute_sleep = 0.0
+    config.InteractiveShell.colors = "nocolor" if version_info[0] >= 9 else "NoColor"
+    config.InteractiveShell.banner1 = ""
+    config.HistoryManager.hist_file = ":memory:"
+    config.DisplayFormatter.active_types = _SHOWN
+    config.Completer.use_jedi = False
+    app = KernelApp.instance(config=config)
     app.initialize(sys.argv[1:])
     shell: Any = app.shell
     streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, BoundedStream)]
@@ -301,20 +308,6 @@ def main() -> None:
     IOLoop.current().add_callback(_wake_for_signals)
     IOLoop.current().call_later(_WARM_AFTER_SECONDS, lambda: warm(shell))
     app.start()
-
-
-def _config() -> Any:
-    config = Config()
-    config.IPKernelApp.outstream_class = f"{BoundedStream.__module__}.{BoundedStream.__name__}"
-    config.Session.packer = f"{__name__}.pack"
-    config.IPKernelApp.log_level = "ERROR"
-    config.IPythonKernel._execute_sleep = 0.0
-    config.InteractiveShell.colors = "nocolor" if version_info[0] >= 9 else "NoColor"
-    config.InteractiveShell.banner1 = ""
-    config.HistoryManager.hist_file = ":memory:"
-    config.DisplayFormatter.active_types = _SHOWN
-    config.Completer.use_jedi = False
-    return config
 
 
 def _release_streams() -> None:
@@ -374,10 +367,3 @@ async def _wake_for_signals() -> None:
     A loop with a handler for any signal is woken by all; the one taken here means nothing to a kernel.
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
-
-
-def _let_pip_install() -> None:
-    """Let pip install into the user's folder although a distribution forbids it, unless its own is writable."""
-    if not os.access(sysconfig.get_path("purelib"), os.W_OK):
-        os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
-    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
