@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -17,10 +17,11 @@ from agent_core.errors import (
     LLMPromptCacheError,
     LLMTimeoutError,
 )
-from agent_core.events.llm_events import TokenUsage
 from agent_core.llm.answer import Assembly
+from agent_core.llm.config import LLMConfig
 from agent_core.llm.deltas import DeltaListener, DeltaSink
-from agent_core.llm.render import mark_cache, without_marks
+from agent_core.llm.metrics import cost_of, usage_of
+from agent_core.llm.render import WireMessage, mark_cache, texts_size, without_marks
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.transport.exchange import CompletionRequest, Transport
 from agent_core.llm.transport.failures import build
@@ -40,38 +41,32 @@ _NOT_WORTH_IT = 0.01
 RetryListener = Callable[[RetryNotice], None]
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Exponential waits without jitter, over `attempts` (at least one, the first included).
+def wait_after(attempt: int, error: LLMError, config: LLMConfig) -> float | None:
+    """Seconds to wait after that attempt (from 1), exponential without jitter; None: give up.
 
-    `multiplier` is the first wait in seconds, doubled for each further one, between `min_wait` and `max_wait`.
+    A server that asks for a wait gets it, up to `MAX_RETRY_AFTER`.
     """
-
-    attempts: int = 5
-    multiplier: float = 8.0
-    min_wait: float = 8.0
-    max_wait: float = 64.0
-
-    def wait_after(self, attempt: int, error: LLMError) -> float | None:
-        """Seconds to wait after that attempt (from 1): as the server asked, up to `MAX_RETRY_AFTER`; None: give up."""
-        if not error.retryable or attempt >= self.attempts:
-            return None
-        if error.retry_after is not None:
-            return error.retry_after if error.retry_after <= MAX_RETRY_AFTER else None
-        exponent = min(attempt - 1, 32)
-        return max(self.min_wait, min(self.multiplier * 2.0**exponent, self.max_wait))
+    if not error.retryable or attempt >= config.num_retries:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= MAX_RETRY_AFTER else None
+    exponential = config.retry_multiplier * 2.0 ** min(attempt - 1, 32)
+    return max(config.retry_min_wait, min(exponential, config.retry_max_wait))
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call, ready to be made; `on_retry` hears of each failed attempt that will be repeated, before the wait."""
+    """A call of a configured model, ready to be made; `messages` are those of the request before any became text.
+
+    `on_retry`, after the configured listener, hears of each failed attempt that will be repeated, before the wait.
+    """
 
     transport: Transport
     request: CompletionRequest
-    policy: RetryPolicy
+    config: LLMConfig
+    messages: Sequence[WireMessage]
+    window: int | None
     marks_cache: bool
-    count: Callable[[Assembly, str], TokenUsage]
-    price: Callable[[TokenUsage], float | None]
     on_delta: DeltaListener | None = None
     on_retry: RetryListener | None = None
 
@@ -93,12 +88,18 @@ class PreparedCall:
                 request = replace(request, messages=[without_marks(message) for message in request.messages])
                 attempt -= 1
             except LLMError as error:
-                error.retry_attempt, error.max_retries = attempt, self.policy.attempts
-                wait = self.policy.wait_after(attempt, error)
+                attempts, listener = self.config.num_retries, self.config.retry_listener
+                error.retry_attempt, error.max_retries = attempt, attempts
+                wait = wait_after(attempt, error, self.config)
                 if wait is None:
                     raise
+                if listener is not None:
+                    try:
+                        listener(attempt, attempts, error)
+                    except Exception as fault:  # noqa: BLE001 - whatever it raises says nothing about the call
+                        logger.warning("a retry listener failed: %s", type(fault).__name__)
                 if self.on_retry is not None:
-                    self.on_retry(RetryNotice(attempt, self.policy.attempts, wait, error))
+                    self.on_retry(RetryNotice(attempt, attempts, wait, error))
                 if isinstance(error, LLMNoResponseError) and request.parameters.get("temperature") == 0:
                     request = replace(request, parameters={**request.parameters, "temperature": 1.0})
                 await asyncio.sleep(wait)
@@ -114,12 +115,22 @@ class PreparedCall:
             is_complete = True
         finally:
             sink.close() if is_complete else sink.discard()
-        usage = self.count(assembly, response_id)
+        config, cost = self.config, assembly.cost
+        usage = usage_of(
+            assembly.usage,
+            model=config.model,
+            response_id=response_id,
+            window=self.window,
+            estimate=lambda: (texts_size(self.messages), assembly.size),
+        )
+        if cost is None:
+            name = config.model_canonical_name or config.model
+            cost = cost_of(usage, name, config.input_cost_per_token, config.output_cost_per_token)
         return LLMResponse(
             message=assembly.message,
             id=response_id,
             usage=usage,
-            cost=assembly.cost if assembly.cost is not None else self.price(usage),
+            cost=cost,
             latency=max(0.0, time.monotonic() - start),
             finish_reason=assembly.finish_reason or "stop",
             model=request.endpoint.model,
@@ -158,18 +169,3 @@ class PreparedCall:
         if assembly.finish_reason == "content_filter":
             what = f"The provider of model {endpoint.label} stopped the answer by its rules on content"
             raise build(endpoint, LLMContentPolicyError, what)
-
-
-def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry: RetryListener | None) -> RetryListener:
-    """One listener for that of a configuration, whose failures are logged, and then that of a call."""
-
-    def tell(notice: RetryNotice) -> None:
-        if listener is not None:
-            try:
-                listener(notice.attempt, notice.max_attempts, notice.error)
-            except Exception as error:  # noqa: BLE001 - whatever it raises says nothing about the call
-                logger.warning("a retry listener failed: %s", type(error).__name__)
-        if on_retry is not None:
-            on_retry(notice)
-
-    return tell

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,18 +26,17 @@ from agent_core.llm.capabilities import (
     parameters_of,
     with_given,
 )
-from agent_core.llm.completion import PreparedCall, RetryListener, RetryPolicy, heard_by
+from agent_core.llm.completion import PreparedCall, RetryListener
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener, TokenListener, heard
-from agent_core.llm.demo.transport import DemoTransport
+from agent_core.llm.demo import DemoTransport
 from agent_core.llm.features import ModelFeatures, model_entry
-from agent_core.llm.metrics import CHARS_PER_TOKEN, Metrics, cost_of, usage_of
-from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
+from agent_core.llm.metrics import CHARS_PER_TOKEN, Metrics
+from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, with_images
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.text_protocol import STOP_WORD, TextCalls
 from agent_core.llm.transport.client import shared_client
 from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport
-from agent_core.llm.transport.images import inlined
 from agent_core.llm.transport.recordings import RecordingTransport, ReplayTransport, log_completion
 from agent_core.llm.transport.routes import endpoint_of
 from agent_core.llm.transport.served_models import SERVED
@@ -89,31 +88,25 @@ def as_schemas(tools: Sequence[Schema], add_security_risk_prediction: bool) -> S
     ]
 
 
-def run_alone(work: Callable[[], Awaitable[T]]) -> T:
+def run_alone(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Do asynchronous work in an event loop of its own, in a thread of its own: the caller may have a loop already."""
     result: Future[T] = Future()
 
-    async def awaited() -> T:
-        return await work()
-
     def run() -> None:
         try:
-            result.set_result(asyncio.run(awaited()))
+            result.set_result(asyncio.run(work()))
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             result.set_exception(error)
 
-    thread = threading.Thread(target=run, name="model-call", daemon=True)
-    thread.start()
-    thread.join()
+    threading.Thread(target=run, name="model-call", daemon=True).start()
     return result.result()
 
 
 def transport_of(model: str, record_to: str | None) -> Transport:
     """The script for ``demo/…``, a recording for ``replay/<file>``, else the client; recorded where asked for."""
     prefix, _, name = model.partition("/")
-    inner: Transport
     if prefix == "demo":
-        inner = DemoTransport()
+        inner: Transport = DemoTransport()
     elif prefix == "replay":
         inner = _replay(name)
     else:
@@ -126,16 +119,9 @@ def _replay(name: str) -> ReplayTransport:
     return ReplayTransport(Path(name).expanduser())
 
 
-def count_tokens(texts: Iterable[str], tokenizer: str | None = None) -> int:
-    """Tokens of these texts by this ``tokenizer.json``; without a usable one (logged once) characters / 4."""
-    loaded = _loaded(tokenizer) if tokenizer is not None else None
-    if loaded is None:
-        return sum(map(len, texts)) // CHARS_PER_TOKEN
-    return sum(len(loaded.encode(text, add_special_tokens=False).ids) for text in texts)
-
-
 @lru_cache(maxsize=4)
-def _loaded(path: str) -> Any:
+def _tokenizer(path: str) -> Any:
+    """What counts tokens by this ``tokenizer.json``; None where it cannot be used, which is logged once."""
     from tokenizers import Tokenizer
 
     try:
@@ -254,7 +240,11 @@ class LLM(LLMConfig):
     ) -> int:
         """Tokens of a prompt: by `custom_tokenizer`, or else estimated, a quarter of its characters."""
         schemas = (json.dumps(tool) for tool in as_schemas(tools or (), add_security_risk_prediction))
-        return count_tokens(chain(texts_of(self._wire(messages)), schemas), self.custom_tokenizer)
+        texts = chain(texts_of(self._wire(messages)), schemas)
+        tokenizer = _tokenizer(self.custom_tokenizer) if self.custom_tokenizer is not None else None
+        if tokenizer is None:
+            return sum(map(len, texts)) // CHARS_PER_TOKEN
+        return sum(len(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
 
     async def acompletion(
         self,
@@ -288,20 +278,16 @@ class LLM(LLMConfig):
         settings = {field: value for field, value in given.items() if value is not None}
         llm = self.model_copy(update=settings) if settings else self
         async with heard(on_delta, on_token) as listener:
-            return await llm._answer(
-                CallArguments(self._wire(messages), schemas, listener, on_retry, made_for, options)
-            )
-
-    async def _answer(self, asked: CallArguments) -> LLMResponse:
-        try:
-            return await self._ask(asked)
-        except LLMError as error:
-            if self.fallback_strategy is None or not error.retryable:
-                raise
-            response = await self._ask_others(self.fallback_strategy.models(LLM), asked)
-            if response is None:
-                raise
-            return response
+            call = CallArguments(self._wire(messages), schemas, listener, on_retry, made_for, options)
+            try:
+                return await llm._ask(call)
+            except LLMError as error:
+                if llm.fallback_strategy is None or not error.retryable:
+                    raise
+                response = await llm._ask_others(llm.fallback_strategy.models(LLM), call)
+                if response is None:
+                    raise
+                return response
 
     def completion(
         self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
@@ -324,12 +310,12 @@ class LLM(LLMConfig):
             return cast(Sequence[WireMessage], messages)  # either all are rendered or none: not to look at a long list
         return [self.render(cast(Message, one)) for one in messages]
 
-    async def _ask_others(self, models: Iterable[LLM], asked: CallArguments) -> LLMResponse | None:
-        context = asked.context.counted_as(self.usage_id)
+    async def _ask_others(self, models: Iterable[LLM], call: CallArguments) -> LLMResponse | None:
+        context = call.context.counted_as(self.usage_id)
         for llm in models:
             logger.warning("%s failed, %s is asked instead", self.model, llm.model)
             try:
-                return await llm._ask(replace(asked, messages=llm.adapted(asked.messages), context=context))
+                return await llm._ask(replace(call, messages=llm.adapted(call.messages), context=context))
             except LLMError as error:
                 if isinstance(error, FunctionCallValidationError):
                     raise
@@ -338,18 +324,18 @@ class LLM(LLMConfig):
                 self._metrics.merge(llm.metrics)
         return None
 
-    async def _ask(self, asked: CallArguments) -> LLMResponse:
+    async def _ask(self, call: CallArguments) -> LLMResponse:
         own = private(self)
         transport: Transport | None = own["_transport"]
         metrics: Metrics = own["_metrics"]
         if transport is None:
             await SERVED.refresh(self, self._http)
-        features, messages, tools = self.features, asked.messages, asked.tools
+        features, messages, tools = self.features, call.messages, call.tools
         check_window(self, features.max_input_tokens)
         if features.inline_images and any(map(has_images, messages)):
-            messages = await inlined(messages)
+            messages = await with_images(messages)
         parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
-        parameters = with_given(parameters, asked.options)
+        parameters = with_given(parameters, call.options)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
         if spoken is not None:
             parameters.pop("tool_choice", None)
@@ -357,38 +343,30 @@ class LLM(LLMConfig):
                 parameters["stop"] = [STOP_WORD]
         endpoint, headers = endpoint_of(self), headers_of(parameters)
         request = CompletionRequest(
-            endpoint=endpoint if not headers else replace(endpoint, headers=(*headers, *endpoint.headers)),
+            endpoint=replace(endpoint, headers=(*headers, *endpoint.headers)) if headers else endpoint,
             messages=messages if spoken is None else spoken.prompt,
             tools=tools if spoken is None else (),
             parameters=parameters,
             extra_body=self.litellm_extra_body,
             timeout=self.timeout,
-            context=asked.context,
+            context=call.context,
             api="responses" if features.responses else "chat",
         )
         completion = PreparedCall(
             transport=transport or transport_of(self.model, self.record_to),
             request=request,
-            policy=RetryPolicy(self.num_retries, self.retry_multiplier, self.retry_min_wait, self.retry_max_wait),
-            marks_cache=self.is_caching_prompt_active(),
-            count=lambda assembly, response_id: usage_of(
-                assembly.usage,
-                model=self.model,
-                response_id=response_id,
-                window=features.max_input_tokens,
-                estimate=lambda: (texts_size(messages), assembly.size),
-            ),
-            price=lambda usage: cost_of(
-                usage, lookup_name(self), self.input_cost_per_token, self.output_cost_per_token
-            ),
-            on_delta=asked.on_delta,
-            on_retry=heard_by(self.retry_listener, asked.on_retry),
+            config=self,
+            messages=messages,
+            window=features.max_input_tokens,
+            marks_cache=self.caching_prompt and features.prompt_cache_marks,
+            on_delta=call.on_delta,
+            on_retry=call.on_retry,
         )
         response = await self._logged(completion, request)
         metrics.add(response)
         response = replace(response, metrics=metrics.snapshot())
-        if asked.context.on_response is not None:
-            asked.context.on_response(response, self.usage_id)
+        if call.context.on_response is not None:
+            call.context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)
 
     async def _http(self) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agent_core.destinations import DestinationError, Destinations, DirectClient
 from agent_core.events.messages import ImageContent, Message, MessageToolCall
 from agent_core.llm.features import ModelFeatures
 
@@ -198,3 +201,73 @@ def texts_of(messages: Sequence[WireMessage]) -> Iterator[str]:
 def texts_size(messages: Sequence[WireMessage]) -> int:
     """Characters of a prompt, roughly."""
     return sum(map(len, texts_of(messages)))
+
+
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+IMAGE_SECONDS = 30.0
+KEPT_IMAGES = 16
+"""How many fetched images are kept for the next requests."""
+KEPT_CHARS = 64 * 1024 * 1024
+"""How long they may be together."""
+
+PUBLIC = Destinations()
+"""Nobody is to look into this host's networks through a message."""
+
+_images: dict[str, str] = {}
+
+
+async def with_images(messages: Sequence[WireMessage], destinations: Destinations = PUBLIC) -> list[WireMessage]:
+    """The messages with images in place of their addresses, for models that take images only within the request.
+
+    One that is not to be had or not allowed becomes a text of that.
+    """
+    client = DirectClient(destinations, IMAGE_SECONDS)
+    try:
+        return [
+            {**message, "content": [await _with_image(part, client) for part in message["content"]]}
+            if has_images(message)
+            else message
+            for message in messages
+        ]
+    finally:
+        await client.aclose()
+
+
+async def _with_image(part: dict[str, Any], client: DirectClient) -> dict[str, Any]:
+    url = part.get("image_url", {}).get("url", "") if part.get("type") == "image_url" else ""
+    if not url.lower().startswith(("http://", "https://")):
+        return part
+    try:
+        async with asyncio.timeout(IMAGE_SECONDS):
+            data = _images.get(url) or await _fetched(url, client)
+    except Exception as error:  # noqa: BLE001 - whatever the client raises: the model is told, and goes on
+        cause = str(error) if isinstance(error, (_UnfetchedError, DestinationError)) else type(error).__name__
+        if isinstance(error, DestinationError) and error.not_public:
+            cause = "its address is not one of the public internet"
+        return {"type": "text", "text": f"[The image at {url[:200]} could not be fetched: {cause}]"}
+    _images[url] = data
+    while len(_images) > KEPT_IMAGES or (len(_images) > 1 and sum(map(len, _images.values())) > KEPT_CHARS):
+        del _images[next(iter(_images))]
+    return {**part, "image_url": {**part["image_url"], "url": data}}
+
+
+class _UnfetchedError(Exception):
+    """Why an image was not fetched."""
+
+
+async def _fetched(url: str, client: DirectClient) -> str:
+    """The image as a data URL. It is taken as it comes: what is compressed may be of any size."""
+    async with client.asked("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+        if response.status_code != 200:
+            raise _UnfetchedError(f"the server answered {response.status_code}")
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not kind.startswith("image/"):
+            raise _UnfetchedError(f"it is {kind or 'of no type'}, not an image")
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise _UnfetchedError("the server compressed it, which it was asked not to do")
+        content = bytearray()
+        async for piece in response.aiter_raw():
+            content += piece
+            if len(content) > MAX_IMAGE_BYTES:
+                raise _UnfetchedError(f"it is larger than {MAX_IMAGE_BYTES // 1024 // 1024} MiB")
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

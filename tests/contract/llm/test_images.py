@@ -10,9 +10,9 @@ import pytest
 
 from agent_core.destinations import Destinations
 from agent_core.events.messages import ImageContent, Message, TextContent
+from agent_core.llm import render
 from agent_core.llm.llm import LLM
-from agent_core.llm.transport import images
-from agent_core.llm.transport.images import KEPT_CHARS, MAX_BYTES, inlined
+from agent_core.llm.render import KEPT_CHARS, MAX_IMAGE_BYTES, with_images
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from tests.listening import listening
@@ -41,7 +41,7 @@ class Pictures:
         if path == "/away":
             status = "302 Found"
         if path == "/huge":
-            body = b"x" * (MAX_BYTES + 1)
+            body = b"x" * (MAX_IMAGE_BYTES + 1)
         writer.write(f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n".encode())
         if path == "/packed":
             writer.write(b"content-encoding: gzip\r\n")
@@ -51,7 +51,7 @@ class Pictures:
 
 @pytest.fixture
 async def pictures() -> AsyncIterator[tuple[Pictures, str]]:
-    images._kept.clear()
+    render._images.clear()
     site = Pictures()
     async with listening(site.answer) as port:
         yield site, f"http://127.0.0.1:{port}"
@@ -72,7 +72,7 @@ async def test_an_image_is_fetched_once_and_sent_along(pictures: tuple[Pictures,
     site, url = pictures
     asked = shown(f"{url}/one.png", INLINE)
     for _ in range(2):
-        found = await inlined(asked, HERE)
+        found = await with_images(asked, HERE)
         assert [part["image_url"]["url"] for part in found[0]["content"][1:]] == [INLINE, INLINE]
         assert found[1] is asked[1]
     assert site.asked == ["/one.png"]
@@ -91,7 +91,7 @@ async def test_an_image_is_fetched_once_and_sent_along(pictures: tuple[Pictures,
 )
 async def test_what_is_no_image_is_told_in_words(pictures: tuple[Pictures, str], path: str, cause: str) -> None:
     _, url = pictures
-    found = await inlined(shown(url + path), HERE)
+    found = await with_images(shown(url + path), HERE)
     told = f"[The image at {url}{path} could not be fetched: {cause}]"
     assert found[0]["content"][1] == {"type": "text", "text": told}
 
@@ -107,7 +107,7 @@ NOT_PUBLIC = (
 async def test_what_only_this_host_can_reach_is_not_asked(pictures: tuple[Pictures, str], host: str) -> None:
     site, url = pictures
     there = url.replace("127.0.0.1", host)
-    found = await inlined(shown(f"{there}/one.png"))
+    found = await with_images(shown(f"{there}/one.png"))
     told = f"[The image at {there}/one.png could not be fetched: its address is not one of the public internet]"
     assert found[0]["content"][1] == {"type": "text", "text": told}
     assert site.asked == []
@@ -117,7 +117,7 @@ async def test_what_only_this_host_can_reach_is_not_asked(pictures: tuple[Pictur
     "url", ["http://no-such-host.invalid/x", "http://", "http://[x/y", "http://h:99999/x", "https:///x"]
 )
 async def test_what_is_no_address_is_told_in_words(url: str) -> None:
-    found = await inlined(shown(url), HERE)
+    found = await with_images(shown(url), HERE)
     assert found[0]["content"][1]["text"].startswith(f"[The image at {url} could not be fetched: ")
 
 
@@ -138,7 +138,7 @@ async def test_what_was_looked_up_is_what_is_asked_whatever_the_name_means_next(
         return [(2, 1, 6, "", ("127.0.0.1" if len(looked_up) == 1 else "127.0.0.2", port))]
 
     monkeypatch.setattr(loop, "getaddrinfo", changing)
-    found = await inlined(shown(f"http://pictures.test:{port}/one.png"), HERE)
+    found = await with_images(shown(f"http://pictures.test:{port}/one.png"), HERE)
     assert found[0]["content"][1]["image_url"]["url"] == INLINE
     assert (looked_up, site.asked, site.hosts) == (["pictures.test"], ["/one.png"], [f"pictures.test:{port}"])
 
@@ -159,17 +159,17 @@ async def test_over_tls_the_name_is_asked_for_at_the_address_that_was_looked_up(
             return await resolve("127.0.0.1" if host == "pictures.test" else host, *args, **options)
 
         monkeypatch.setattr(loop, "getaddrinfo", here)
-        found = await inlined(shown(f"https://pictures.test:{port}/one.png"), HERE)
+        found = await with_images(shown(f"https://pictures.test:{port}/one.png"), HERE)
     assert "could not be fetched" in found[0]["content"][1]["text"]
     assert b"pictures.test" in hello
 
 
 async def test_what_is_kept_has_a_limit(pictures: tuple[Pictures, str], monkeypatch: pytest.MonkeyPatch) -> None:
     _, url = pictures
-    monkeypatch.setattr(images, "KEPT_CHARS", 2 * len(INLINE))
-    await inlined(shown(*(f"{url}/{number}.png" for number in range(3))), HERE)
-    assert list(images._kept) == [f"{url}/1.png", f"{url}/2.png"]
-    assert KEPT_CHARS >= MAX_BYTES * 4 / 3, "the largest image is kept at least alone"
+    monkeypatch.setattr(render, "KEPT_CHARS", 2 * len(INLINE))
+    await with_images(shown(*(f"{url}/{number}.png" for number in range(3))), HERE)
+    assert list(render._images) == [f"{url}/1.png", f"{url}/2.png"]
+    assert KEPT_CHARS >= MAX_IMAGE_BYTES * 4 / 3, "the largest image is kept at least alone"
 
 
 async def test_only_models_that_need_it_have_images_fetched_and_never_from_this_hosts_networks(

@@ -20,7 +20,7 @@ BARE = {"copy_files": False}
 @pytest.fixture(autouse=True)
 def _demo_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for waited in ("TURN_SECONDS", "WORD_SECONDS", "CALL_SECONDS"):
-        monkeypatch.setattr(f"agent_core.llm.demo.transport.{waited}", 0.001)
+        monkeypatch.setattr(f"agent_core.llm.demo.{waited}", 0.001)
 
 
 async def finished(server: Server, conversation_id: str) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from agent_core.errors import (
     LLMTimeoutError,
     LLMUnavailableError,
 )
-from agent_core.llm.completion import MAX_RETRY_AFTER, RetryPolicy
+from agent_core.llm.completion import MAX_RETRY_AFTER, wait_after
+from agent_core.llm.config import LLMConfig
 from agent_core.llm.transport.exchange import Endpoint
 from agent_core.llm.transport.failures import from_exception, from_status, mask, readable, retry_after
 
@@ -144,16 +145,14 @@ def test_a_wait_given_as_a_date_is_read_and_a_past_one_is_no_wait() -> None:
 
 
 def test_waits_double_between_their_limits() -> None:
-    policy = RetryPolicy()
-    waits = [policy.wait_after(attempt, LLMUnavailableError("x")) for attempt in range(1, 6)]
+    waits = [wait_after(attempt, LLMUnavailableError("x"), LLMConfig()) for attempt in range(1, 6)]
     assert waits == [8, 16, 32, 64, None]
 
 
 def test_what_cannot_pass_is_not_tried_again() -> None:
-    assert RetryPolicy().wait_after(1, LLMAuthenticationError("x")) is None
+    assert wait_after(1, LLMAuthenticationError("x"), LLMConfig()) is None
 
 
 def test_a_wait_of_the_server_replaces_ours_unless_it_is_too_long() -> None:
-    policy = RetryPolicy()
-    assert policy.wait_after(1, LLMRateLimitError("x", retry_after=0.5)) == 0.5
-    assert policy.wait_after(1, LLMRateLimitError("x", retry_after=MAX_RETRY_AFTER + 1)) is None
+    assert wait_after(1, LLMRateLimitError("x", retry_after=0.5), LLMConfig()) == 0.5
+    assert wait_after(1, LLMRateLimitError("x", retry_after=MAX_RETRY_AFTER + 1), LLMConfig()) is None

@@ -1,4 +1,4 @@
-"""The demo's scripts: the tour itself, and the short things it can do after it.
+"""``demo/tour``: the scripted model that needs no key. It says what it is, and does one real piece of work.
 
 A script is a generator that yields turns and is sent their results. Replayed over the history of a conversation it
 arrives where it stands, so the demo needs no memory.
@@ -6,13 +6,259 @@ arrives where it stands, so the demo needs no memory.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import shlex
-from collections.abc import Collection, Generator, Mapping
+import uuid
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeVar
 
-from agent_core.llm.demo.history import Intent, Result, intent_of
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
+
+TURN_SECONDS = 0.8
+WORD_SECONDS = 0.05
+CALL_SECONDS = 0.3
+
+WireMessage = Mapping[str, Any]
+
+
+class DemoTransport:
+    """The demo as a model. ``pace`` in the request's extra body stretches its waits; 0 leaves them out."""
+
+    async def prepare(self, endpoint: Endpoint) -> None:
+        """Nothing to prepare."""
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
+        """See `Transport.stream`; never fails."""
+        pace = request.extra_body.get("pace", 1.0)
+        pace = max(0.0, float(pace)) if isinstance(pace, int | float) else 1.0
+        functions = [tool.get("function", {}) for tool in request.tools]
+        tools = {str(one.get("name")): frozenset(one.get("parameters", {}).get("properties", {})) for one in functions}
+        turn = next_turn(request.messages, tools)
+        await _wait(TURN_SECONDS * pace)
+        for word in re.findall(r"\s*\S+\s*$|\s*\S+", turn.text):
+            yield Chunk(text=word, has_choice=True)
+            await _wait(WORD_SECONDS * pace)
+        for index, call in enumerate(turn.calls):
+            await _wait(CALL_SECONDS * pace)
+            extras = {"summary": call.summary, "security_risk": "LOW"}
+            extras = {name: value for name, value in extras.items() if value and name in tools.get(call.name, ())}
+            arguments = json.dumps({**call.arguments, **extras})
+            delta = CallDelta(index, f"call_{uuid.uuid4().hex[:24]}", call.name, arguments)
+            yield Chunk(calls=(delta,), has_choice=True)
+        yield Chunk(finish_reason="tool_calls" if turn.calls else "stop", has_choice=True)
+
+
+async def _wait(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)
+
+
+def next_turn(messages: Sequence[WireMessage], tools: Collection[str]) -> DemoTurn:
+    """What the demo says and does next, given the conversation so far."""
+    if not tools:
+        request = " ".join(text_of(message) for message in messages[-2:]).lower()
+        return DemoTurn("A tour of Drydock" if "title" in request else f"{OFFER} {HOW_TO_GO_ON}")
+    runs = runs_of(messages)
+    if not runs:
+        return DemoTurn(f"{OFFER} Say `tour` and I show it. {HOW_TO_GO_ON}")
+    run = runs[-1]
+    if run.interjection is Intent.STOP:
+        return DemoTurn("Stopped. Say `tour` and I go on where I was.")
+    if run.interjection is not None:
+        return DemoTurn(f"{OFFER} Say `tour` and I go on with it. {HOW_TO_GO_ON}")
+    made = [call for before in runs[:-1] for calls in before.turns for call in calls]
+    texts = [str(value) for call in made for value in call.arguments.values()]
+    found = (re.search(r"(/[^\s'\"]*/drydock-tour(?:-\d+)?)/roman\.py", text) for text in reversed(texts))
+    folder = next((match.group(1) for match in found if match), None)
+    demo = Demo(tools)
+    if folder is None or run.wants is Intent.TOUR:
+        script = demo.tour(run.request)
+    elif run.wants is Intent.TESTS or any("/test_from_roman.py" in text for text in texts):
+        script = demo.tests(folder)
+    else:
+        script = demo.feature(folder)
+    turn = _replayed(demo.guarded(script), run.turns)
+    return turn or DemoTurn(f"That was all. Say `tour` for another round. {HOW_TO_GO_ON}")
+
+
+def _replayed(script: Script, made: Sequence[tuple[MadeCall, ...]]) -> DemoTurn | None:
+    """The first turn of the script that has not been made yet: turns of the history are fed to it in their order."""
+    left = iter(made)
+    try:
+        turn = next(script)
+        while turn.calls:
+            results = next((results for calls in left if (results := _results(turn, calls)) is not None), None)
+            if results is None:
+                return turn
+            turn = script.send(results)
+    except StopIteration:
+        return None
+    return turn
+
+
+def _results(turn: DemoTurn, made: tuple[MadeCall, ...]) -> tuple[Result, ...] | None:
+    if len(turn.calls) != len(made):
+        return None
+    for wanted, call in zip(turn.calls, made, strict=True):
+        arguments = {name: value for name, value in call.arguments.items() if name not in ("summary", "security_risk")}
+        if wanted.name != call.name or dict(wanted.arguments) != arguments:
+            return None
+    return tuple(call.result for call in made)
+
+
+_STOP = frozenset({"stop", "halt", "abort", "cancel", "quit", "enough", "pause"})
+_TOUR = frozenset({"tour", "demo", "continue", "resume", "restart", "again", "proceed", "start", "go"})
+_BAD_START = re.compile(
+    r"\s*(error|invalid|cannot|can't|could not|failed|unable|unknown|tool\b.*\bnot found|parameter|file validation"
+    r"|no replacement|action rejected|the path)",
+    re.IGNORECASE,
+)
+_BAD_ANYWHERE = re.compile(
+    r"already exists|cannot overwrite|did not appear|does not exist|was interrupted|no such file", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came back from one call; `text` is None where nothing did."""
+
+    text: str | None
+
+    @property
+    def exit_code(self) -> int | None:
+        found = re.findall(r"\[Command finished with exit code (-?\d+)\]", self.text or "")
+        return int(found[-1]) if found else None
+
+    @property
+    def working_dir(self) -> str | None:
+        found = re.findall(r"\[Current working directory: (.+?)\]", self.text or "")
+        return str(found[-1]) if found else None
+
+    @property
+    def output(self) -> str:
+        """The text without the facts about the shell at its end."""
+        kept = [line for line in (self.text or "").splitlines() if not re.match(r"\[[A-Z][^\]]*\]\s*$", line)]
+        return "\n".join(kept).strip()
+
+    @property
+    def is_rejected(self) -> bool:
+        return (self.text or "").startswith("Action rejected")
+
+    @property
+    def is_bad(self) -> bool:
+        if self.text is None or _BAD_START.match(self.text):
+            return True
+        return bool(_BAD_ANYWHERE.search(self.text[:400]))
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A call in the history, and its result."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: Result
+
+
+@dataclass(slots=True)
+class Run:
+    """What was said and done from one request of the user on; `interjection` is a later message not answered yet."""
+
+    request: str
+    wants: Intent
+    turns: list[tuple[MadeCall, ...]] = field(default_factory=list)
+    is_done: bool = False
+    interjection: Intent | None = None
+
+
+class Intent(StrEnum):
+    """What a message of the user asks of somebody who can do little."""
+
+    TOUR = "tour"
+    STOP = "stop"
+    TESTS = "tests"
+    FEATURE = "feature"
+    OTHER = "other"
+
+
+def intent_of(text: str) -> Intent:
+    """What a message asks for, by the words of its first line."""
+    words = re.findall(r"[a-z]+", first_line(text).lower())
+    if len(words) <= 6 and _STOP.intersection(words):
+        return Intent.STOP
+    if {"test", "tests"}.intersection(words):
+        return Intent.TESTS
+    if len(words) <= 8 and _TOUR.intersection(words):
+        return Intent.TOUR
+    if {"add", "feature", "extend", "more", "else"}.intersection(words):
+        return Intent.FEATURE
+    return Intent.OTHER
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def runs_of(messages: Sequence[WireMessage]) -> list[Run]:
+    """The conversation as runs; empty when the user has said nothing yet."""
+    runs: list[Run] = []
+    results = {str(one.get("tool_call_id")): text_of(one) for one in messages if one.get("role") == "tool"}
+    for message in messages:
+        role = message.get("role")
+        if role == "user":
+            _take_user(runs, text_of(message))
+        elif role == "assistant" and runs:
+            _take_assistant(runs[-1], message, results)
+    if runs and runs[-1].is_done and runs[-1].interjection not in (None, Intent.STOP):
+        runs.append(Run(runs[-1].request, runs[-1].interjection or Intent.OTHER))
+    return runs
+
+
+def _take_user(runs: list[Run], text: str) -> None:
+    intent = intent_of(text)
+    if not runs:
+        runs.append(Run(first_line(text), Intent.TOUR))
+    elif runs[-1].is_done and intent is not Intent.STOP:
+        runs.append(Run(first_line(text), intent))
+    elif intent is Intent.TOUR:
+        runs[-1].interjection = None
+    else:
+        runs[-1].interjection = intent
+
+
+def _take_assistant(run: Run, message: WireMessage, results: Mapping[str, str]) -> None:
+    calls = tuple(_made_calls(message, results))
+    if calls and any(call.name != "finish" for call in calls):
+        run.turns.append(calls)
+    elif not calls and run.interjection is not None:
+        run.interjection = None
+    else:
+        run.is_done = True
+
+
+def _made_calls(message: WireMessage, results: Mapping[str, str]) -> Iterator[MadeCall]:
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        try:
+            arguments = json.loads(function.get("arguments") or "{}")
+        except ValueError:
+            arguments = {}
+        text = results.get(call["id"])
+        yield MadeCall(function["name"], arguments if isinstance(arguments, dict) else {}, Result(text))
+
+
+def text_of(message: WireMessage) -> str:
+    """The text of a message in wire form."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", "")) for part in content or () if part.get("type") == "text")
+
 
 MODULE = '''"""Roman numerals."""
 
@@ -174,8 +420,9 @@ class Demo:
     def _create(self, text: str, wanted: dict[str, str]) -> Move[None]:
         left = dict(wanted)
         if "file_editor" in self._tools:
-            calls = tuple(create(path, content, f"Create {_name(path)}") for path, content in wanted.items())
-            results = yield DemoTurn(text, calls)
+            creations = [{"command": "create", "path": path, "file_text": content} for path, content in wanted.items()]
+            calls = [DemoCall("file_editor", one, f"Create {one['path'].rpartition('/')[2]}") for one in creations]
+            results = yield DemoTurn(text, tuple(calls))
             if any(result.is_rejected for result in results):
                 raise GaveUpError("You did not want these files, so I stop here.")
             pairs = zip(wanted, results, strict=False)
@@ -183,12 +430,24 @@ class Demo:
             left = {path: content for path, content in wanted.items() if path not in done}
             text = "The editor did not take that; the shell will."
         for path, content in left.items():
-            yield from run_command(text, write_by_shell(path, content), f"Write {_name(path)}")
+            yield from run_command(text, write_by_shell(path, content), f"Write {path.rpartition('/')[2]}")
             text = "And the next."
 
     def _run_tests(self, folder: str, text: str) -> Move[tuple[UnitReport, Result]]:
-        result = yield from run_command(text, unittest_command(folder), "Run the tests")
-        return read_report(result), result
+        command = f"python3 -m unittest discover -v -s {shlex.quote(folder)}"
+        result = yield from run_command(text, command, "Run the tests")
+        ran = re.search(r"Ran (\d+) tests? in [\d.]+s", result.output)
+        failed = re.search(r"^(?:FAIL|ERROR): (\w+)", result.output, re.MULTILINE)
+        complaint = re.search(r"^(\w*(?:Error|Exception)\b.*)$", result.output, re.MULTILINE)
+        count = int(ran.group(1)) if ran else 0
+        report = UnitReport(
+            count=count,
+            is_green=count > 0 and result.exit_code == 0,
+            failed=failed.group(1) if failed else "",
+            complaint=complaint.group(1).strip() if complaint else "",
+            summary=ran.group(0) if ran else "",
+        )
+        return report, result
 
     def _mend(self, folder: str, report: UnitReport) -> Move[None]:
         path = f"{folder}/roman.py"
@@ -199,8 +458,11 @@ class Demo:
             return
         view = DemoCall("file_editor", {"command": "view", "path": path, "view_range": [1, -1]}, "Look at roman.py")
         (seen, *_) = yield DemoTurn(text, (view,))
+        start = re.search(r"^\s*(\d+)\s+LETTERS = \[", seen.text or "", re.MULTILINE)
+        end = re.search(r"^\s*(\d+)\s+\]", seen.text or "", re.MULTILINE)
+        lines = f" in lines {start.group(1)} to {end.group(1)}" if start and end else ""
         text = (
-            f"The table{_lines_of_table(seen)} knows `X`, `V` and `I`, but not the pairs in which a smaller letter "
+            f"The table{lines} knows `X`, `V` and `I`, but not the pairs in which a smaller letter "
             "goes in front, like `IV` or `CM`. The loop below it is fine: it only needs those pairs."
         )
         change = replace(path, FAULTY_LETTERS, MENDED_LETTERS, "Add the subtracting pairs")
@@ -254,16 +516,6 @@ def _greeting(request: str) -> str:
         return f"Hello! {who} Here is its tour. First: where am I?"
     asked = request if len(request) <= 120 else f"{request[:120]}…"
     return f"Hello! {who} “{asked}” is beyond me, so I show you a small piece of work instead. First: where am I?"
-
-
-def _lines_of_table(view: Result) -> str:
-    start = re.search(r"^\s*(\d+)\s+LETTERS = \[", view.text or "", re.MULTILINE)
-    end = re.search(r"^\s*(\d+)\s+\]", view.text or "", re.MULTILINE)
-    return f" in lines {start.group(1)} to {end.group(1)}" if start and end else ""
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _summary(folder: str, red: UnitReport, green: UnitReport, result: Result) -> str:
@@ -331,11 +583,6 @@ def run_command(text: str, command: str, summary: str) -> Move[Result]:
     raise GaveUpError(f"`{command}` never came to an end here. What I got last:\n\n{quoted(result.text or 'nothing')}")
 
 
-def create(path: str, text: str, summary: str) -> DemoCall:
-    """A new file."""
-    return DemoCall("file_editor", {"command": "create", "path": path, "file_text": text}, summary)
-
-
 def replace(path: str, old: str, new: str, summary: str) -> DemoCall:
     """A change in a file."""
     return DemoCall("file_editor", {"command": "str_replace", "path": path, "old_str": old, "new_str": new}, summary)
@@ -345,11 +592,6 @@ def write_by_shell(path: str, text: str) -> str:
     """A command that writes a file, for when the editor will not."""
     folder, _, _ = path.rpartition("/")
     return f"mkdir -p {shlex.quote(folder)} && cat > {shlex.quote(path)} <<'END_OF_FILE'\n{text}END_OF_FILE"
-
-
-def unittest_command(folder: str) -> str:
-    """A command that runs the project's tests from wherever the shell is."""
-    return f"python3 -m unittest discover -v -s {shlex.quote(folder)}"
 
 
 def quoted(text: str, lines: int = 12) -> str:
@@ -367,20 +609,3 @@ class UnitReport:
     failed: str
     complaint: str
     summary: str
-
-
-def read_report(result: Result) -> UnitReport:
-    """The report of unittest's output."""
-    text = result.output
-    ran = re.search(r"Ran (\d+) tests? in [\d.]+s", text)
-    failed = re.search(r"^(?:FAIL|ERROR): (\w+)", text, re.MULTILINE)
-    complaint = re.findall(r"^(\w*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
-    count = int(ran.group(1)) if ran else 0
-    is_green = count > 0 and result.exit_code == 0
-    return UnitReport(
-        count=count,
-        is_green=is_green,
-        failed=failed.group(1) if failed else "",
-        complaint=complaint[0].strip() if complaint else "",
-        summary=ran.group(0) if ran else "",
-    )
