@@ -109,8 +109,17 @@ def _parts(
     path: str, kind: str, choose: Callable[[List[str]], List[Tuple[int, str]]]
 ) -> List[Tuple[int, ElementTree.Element]]:
     try:
+        found: List[Tuple[int, ElementTree.Element]] = []
         with zipfile.ZipFile(path) as archive:
-            return [(number, _xml(archive, name)) for number, name in choose(archive.namelist())]
+            for number, name in choose(archive.namelist()):
+                if archive.getinfo(name).file_size > _ENTRY_LIMIT:
+                    raise ValueError(f"{name} is too large")
+                content = archive.read(name)
+                if b"<!ENTITY" in content:
+                    raise ValueError(f"{name} defines entities, which such files never do")
+                root = ElementTree.fromstring(content)  # noqa: S314 - entities, the danger, are refused above
+                found.append((number, root))
+        return found
     except (OSError, KeyError, zipfile.BadZipFile, ElementTree.ParseError, ValueError) as error:
         print(f"ERROR: {path} cannot be read as a {kind} file: {error}")
         return []
@@ -121,15 +130,6 @@ def _is_there(path: str, kind: str) -> bool:
         print(f"[Reading {kind} file from {path}]")
         return True
     return False
-
-
-def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
-    if archive.getinfo(name).file_size > _ENTRY_LIMIT:
-        raise ValueError(f"{name} is too large")
-    content = archive.read(name)
-    if b"<!ENTITY" in content:
-        raise ValueError(f"{name} defines entities, which such files never do")
-    return ElementTree.fromstring(content)  # noqa: S314 - entities, the danger, are refused above
 
 
 def _text(paragraph: ElementTree.Element, space: str) -> str:
@@ -172,10 +172,22 @@ def parse_audio(file_path: str, model: str = "whisper-1") -> None:
         file_path: the file.
         model: the model that listens.
     """
-    if _can_be_sent(file_path):
-        with open(file_path, "rb") as file:
-            content = file.read()
-        _show(lambda: str(_transcribe(os.path.basename(file_path), content, model)["text"]))
+    if not _can_be_sent(file_path):
+        return
+    with open(file_path, "rb") as file:
+        content = file.read()
+
+    def transcribed() -> str:
+        boundary = uuid.uuid4().hex
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="model"\r\n\r\n{model}\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{os.path.basename(file_path)}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        )
+        body = head.encode("utf-8") + content + f"\r\n--{boundary}--\r\n".encode()
+        return str(_post("audio/transcriptions", body, f"multipart/form-data; boundary={boundary}")["text"])
+
+    _show(transcribed)
 
 
 def parse_video(file_path: str, task: str = _DESCRIBE_FRAME, frame_interval: int = 30) -> None:
@@ -221,7 +233,9 @@ def _look(path: str, task: str) -> None:
         encoded = base64.b64encode(file.read()).decode("ascii")
     url = f"data:{mimetypes.guess_type(path)[0] or 'image/png'};base64,{encoded}"
     content: List[Dict[str, Any]] = [{"type": "text", "text": task}, {"type": "image_url", "image_url": {"url": url}}]
-    _show(lambda: str(_complete(content)["choices"][0]["message"]["content"]))
+    asked = {"model": os.environ.get("OPENAI_MODEL", _MODEL), "messages": [{"role": "user", "content": content}]}
+    body = json.dumps(asked).encode("utf-8")
+    _show(lambda: str(_post("chat/completions", body, "application/json")["choices"][0]["message"]["content"]))
 
 
 def _can_be_sent(path: str) -> bool:
@@ -238,22 +252,6 @@ def _show(ask: Any) -> None:
         print(ask())
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         print(f"ERROR: The service did not answer as it should: {error}")
-
-
-def _complete(content: List[Dict[str, Any]]) -> Any:
-    asked = {"model": os.environ.get("OPENAI_MODEL", _MODEL), "messages": [{"role": "user", "content": content}]}
-    return _post("chat/completions", json.dumps(asked).encode("utf-8"), "application/json")
-
-
-def _transcribe(name: str, content: bytes, model: str) -> Any:
-    boundary = uuid.uuid4().hex
-    head = (
-        f'--{boundary}\r\nContent-Disposition: form-data; name="model"\r\n\r\n{model}\r\n'
-        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
-        "Content-Type: application/octet-stream\r\n\r\n"
-    )
-    body = head.encode("utf-8") + content + f"\r\n--{boundary}--\r\n".encode()
-    return _post("audio/transcriptions", body, f"multipart/form-data; boundary={boundary}")
 
 
 def _post(what: str, body: bytes, kind: str) -> Any:

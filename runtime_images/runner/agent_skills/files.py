@@ -169,17 +169,13 @@ def file_editor(
     """
     if unknown:
         return f"ERROR:\nUnexpected arguments: {', '.join(sorted(unknown))}."
-    edit = Edit(command, path, os.getcwd(), file_text, old_str, new_str, insert_line, view_range)
-    result = _editor().run(edit)
-    text: str = result["text"]
-    return f"ERROR:\n{text}" if result["is_error"] else text
-
-
-def _editor() -> Editor:
     folder = os.environ.get(HISTORY) or os.path.join(tempfile.gettempdir(), "edit-history")
     if folder not in _editors:
         _editors[folder] = Editor(EditHistory(folder))
-    return _editors[folder]
+    edit = Edit(command, path, os.getcwd(), file_text, old_str, new_str, insert_line, view_range)
+    result = _editors[folder].run(edit)
+    text: str = result["text"]
+    return f"ERROR:\n{text}" if result["is_error"] else text
 
 
 FILES_LIMIT = 100
@@ -197,18 +193,18 @@ def search_dir(search_term: str, dir_path: str = "./") -> None:
     """
     if not _is_folder(dir_path):
         return
-    found: List[Tuple[str, int, str]] = []
+    found: List[str] = []
     files = 0
     for path in _files(dir_path):
         lines = _lines_with(path, search_term)
         files += bool(lines)
-        found += [(path, number, line) for number, line in lines]
+        found += [f"{path} (Line {number}): {line}" for number, line in lines]
         if files > FILES_LIMIT:
             print(
                 f'More than {FILES_LIMIT} files contain "{search_term}" in {dir_path}. Search for something narrower.'
             )
             return
-    _report(search_term, dir_path, [f"{path} (Line {number}): {line}" for path, number, line in found])
+    _report(search_term, dir_path, found)
 
 
 def search_file(search_term: str, file_path: Optional[str] = None) -> None:
@@ -232,8 +228,11 @@ def find_file(file_name: str, dir_path: str = "./") -> None:
         file_name: the name, a part of it, or a pattern such as ``*.csv``.
         dir_path: the folder.
     """
-    if _is_folder(dir_path):
-        _report(file_name, dir_path, [path for path in _files(dir_path) if _is_called(path, file_name)])
+    if not _is_folder(dir_path):
+        return
+    named = [(path, os.path.basename(path)) for path in _files(dir_path)]
+    found = [path for path, name in named if file_name in name or fnmatch.fnmatchcase(name, file_name)]
+    _report(file_name, dir_path, found)
 
 
 def _is_folder(path: str) -> bool:
@@ -252,11 +251,6 @@ def _files(folder: str) -> Iterator[str]:
         for name in sorted(names):
             if not name.startswith("."):
                 yield os.path.join(root, name)
-
-
-def _is_called(path: str, wanted: str) -> bool:
-    name = os.path.basename(path)
-    return wanted in name or fnmatch.fnmatchcase(name, wanted)
 
 
 def _lines_with(path: str, term: str) -> List[Tuple[int, str]]:

@@ -37,8 +37,12 @@ def unified(old: str, new: str, path: str) -> str:
         size += len(parts[-1])
         if size > _LIMIT:
             break
-    text = "".join(parts)
-    return text if len(text) <= _LIMIT else text[:_LIMIT] + "\n[… the rest of the diff is left out …]\n"
+    return shortened("".join(parts))
+
+
+def shortened(diff: str) -> str:
+    """Return a diff, cut when it is very long."""
+    return diff if len(diff) <= _LIMIT else diff[:_LIMIT] + "\n[… the rest of the diff is left out …]\n"
 
 
 def changes(before: List[str], after: List[str]) -> List[LineChange]:

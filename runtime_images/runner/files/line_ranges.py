@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from ..core import arguments
 from ..core.text import cut_middle
 from . import disk, edits
-from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered
+from .edits import FILE_LIMIT, RESPONSE_LIMIT, EditError, EditHistory, change_of, numbered, outcome_of
 from .text_file import TextFile, encode
 
 LINES_LIMIT = 300
@@ -38,35 +38,36 @@ class Span(NamedTuple):
     problems: str = ""
 
 
-class Ranges:
-    """Reads and replaces ranges, answering errors as results. Blocking; for worker threads."""
+def run(span: Span, history: EditHistory) -> Dict[str, Any]:
+    """Read or replace the lines and return the result; errors are results too. Blocking; for worker threads."""
 
-    commands = ("read", "replace")
+    def work(result: Dict[str, Any]) -> Dict[str, Any]:
+        data = _content(span)
+        result["prev_exist"] = data is not None
+        return _read(span, data) if span.command == "read" else _replace(span, data, history)
 
-    def __init__(self, history: EditHistory) -> None:
-        self._history = history
+    return outcome_of(span.command, span.path, work)
 
-    def run(self, span: Span) -> Dict[str, Any]:
-        result: Dict[str, Any] = {"command": span.command, "path": span.path, "is_error": False, "prev_exist": False}
-        try:
-            data = _content(span)
-            result["prev_exist"] = data is not None
-            return {**result, **(_read(span, data) if span.command == "read" else self._replace(span, data))}
-        except (EditError, disk.FileError) as error:
-            return {**result, "text": str(error), "is_error": True}
 
-    def _replace(self, span: Span, old: Optional[bytes]) -> Dict[str, Any]:
-        if _version(old) != span.version:
-            raise EditError(
-                f"{span.path} was changed by something else meanwhile; nothing was written. Look at it anew."
-            )
-        new = spliced(old, span.first, span.last, span.text)
-        edits.require_fitting(span.path, new)
-        disk.replace(span.path, new)
-        self._history.push(span.path, new if old is None else old)
-        change = change_of(span.path, old, new)
-        text = _report(span, change["diff"], is_new=old is None)
-        return {"text": text, "is_error": bool(span.problems), **change}
+def _replace(span: Span, old: Optional[bytes], history: EditHistory) -> Dict[str, Any]:
+    path = span.path
+    if _version(old) != span.version:
+        raise EditError(f"{path} was changed by something else meanwhile; nothing was written. Look at it anew.")
+    new = spliced(old, span.first, span.last, span.text)
+    edits.require_fitting(path, new)
+    disk.replace(path, new)
+    history.push(path, new if old is None else old)
+    change = change_of(path, old, new)
+    if span.problems:
+        text = f"{path} was written, but there are new problems in it:\n{span.problems}\nThe changes:\n{change['diff']}"
+    elif old is None:
+        text = f"File created successfully at: {path}"
+    elif change["diff"]:
+        text = f"The file {path} has been edited:\n{change['diff']}"
+    else:
+        text = f"The draft changes nothing in {path}: it is as it was."
+    text = cut_middle(text, RESPONSE_LIMIT, " — view the file to see all").text
+    return {"text": text, "is_error": bool(span.problems), **change}
 
 
 def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
@@ -162,23 +163,11 @@ def _version(data: Optional[bytes]) -> str:
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
-def _report(span: Span, diff: str, *, is_new: bool) -> str:
-    if span.problems:
-        text = f"{span.path} was written, but there are new problems in it:\n{span.problems}\nThe changes:\n{diff}"
-    elif is_new:
-        text = f"File created successfully at: {span.path}"
-    elif diff:
-        text = f"The file {span.path} has been edited:\n{diff}"
-    else:
-        text = f"The draft changes nothing in {span.path}: it is as it was."
-    return cut_middle(text, RESPONSE_LIMIT, " — view the file to see all").text
-
-
 def span_of(args: Dict[str, Any], directory: str) -> Span:
     """Check the arguments of ``file.range`` and ``code.lint``."""
     command = arguments.text(args, "command")
-    if command not in Ranges.commands:
-        raise arguments.BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")
+    if command not in ("read", "replace"):
+        raise arguments.BadRequestError("command must be one of read, replace")
     return Span(
         command,
         arguments.edited_path(args),

@@ -48,10 +48,12 @@ def report(order: Dict[str, Any]) -> List[LintProblem]:
 
 def problems(path: str, data: bytes) -> List[LintProblem]:
     """Return the problems of a file of this name and content; none for unknown languages."""
-    look = _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
-    if look is None or is_binary(data):
+    suffix = os.path.splitext(path)[1].lower()
+    if is_binary(data):
         return []
-    return look(data)
+    if suffix in _PARSERS:
+        return _PARSERS[suffix](data)
+    return _told_by(data, suffix, *_PROGRAMS[suffix]) if suffix in _PROGRAMS else []
 
 
 def _nameless(problem: LintProblem) -> str:
@@ -93,16 +95,7 @@ def _toml(data: bytes) -> List[LintProblem]:
     return []
 
 
-def _bash(data: bytes) -> List[LintProblem]:
-    return _told_by(["bash", "-n"], data, ".sh", re.compile(r"^[^\n]*?: line (\d+): (.*)$", re.MULTILINE))
-
-
-def _node(data: bytes, suffix: str) -> List[LintProblem]:
-    said = re.compile(r":(\d+)\n(?s:.*?)^(SyntaxError: .*)$", re.MULTILINE)
-    return _told_by(["node", "--check"], data, suffix, said)
-
-
-def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str]") -> List[LintProblem]:
+def _told_by(data: bytes, suffix: str, command: List[str], form: str) -> List[LintProblem]:
     import shutil  # only for languages that Python does not read itself
     import subprocess
 
@@ -125,18 +118,15 @@ def _told_by(command: List[str], data: bytes, suffix: str, form: "re.Pattern[str
         said = (done.stdout + done.stderr).decode("utf-8", "replace").replace(copy.name, "")
     if done.returncode == 0:
         return []
-    return [LintProblem(int(found.group(1)), found.group(2).strip()) for found in form.finditer(said)]
+    return [LintProblem(int(found[1]), found[2].strip()) for found in re.finditer(form, said, re.MULTILINE)]
 
 
-_Look = Callable[[bytes], List[LintProblem]]
-_BY_SUFFIX: Dict[str, _Look] = {
+_PARSERS: Dict[str, Callable[[bytes], List[LintProblem]]] = {
     ".py": _python,
     ".pyi": _python,
     ".json": _json,
     ".toml": _toml,
-    ".sh": _bash,
-    ".bash": _bash,
-    ".js": lambda data: _node(data, ".js"),
-    ".cjs": lambda data: _node(data, ".cjs"),
-    ".mjs": lambda data: _node(data, ".mjs"),
 }
+_BASH = (["bash", "-n"], r"^[^\n]*?: line (\d+): (.*)$")
+_NODE = (["node", "--check"], r":(\d+)\n(?s:.*?)^(SyntaxError: .*)$")
+_PROGRAMS = {".sh": _BASH, ".bash": _BASH, ".js": _NODE, ".cjs": _NODE, ".mjs": _NODE}

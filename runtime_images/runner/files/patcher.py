@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ..core import arguments
 from . import disk
-from .diff import unified
+from .diff import shortened, unified
 from .edits import FILE_LIMIT, EditError, EditHistory
 from .text_file import TextFile, decode, encode, is_binary
 
@@ -27,7 +27,6 @@ _GIT_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
 _ELSEWHERE = 10000
 _WAYS: "Tuple[Tuple[int, Callable[[str], str]], ...]" = ((0, str), (1, str.rstrip), (100, str.strip))
 """How lines are compared, each with how doubtful a match is: exactly, without trailing, without outer blanks."""
-_DIFF_LIMIT = 64 * 1024
 
 
 class _Step(NamedTuple):
@@ -65,14 +64,11 @@ class Patcher:
             self._write(steps)
         except (EditError, disk.FileError) as error:
             return {"text": str(error), "is_error": True, "paths": [], "diff": None, "fuzz": 0}
-        diff = "".join(step.diff for step in steps)
-        if len(diff) > _DIFF_LIMIT:
-            diff = diff[:_DIFF_LIMIT] + "\n[… the rest of the diff is left out …]\n"
         return {
             "text": "\n".join(["Done!", *(step.summary for step in steps)]),
             "is_error": False,
             "paths": [step.target or step.path for step in steps],
-            "diff": diff,
+            "diff": shortened("".join(step.diff for step in steps)),
             "fuzz": doubt,
         }
 
@@ -243,30 +239,27 @@ def parse(text: str) -> List[Section]:
 
 
 class _Reader:
+    """The lines of a patch between its first and its last; ``number`` is that of the next one, counted from one."""
+
     def __init__(self, lines: List[str]) -> None:
         self._lines = lines
-        self._position = 1
+        self.number = 2
 
     @property
     def at_end(self) -> bool:
-        return self._position >= len(self._lines) - 1
-
-    @property
-    def number(self) -> int:
-        return self._position + 1
+        return self.number >= len(self._lines)
 
     @property
     def line(self) -> str:
-        return "" if self.at_end else self._lines[self._position]
+        return "" if self.at_end else self._lines[self.number - 1]
 
     @property
     def at_section(self) -> bool:
         return self.at_end or self.line.startswith(_SECTIONS)
 
     def take(self) -> str:
-        line = self._lines[self._position]
-        self._position += 1
-        return line
+        self.number += 1
+        return self._lines[self.number - 2]
 
 
 def _section(reader: _Reader) -> Section:
@@ -281,7 +274,15 @@ def _section(reader: _Reader) -> Section:
     if kind == DELETE:
         return Section(DELETE, path, [])
     if kind == ADD:
-        return Section(ADD, path, [], content=_added_content(reader))
+        added: List[str] = []
+        while not reader.at_section:
+            number, line = reader.number, reader.take()
+            if not line.startswith("+"):
+                raise EditError(
+                    f"Invalid patch: line {number} of a new file must begin with `+`, but is `{line[:200]}`."
+                )
+            added.append(line[1:] + "\n")
+        return Section(ADD, path, [], content="".join(added))
     move_to = reader.take()[len(MOVE) :].strip() if reader.line.startswith(MOVE) else None
     hunks: List[Hunk] = []
     while not reader.at_section:
@@ -289,16 +290,6 @@ def _section(reader: _Reader) -> Section:
     if not hunks and move_to is None:
         raise EditError(f"Invalid patch: the section of {path} (line {number}) changes nothing.")
     return Section(UPDATE, path, hunks, move_to=move_to)
-
-
-def _added_content(reader: _Reader) -> str:
-    lines: List[str] = []
-    while not reader.at_section:
-        number, line = reader.number, reader.take()
-        if not line.startswith("+"):
-            raise EditError(f"Invalid patch: line {number} of a new file must begin with `+`, but is `{line[:200]}`.")
-        lines.append(line[1:] + "\n")
-    return "".join(lines)
 
 
 def _hunk(reader: _Reader, *, is_first: bool) -> Hunk:
@@ -353,22 +344,19 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replac
         if missing is not None:
             _require_only_place(path, lines, hunk, start, count, missing)
         for change in _changes(hunk, start):
-            _append(found, change)
+            if found and found[-1].start + found[-1].removed == change.start:
+                last = found.pop()
+                change = Replacement(last.start, last.removed + change.removed, last.added + change.added)
+            found.append(change)
         position = start + count
     return found, doubt
-
-
-def _append(found: List[Replacement], change: Replacement) -> None:
-    if found and found[-1].start + found[-1].removed == change.start:
-        last = found.pop()
-        change = Replacement(last.start, last.removed + change.removed, last.added + change.added)
-    found.append(change)
 
 
 def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, int]:
     """Where the hunk's lines begin, how many stand there, how doubtful that is; trailing empty lines may lack."""
     try:
         start, doubt = _place(path, lines, hunk, position)
+        return start, len(hunk.before), doubt
     except EditError:
         count = len(hunk.lines)
         while count and hunk.lines[count - 1] == HunkLine(" ", ""):
@@ -376,8 +364,6 @@ def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: 
         shorter = hunk._replace(lines=hunk.lines[:count])
         if count == len(hunk.lines) or not shorter.before:
             raise
-    else:
-        return start, len(hunk.before), doubt
     start, doubt = _place(path, lines, shorter, position)
     end = start + len(shorter.before)
     return start, end - start, doubt + (1 if end < len(lines) else 0)

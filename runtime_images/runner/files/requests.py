@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ..core import arguments, facts
 from ..core.arguments import BadRequestError
@@ -11,10 +11,10 @@ from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
 from ..core.workers import Reply, Workers
 from ..wire import MAX_BLOB
-from . import disk
+from . import disk, line_ranges
 from .editor import Editor, edit_of
 from .edits import EditHistory
-from .line_ranges import Ranges, span_of
+from .line_ranges import span_of
 from .patcher import Patcher
 from .text_file import readable
 from .whole_files import WholeFiles, whole_file
@@ -34,18 +34,15 @@ class FileRequests:
         history = EditHistory(history_directory)
         self._workers = workers
         self._workspace = workspace
-        self._editor = Editor(history)
         self._patcher = Patcher(workspace, history)
-        self._whole_files = WholeFiles(history)
-        self._ranges = Ranges(history)
         self._searches = SideProcesses(loop, "search", _SEARCHES_AT_ONCE)
         self._lints = SideProcesses(loop, "lint", _LINTS_AT_ONCE)
         self.operations: Dict[str, Operation] = {
             "code.lint": self._lint,
-            "file.edit": self._edit,
-            "file.range": self._range,
+            "file.edit": self._editing(edit_of, Editor(history).run),
+            "file.range": self._editing(span_of, lambda span: line_ranges.run(span, history)),
             "file.read": self._read,
-            "file.whole": self._whole,
+            "file.whole": self._editing(whole_file, WholeFiles(history).run),
             "file.write": self._write,
             "patch.apply": self._patch,
             "search.glob": lambda request, args, _: self._search("glob", request, args),
@@ -86,17 +83,16 @@ class FileRequests:
 
         self._workers.serve(request, path, work)
 
-    def _edit(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        edit = edit_of(args, self._workspace)
-        self._workers.serve(request, edit.path, lambda: _reply(self._editor.run(edit)))
+    def _editing(
+        self, checked: Callable[[Dict[str, Any], str], Any], run: Callable[[Any], Dict[str, Any]]
+    ) -> Operation:
+        """The operation that checks its arguments, then edits the file that they name."""
 
-    def _whole(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        asked = whole_file(args, self._workspace)
-        self._workers.serve(request, asked.path, lambda: _reply(self._whole_files.run(asked)))
+        def operation(request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+            edit = checked(args, self._workspace)
+            self._workers.serve(request, edit.path, lambda: _reply(run(edit)))
 
-    def _range(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        span = span_of(args, self._workspace)
-        self._workers.serve(request, span.path, lambda: _reply(self._ranges.run(span)))
+        return operation
 
     def _patch(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
         patch = arguments.characters(args, "patch", _PATCH_LIMIT)

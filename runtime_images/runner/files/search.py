@@ -49,7 +49,12 @@ def outcome(order: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
-    pattern = _regex(order["pattern"])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pattern = re.compile(order["pattern"], re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise SearchError(f"Invalid regex pattern: {error}") from None
     root = _directory(order["path"])
     walk = Walk(root, _chooser(_plain(order["include"] or "")), lambda name: False)
     found: List[FoundFile] = []
@@ -108,15 +113,6 @@ def _plain(pattern: str) -> str:
     """The pattern of a path normalized: ``./src//a`` is ``src/a``."""
     pattern = re.sub("/{2,}", "/", pattern)
     return re.sub(r"\A(?:\./)+(?=.)", "", pattern)
-
-
-def _regex(pattern: str) -> "re.Pattern[str]":
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return re.compile(pattern, re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise SearchError(f"Invalid regex pattern: {error}") from None
 
 
 def _directory(path: str) -> str:
@@ -206,7 +202,10 @@ class Walk:
             for entry in entries:
                 relative = prefix + entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    if self._enters(entry, level):
+                    is_hidden = entry.name.startswith(".") and not self._enters_hidden(entry.name)
+                    if entry.path in _NOT_FILES or is_hidden:
+                        continue
+                    if level is None or not level.ignores(entry.path, is_directory=True):
                         waiting.append((entry.path, relative + "/", level))
                 elif entry.is_file(follow_symlinks=False) and self._takes(Entry(entry, relative, level)):
                     try:
@@ -214,11 +213,6 @@ class Walk:
                     except OSError:
                         continue  # it was just removed
                     yield FoundFile(entry.path, status.st_mtime_ns, status.st_size)
-
-    def _enters(self, entry: "os.DirEntry[str]", level: Optional[IgnoreLevel]) -> bool:
-        if entry.path in _NOT_FILES or (entry.name.startswith(".") and not self._enters_hidden(entry.name)):
-            return False
-        return level is None or not level.ignores(entry.path, is_directory=True)
 
 
 # Looking into files

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 from ..core import arguments
@@ -164,7 +165,12 @@ class Snapshots:
         return Reply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
 
     def _serve(self, request: Request, work: Callable[[], Reply], *, exclusive: bool = True) -> None:
-        failed = lambda error: _fail(request, error)  # noqa: E731
+        def failed(error: Exception) -> None:
+            name = type(error).__name__  # the classes belong to a module that is loaded late
+            known = {"TooLargeError": "too_large", "StoppedError": "cancelled"}
+            code = known.get(name, "not_possible" if isinstance(error, OSError) else "internal")
+            request.fail(code, "it took too long" if name == "StoppedError" else str(error))
+
         self._begin(work, lambda reply: request.finish(*reply), failed, exclusive=exclusive)
 
     def _begin(
@@ -177,22 +183,15 @@ class Snapshots:
     ) -> None:
         """Do the work after the one before it; what may change files waits, for long if ``exclusive``."""
 
-        def ended() -> None:
+        def ended(tell: Callable[[Any], None], outcome: Any) -> None:
             self._busy -= 1
             self._exclusive -= exclusive
             if not self._busy:
                 self._stopping = False
                 self._let_go()
+            tell(outcome)
 
-        def is_done(reply: Reply) -> None:
-            ended()
-            done(reply)
-
-        def has_failed(error: Exception) -> None:
-            ended()
-            failed(error)
-
-        self._workers.start(LANE, work, is_done, has_failed)
+        self._workers.start(LANE, work, partial(ended, done), partial(ended, failed))
         self._busy += 1
         self._exclusive += exclusive
 
@@ -209,10 +208,3 @@ class Snapshots:
         waiting, self._waiting = self._waiting, []
         for begin in waiting:
             begin()
-
-
-def _fail(request: Request, error: Exception) -> None:
-    name = type(error).__name__  # the classes belong to a module that is loaded late
-    known = {"TooLargeError": "too_large", "StoppedError": "cancelled"}
-    code = known.get(name, "not_possible" if isinstance(error, OSError) else "internal")
-    request.fail(code, "it took too long" if name == "StoppedError" else str(error))

@@ -62,7 +62,14 @@ def decode(data: bytes) -> Decoded:
         if text is not None:
             mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
             return Decoded(text[len(mark) :], encoding or "utf-8", mark)
-    return _decode_strays(data) or _decode_old(data)
+    strays = _decode_strays(data)
+    if strays is not None:
+        return strays
+    found = _decode_foreign(data) if _RUN.search(data) is not None else None
+    if found is not None:  # Western texts have single accented letters, others whole words of such bytes
+        return found
+    text = _exactly(data, "cp1252")
+    return Decoded(text, "cp1252") if text is not None else Decoded(data.decode("latin-1"), "latin-1")
 
 
 def readable(text: str) -> str:
@@ -81,10 +88,7 @@ def encode(text: str, encoding: str) -> bytes:
 
 
 def _mark(data: bytes) -> Optional[str]:
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return encoding
-    return None
+    return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
 
 
 def _exactly(data: bytes, encoding: str) -> Optional[str]:
@@ -103,14 +107,6 @@ def _decode_strays(data: bytes) -> Optional[Decoded]:
         return None
     mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
     return Decoded(text[len(mark) :], _UTF8_WITH_STRAYS, mark)
-
-
-def _decode_old(data: bytes) -> Decoded:
-    found = _decode_foreign(data) if _RUN.search(data) is not None else None
-    if found is not None:  # Western texts have single accented letters, others whole words of such bytes
-        return found
-    text = _exactly(data, "cp1252")
-    return Decoded(text, "cp1252") if text is not None else Decoded(data.decode("latin-1"), "latin-1")
 
 
 def _decode_foreign(data: bytes) -> Optional[Decoded]:

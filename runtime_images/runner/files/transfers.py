@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..core import arguments
@@ -101,8 +102,14 @@ class Incoming:
                 os.close(folder)
                 folder = deeper
             self._check_present(folder)
-            if self._temporary is None:
-                self._name(folder)
+            if self._temporary is None:  # in two steps, since an unnamed file cannot replace what is there
+                name = _beside(self._place.name)
+                os.link(f"/proc/self/fd/{self._descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
+                try:
+                    os.rename(name, self._place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                except OSError:
+                    os.unlink(name, dir_fd=folder)
+                    raise
             else:
                 os.rename(self._temporary, self._place.name, src_dir_fd=self._place.folder, dst_dir_fd=folder)
                 self._temporary = None
@@ -111,16 +118,6 @@ class Incoming:
             raise disk.failure(error, self._path) from error
         finally:
             os.close(folder)
-
-    def _name(self, folder: int) -> None:
-        """In two steps, since an unnamed file cannot replace what is there."""
-        name = _beside(self._place.name)
-        os.link(f"/proc/self/fd/{self._descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
-        try:
-            os.rename(name, self._place.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError:
-            os.unlink(name, dir_fd=folder)
-            raise
 
     def close(self) -> None:
         if self._descriptor < 0:
@@ -159,71 +156,67 @@ def _beside(name: str) -> str:
     return f".{name[:40]}.{os.urandom(6).hex()}.tmp"  # at most four bytes a sign, and 255 in all
 
 
-class FolderList:
-    """Serves ``folder.list``. Blocking; for worker threads."""
+def listed(beneath: ConfinedFolder, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
+    """A folder's entries, folders first: name, kind, size, modification time, and whether they are ignored.
 
-    def __init__(self, beneath: ConfinedFolder) -> None:
-        self._beneath = beneath
+    ``after`` is the entry that the listing continues behind (see `place_of`). Blocking; for worker threads.
+    """
+    opened = beneath.open(path)
+    try:
+        if not opened.is_folder:
+            raise FileError("not_a_file", f"{path} is a file, not a folder")
+        with os.scandir(opened.descriptor) as found:
+            places = [(place_of(_is_folder(one), readable(one.name)), one.name) for one in found]
+        names = [name for place, name in sorted(places) if after is None or place > after]
+        parts = beneath.parts(path)
+        rules = _rules(beneath)
+        entries = [_entry(opened.descriptor, name, parts, rules) for name in names[:LIMIT]]
+    except OSError as error:
+        raise failure(error, path) from error
+    finally:
+        os.close(opened.descriptor)
+    return {"path": "/".join(parts), "entries": entries, "left_out": max(0, len(names) - LIMIT)}
 
-    def of(self, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
-        """A folder's entries, folders first: name, kind, size, modification time, and whether they are ignored.
 
-        ``after`` is the entry that the listing continues behind (see `place_of`).
-        """
-        opened = self._beneath.open(path)
-        try:
-            if not opened.is_folder:
-                raise FileError("not_a_file", f"{path} is a file, not a folder")
-            with os.scandir(opened.descriptor) as found:
-                places = [(place_of(_is_folder(one), readable(one.name)), one.name) for one in found]
-            names = [name for place, name in sorted(places) if after is None or place > after]
-            parts = self._beneath.parts(path)
-            rules = self._rules()
-            entries = [self._entry(opened.descriptor, name, parts, rules) for name in names[:LIMIT]]
-        except OSError as error:
-            raise failure(error, path) from error
-        finally:
-            os.close(opened.descriptor)
-        return {"path": "/".join(parts), "entries": entries, "left_out": max(0, len(names) - LIMIT)}
+def _entry(folder: int, name: str, parts: List[str], rules: IgnoreRules) -> Dict[str, Any]:
+    status: Optional[os.stat_result] = None
+    is_link = False
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            is_link, status = True, os.stat(name, dir_fd=folder)
+    except OSError:
+        status = None  # a link to nothing, or something that was just removed
+    kind = "other"
+    if status is None:
+        kind = "missing"
+    elif stat.S_ISDIR(status.st_mode):
+        kind = "folder"
+    elif stat.S_ISREG(status.st_mode):
+        kind = "file"
+    path = [*parts, name]
+    is_folder = kind == "folder"
+    ends = range(1, len(path) + 1) if rules else ()  # it, and the folders that it is in
+    return {
+        "name": readable(name),
+        "kind": kind,
+        "link": is_link,
+        "size": status.st_size if status is not None and kind == "file" else None,
+        "modified": status.st_mtime if status is not None else None,
+        "hidden": name in HIDDEN
+        or any(rules.ignores("/".join(path[:end]), end < len(path) or is_folder) for end in ends),
+    }
 
-    def _entry(self, folder: int, name: str, parts: List[str], rules: IgnoreRules) -> Dict[str, Any]:
-        status: Optional[os.stat_result] = None
-        is_link = False
-        try:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISLNK(status.st_mode):
-                is_link, status = True, os.stat(name, dir_fd=folder)
-        except OSError:
-            status = None  # a link to nothing, or something that was just removed
-        kind = "other"
-        if status is None:
-            kind = "missing"
-        elif stat.S_ISDIR(status.st_mode):
-            kind = "folder"
-        elif stat.S_ISREG(status.st_mode):
-            kind = "file"
-        path = [*parts, name]
-        is_folder = kind == "folder"
-        ends = range(1, len(path) + 1) if rules else ()  # it, and the folders that it is in
-        return {
-            "name": readable(name),
-            "kind": kind,
-            "link": is_link,
-            "size": status.st_size if status is not None and kind == "file" else None,
-            "modified": status.st_mtime if status is not None else None,
-            "hidden": name in HIDDEN
-            or any(rules.ignores("/".join(path[:end]), end < len(path) or is_folder) for end in ends),
-        }
 
-    def _rules(self) -> IgnoreRules:
-        try:
-            opened = self._beneath.open(".gitignore")
-        except FileError:
+def _rules(beneath: ConfinedFolder) -> IgnoreRules:
+    try:
+        opened = beneath.open(".gitignore")
+    except FileError:
+        return IgnoreRules(())
+    with open(opened.descriptor, "rb") as file:
+        if opened.is_folder:
             return IgnoreRules(())
-        with open(opened.descriptor, "rb") as file:
-            if opened.is_folder:
-                return IgnoreRules(())
-            return IgnoreRules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
+        return IgnoreRules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
 
 
 def place_of(is_folder: bool, name: str) -> Place:
@@ -245,7 +238,6 @@ class Transfers:
         self._loop = loop
         self._workers = workers
         self._beneath = ConfinedFolder(workspace)
-        self._list = FolderList(self._beneath)
         self._open: Dict[str, Any] = {}
         self._timers: Dict[str, Plan] = {}
         self.operations: Dict[str, Operation] = {
@@ -271,7 +263,7 @@ class Transfers:
         path = arguments.text(args, "path", "")
         after = arguments.text(args, "after", "")
         place = place_of(arguments.flag(args, "after_folder"), after) if after else None
-        self._work(request, "folder.list", lambda: Reply(self._list.of(path, place)))
+        self._work(request, "folder.list", lambda: Reply(listed(self._beneath, path, place)))
 
     def _begin_outgoing(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
         path = arguments.text(args, "path", "")
@@ -347,27 +339,21 @@ class Transfers:
             self._wait_for_use(ident)
             request.finish({"id": ident, **facts})
 
-        self._workers.start(f"transfer {ident}", work, done, lambda error: _fail(request, error))
+        self._workers.start(f"transfer {ident}", work, done, partial(_fail, request))
 
     def _work(self, request: Request, lane: str, work: Callable[[], Reply], *, ends: bool = False) -> None:
         if lane in self._timers:
             self._timers[lane].cancel()
 
-        def done(reply: Reply) -> None:
-            self._used(lane, ends=ends)
-            request.finish(*reply)
+        def used(tell: Callable[[Any], None], outcome: Any) -> None:
+            if ends:
+                self._end(lane)
+            elif lane in self._open:
+                self._wait_for_use(lane)
+            tell(outcome)
 
-        def failed(error: Exception) -> None:
-            self._used(lane, ends=ends)
-            _fail(request, error)
-
-        self._workers.start(f"transfer {lane}", work, done, failed)
-
-    def _used(self, ident: str, *, ends: bool) -> None:
-        if ends:
-            self._end(ident)
-        elif ident in self._open:
-            self._wait_for_use(ident)
+        done = partial(used, lambda reply: request.finish(*reply))
+        self._workers.start(f"transfer {lane}", work, done, partial(used, partial(_fail, request)))
 
     def _wait_for_use(self, ident: str) -> None:
         self._timers.setdefault(ident, Plan(self._loop)).at(IDLE_SECONDS, lambda: self._end(ident))

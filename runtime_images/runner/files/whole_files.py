@@ -57,12 +57,15 @@ class WholeFiles:
             raise EditError("old_string and new_string are the same; nothing was changed.")
         wanted, new = asked.old.replace("\r\n", "\n"), asked.new.replace("\r\n", "\n")
         file = TextFile(old)
-        places = _places(file.text, wanted)
+        places = [file.text.find(wanted)]
+        while places[-1] >= 0:
+            places.append(file.text.find(wanted, places[-1] + len(wanted)))
+        places.pop()
         if len(places) != asked.expected:
-            found = "is not" if not places else f"stands {len(places)} times"
-            advice = "View the file and copy the text exactly" if not places else "Take in more of the text around it"
+            count = f"stands {len(places)} times" if places else "is not"
+            advice = "Take in more of the text around it" if places else "View the file and copy the text exactly"
             raise EditError(
-                f"old_string {found} in {path}, but {asked.expected} replacement(s) were expected. {advice}, "
+                f"old_string {count} in {path}, but {asked.expected} replacement(s) were expected. {advice}, "
                 "or correct expected_replacements."
             )
         data = file.with_changes([(start, start + len(wanted), new) for start in places])
@@ -131,15 +134,6 @@ def _text_bytes(path: str) -> bytes:
     if is_binary(data):
         raise EditError(f"{path} is binary and cannot be shown or edited.")
     return data
-
-
-def _places(text: str, wanted: str) -> List[int]:
-    found: List[int] = []
-    position = text.find(wanted)
-    while position >= 0:
-        found.append(position)
-        position = text.find(wanted, position + len(wanted))
-    return found
 
 
 def whole_file(args: Dict[str, Any], directory: str) -> WholeFileArguments:

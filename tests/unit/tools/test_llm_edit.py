@@ -27,9 +27,9 @@ from agent_core.tools.llm_edit import (
 )
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
-from runtime_images.runner.files import lint
+from runtime_images.runner.files import line_ranges, lint
 from runtime_images.runner.files.edits import EditHistory
-from runtime_images.runner.files.line_ranges import Ranges, span_of
+from runtime_images.runner.files.line_ranges import span_of
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 
 WHOLE = "one\ntwo\nthree\nfour\nfive\n"
@@ -53,7 +53,7 @@ class Workplace(AnsweringSandbox):
         span = span_of(asked.args, self.working_dir)
         if span.command == "replace":
             self.meanwhile()
-        result = Ranges(EditHistory(self.state)).run(span)
+        result = line_ranges.run(span, EditHistory(self.state))
         if asked.key is not None:
             self.journal[asked.key] = json.loads(json.dumps(result))
         return result
