@@ -257,10 +257,6 @@ def state_text(result: dict[str, Any], look: Look) -> str:
     return said or ("Done." if result["status"] == "completed" else "")
 
 
-START_SECONDS = 30.0
-ACTION_SECONDS = 300.0
-NAVIGATION_SECONDS = 30.0
-IDLE_MINUTES = 30.0
 _OUTER_MARGIN_SECONDS = 120.0
 
 
@@ -282,10 +278,10 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         self,
         *,
         allowed_domains: Sequence[str] | None = None,
-        init_timeout_seconds: float = START_SECONDS,
-        action_timeout_seconds: float = ACTION_SECONDS,
-        navigation_timeout_seconds: float = NAVIGATION_SECONDS,
-        session_timeout_minutes: float = IDLE_MINUTES,
+        init_timeout_seconds: float = 30.0,
+        action_timeout_seconds: float = 300.0,
+        navigation_timeout_seconds: float = 30.0,
+        session_timeout_minutes: float = 30.0,
         working_dir: str = "",
         headless: bool = True,
     ) -> None:

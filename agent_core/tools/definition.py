@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticUndefined
-from typing_extensions import TypeVar
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.context import ToolContext
-from agent_core.tools.execution import execute, execute_now
+from agent_core.tools.execution import ActionT, ObservationT, execute, execute_now
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
 else:
     ModelMetaclass = type(BaseModel)
-
-ActionT = TypeVar("ActionT", bound=Action, default=Any)
-ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
 
 SECURITY_RISK_SCHEMA = {
     "type": "string",

@@ -8,21 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Literal
 
 from pydantic import Field
-from typing_extensions import TypeVar
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.context import SandboxAccess, ToolContext
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.execution import SandboxExecutor
+from agent_core.tools.execution import ActionT, ObservationT, SandboxExecutor
 from agent_core.tools.registry import built_in
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 
 LIMIT_SECONDS = 60.0
 
-ActionT = TypeVar("ActionT", bound=Action, default=Any)
-ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
 EditorCommand = Literal["view", "create", "str_replace", "insert", "undo_edit"]
 
 

@@ -75,7 +75,21 @@ class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
     """Has the sandbox do it."""
 
     async def carry_out(self, action: Action, context: ToolContext, key: str | None) -> FileEditorObservation:
-        made, asked = _asked(action)
+        made: type[FileEditorObservation]
+        asked: dict[str, Any]
+        match action:
+            case ReadFileAction(file_path=path):
+                made = ReadFileObservation
+                asked = {"command": "read", "path": path, "offset": action.offset, "limit": action.limit}
+            case WriteFileAction(file_path=path):
+                made, asked = WriteFileObservation, {"command": "write", "path": path, "content": action.content}
+            case EditAction(file_path=path):
+                texts = {"old": action.old_string, "new": action.new_string, "expected": action.expected_replacements}
+                made, asked = EditObservation, {"command": "replace", "path": path, **texts}
+            case ListDirectoryAction(dir_path=path):
+                made, asked = ListDirectoryObservation, {"command": "list", "path": path, "recursive": action.recursive}
+            case _:
+                raise TypeError(f"{action.kind} is no operation on files")
         looks = asked["command"] in ("read", "list")
         reply = await context.sandbox.request(
             "file.whole", asked, key=None if looks else key, limit_seconds=LIMIT_SECONDS
@@ -140,25 +154,6 @@ class ListDirectoryTool(_GeminiFileTool):
     observation_type: type[Observation] | None = ListDirectoryObservation
     annotations: ToolAnnotations = ToolAnnotations.read_only("List directory")
     description: str = "List the entries of a directory, directories first."
-
-
-def _asked(action: Action) -> tuple[type[FileEditorObservation], dict[str, Any]]:
-    match action:
-        case ReadFileAction(file_path=path):
-            return ReadFileObservation, {
-                "command": "read",
-                "path": path,
-                "offset": action.offset,
-                "limit": action.limit,
-            }
-        case WriteFileAction(file_path=path):
-            return WriteFileObservation, {"command": "write", "path": path, "content": action.content}
-        case EditAction(file_path=path):
-            texts = {"old": action.old_string, "new": action.new_string, "expected": action.expected_replacements}
-            return EditObservation, {"command": "replace", "path": path, **texts}
-        case ListDirectoryAction(dir_path=path):
-            return ListDirectoryObservation, {"command": "list", "path": path, "recursive": action.recursive}
-    raise TypeError(f"{action.kind} is no operation on files")
 
 
 GEMINI_FILE_TOOLS: Final = (ReadFileTool, WriteFileTool, EditTool, ListDirectoryTool)

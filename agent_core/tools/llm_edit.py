@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -134,10 +135,9 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
                 return text, problems
             before, part, after = _around(text, max(0, problems[0].line - span.first))
             task = f"File: {span.path}\n\nThe part:\n<part>\n{part}</part>\n\nWhat is wrong:\n{_shown(problems)}"
-            try:
+            better: str | None = None
+            with contextlib.suppress(ToolError):
                 better = await _answered(model, _CORRECT, task)
-            except ToolError:
-                return text, problems
             if better is None:
                 return text, problems
             text = before + (f"{better}\n" if after and better and not better.endswith("\n") else better) + after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -51,8 +51,7 @@ def _checked_regex(value: str | None) -> str | None:
     return value
 
 
-MAX_REGEX_CHARS: Final = 1_000
-NamesRegex = Annotated[Annotated[str, Field(max_length=MAX_REGEX_CHARS)] | None, AfterValidator(_checked_regex)]
+NamesRegex = Annotated[Annotated[str, Field(max_length=1_000)] | None, AfterValidator(_checked_regex)]
 """A field with a regular expression for names of tools, or None."""
 
 
@@ -96,6 +95,3 @@ class ToolMakerState:
 
     id: str
     workspace: WorkspacePlace
-
-
-ToolFamily = Literal["sandbox", "local"]

@@ -11,7 +11,6 @@ import struct
 import zlib
 from typing import Callable, NamedTuple, Optional, Tuple
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 SIZE_LIMIT = 3932160
 """Bytes of an image; in base64 it is 5 MiB, the most that all providers take."""
 SIDE_LIMIT = 8000
@@ -32,7 +31,7 @@ class Picture(NamedTuple):
 
 def is_named_as_one(path: str) -> bool:
     """True when the name says that the file is an image."""
-    return os.path.splitext(path)[1].lower() in SUFFIXES
+    return os.path.splitext(path)[1].lower() in (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 
 
 def picture(data: bytes) -> Optional[Picture]:
@@ -144,8 +143,7 @@ def _png(data: bytes, width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-_Measure = Callable[[bytes], Tuple[int, int]]
-_KINDS: "Tuple[Tuple[bytes, str, _Measure], ...]" = (
+_KINDS: "Tuple[Tuple[bytes, str, Callable[[bytes], Tuple[int, int]]], ...]" = (
     (b"\x89PNG\r\n\x1a\n", "image/png", _size_of_png),
     (b"\xff\xd8\xff", "image/jpeg", _size_of_jpeg),
     (b"GIF87a", "image/gif", _size_of_gif),

@@ -20,11 +20,7 @@ from .text_file import readable
 from .whole_files import WholeFiles, whole_file
 
 _SIDE_SECONDS = 30.0
-_SEARCHES_AT_ONCE = 8
-_LINTS_AT_ONCE = 4
-_PATCH_LIMIT = 1024 * 1024
 _PATTERN_LIMIT = 10000
-_MATCHES_LIMIT = 1000
 
 
 class FileRequests:
@@ -35,8 +31,8 @@ class FileRequests:
         self._workers = workers
         self._workspace = workspace
         self._patcher = Patcher(workspace, history)
-        self._searches = SideProcesses(loop, "search", _SEARCHES_AT_ONCE)
-        self._lints = SideProcesses(loop, "lint", _LINTS_AT_ONCE)
+        self._searches = SideProcesses(loop, "search", 8)
+        self._lints = SideProcesses(loop, "lint", 4)
         self.operations: Dict[str, Operation] = {
             "code.lint": self._lint,
             "file.edit": self._editing(edit_of, Editor(history).run),
@@ -95,7 +91,7 @@ class FileRequests:
         return operation
 
     def _patch(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        patch = arguments.characters(args, "patch", _PATCH_LIMIT)
+        patch = arguments.characters(args, "patch", 1024 * 1024)
         self._workers.serve(request, "patch.apply", lambda: _reply(self._patcher.run(patch)))  # one patch at a time
 
     def _facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
@@ -120,7 +116,7 @@ class FileRequests:
             "pattern": pattern,
             "path": arguments.resolve(self._workspace, path),
             "include": include,
-            "limit": arguments.integer(args, "limit", 100, 1, _MATCHES_LIMIT),
+            "limit": arguments.integer(args, "limit", 100, 1, 1000),
             "ripgrep": True,
         }
         limit = arguments.seconds_or(args, "timeout", _SIDE_SECONDS)

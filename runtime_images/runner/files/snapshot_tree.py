@@ -17,6 +17,8 @@ import time
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .disk import FileError
+
 _REPOSITORIES = (".git", ".hg", ".svn")
 _MADE_AGAIN = ("node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
 LEFT_ALONE = frozenset((*_REPOSITORIES, *_MADE_AGAIN, ".ruff_cache", ".gradle", ".terraform"))
@@ -48,14 +50,6 @@ Entries = Dict[str, SnapshotEntry]
 Lists = Dict[str, List[Any]]
 
 
-class TooLargeError(Exception):
-    """There is more in the workspace than is kept."""
-
-
-class StoppedError(Exception):
-    """It was asked to stop."""
-
-
 class Tree:
     """Takes and restores snapshots of the workspace. One call at a time, in any thread."""
 
@@ -67,20 +61,21 @@ class Tree:
         self._is_newest = False
 
     def take(self, name: str, stop: Callable[[], bool] = lambda: False) -> Entries:
-        """Keep the files under a name; raises `TooLargeError`, or `StoppedError` if ``stop`` said so."""
+        """Keep the files under a name; raises `RequestError` for too many, or if ``stop`` said so."""
         began = time.time_ns()
         entries: Entries = {}
         size = 0
         for path, found in self._walk():
             if stop():
-                raise StoppedError
+                raise FileError("cancelled", "it took too long")
             entry = self._entry(path, found) or SnapshotEntry("x", 0, "")
             entries[path] = entry
             size += found.stat(follow_symlinks=False).st_size if entry.kind == "f" else 0
             if len(entries) > ENTRIES_LIMIT or size > BYTES_LIMIT:
-                raise TooLargeError(
+                raise FileError(
+                    "too_large",
                     f"the workspace has more than {ENTRIES_LIMIT} files or {BYTES_LIMIT // 2**20} MiB"
-                    f" (without {', '.join(sorted(LEFT_ALONE)[:4])} and the like)"
+                    f" (without {', '.join(sorted(LEFT_ALONE)[:4])} and the like)",
                 )
         self._store.keep(name, {path: list(entry.same) for path, entry in entries.items()})
         self._known, self._looked_at, self._is_newest = entries, began, True
@@ -244,13 +239,18 @@ class TreeStore:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._names: Optional[Dict[str, str]] = None
         self._newest = ""
         self._size = -1
         self._folders: Set[str] = set()
+        try:
+            with open(os.path.join(folder, "names"), encoding="utf-8") as file:
+                pairs = [line.rstrip("\n").rpartition(" ") for line in file if line.endswith("\n")]
+        except FileNotFoundError:
+            pairs = []
+        self._names = {name: digest for name, _, digest in pairs if os.path.exists(self._place("lists", digest))}
 
     def has(self, name: str) -> bool:
-        return name in self._loaded()
+        return name in self._names
 
     def keep(self, name: str, entries: Lists) -> None:
         plain = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
@@ -263,16 +263,15 @@ class TreeStore:
 
     def keep_same(self, name: str) -> None:
         """Keep the list last kept by this object under another name too."""
-        names = self._loaded()
-        names.pop(name, None)
-        names[name] = self._newest
+        self._names.pop(name, None)
+        self._names[name] = self._newest
         with open(os.path.join(self._folder, "names"), "a", encoding="utf-8") as file:
             file.write(f"{name} {self._newest}\n")
-        if len(names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT:
+        if len(self._names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT:
             self._forget_oldest()
 
     def entries(self, name: str) -> Lists:
-        with open(self._place("lists", self._loaded()[name]), "rb") as file:
+        with open(self._place("lists", self._names[name]), "rb") as file:
             found: Lists = json.loads(zlib.decompress(file.read()))
         return found
 
@@ -299,16 +298,6 @@ class TreeStore:
         if self._size >= 0:
             self._size += len(data)
 
-    def _loaded(self) -> Dict[str, str]:
-        if self._names is None:
-            try:
-                with open(os.path.join(self._folder, "names"), encoding="utf-8") as file:
-                    pairs = [line.rstrip("\n").rpartition(" ") for line in file if line.endswith("\n")]
-            except FileNotFoundError:
-                pairs = []
-            self._names = {name: digest for name, _, digest in pairs if os.path.exists(self._place("lists", digest))}
-        return self._names
-
     def _bytes(self) -> int:
         if self._size < 0:
             self._size = sum(os.path.getsize(place) for place in self._all())
@@ -318,7 +307,7 @@ class TreeStore:
         return [os.path.join(folder, name) for folder, _, names in os.walk(self._folder) for name in names]
 
     def _forget_oldest(self) -> None:
-        names = self._loaded()
+        names = self._names
         while len(names) > 1 and (len(names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT):
             for name in list(names)[: max(1, len(names) // 4)]:
                 del names[name]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 from ..core import arguments
-from ..core.arguments import BadRequestError
+from ..core.arguments import BadRequestError, RequestError
 from ..core.connection import Operation, Request
 from ..core.loop import Loop, Plan
 from ..core.workers import Reply, Workers
@@ -166,10 +166,8 @@ class Snapshots:
 
     def _serve(self, request: Request, work: Callable[[], Reply], *, exclusive: bool = True) -> None:
         def failed(error: Exception) -> None:
-            name = type(error).__name__  # the classes belong to a module that is loaded late
-            known = {"TooLargeError": "too_large", "StoppedError": "cancelled"}
-            code = known.get(name, "not_possible" if isinstance(error, OSError) else "internal")
-            request.fail(code, "it took too long" if name == "StoppedError" else str(error))
+            other = "not_possible" if isinstance(error, OSError) else "internal"
+            request.fail(error.code if isinstance(error, RequestError) else other, str(error))
 
         self._begin(work, lambda reply: request.finish(*reply), failed, exclusive=exclusive)
 

@@ -57,14 +57,11 @@ def is_binary(data: bytes) -> bool:
 
 def decode(data: bytes) -> Decoded:
     """Decode a text; never fails, since the last resort takes any byte as a character."""
-    for encoding in (_mark(data), "utf-8"):
-        text = _exactly(data, encoding) if encoding is not None else None
+    for encoding in filter(None, (_mark(data), "utf-8", _UTF8_WITH_STRAYS)):
+        text = _exactly(data, encoding)
         if text is not None:
             mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
-            return Decoded(text[len(mark) :], encoding or "utf-8", mark)
-    strays = _decode_strays(data)
-    if strays is not None:
-        return strays
+            return Decoded(text[len(mark) :], encoding, mark)
     found = _decode_foreign(data) if _RUN.search(data) is not None else None
     if found is not None:  # Western texts have single accented letters, others whole words of such bytes
         return found
@@ -92,21 +89,16 @@ def _mark(data: bytes) -> Optional[str]:
 
 
 def _exactly(data: bytes, encoding: str) -> Optional[str]:
+    if encoding == _UTF8_WITH_STRAYS:
+        text = data.decode("utf-8", "surrogateescape")
+        strays = len(_STRAYS.findall(text))
+        characters = sum(1 for character in text if character > "\x7f") - strays
+        return text if characters >= _MOSTLY * strays else None
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         return None
     return text if encoding == "utf-8" or text.encode(encoding) == data else None
-
-
-def _decode_strays(data: bytes) -> Optional[Decoded]:
-    text = data.decode("utf-8", "surrogateescape")
-    strays = len(_STRAYS.findall(text))
-    characters = sum(1 for character in text if character > "\x7f") - strays
-    if characters < _MOSTLY * strays:
-        return None
-    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
-    return Decoded(text[len(mark) :], _UTF8_WITH_STRAYS, mark)
 
 
 def _decode_foreign(data: bytes) -> Optional[Decoded]:

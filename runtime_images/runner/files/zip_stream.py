@@ -147,7 +147,10 @@ class ZipStream:
         except UnicodeDecodeError:
             flags = _STREAMED  # the bytes as they are, for those who unpack it on a system of the same kind
         extra = struct.pack("<HHBi", 0x5455, 5, 1, seconds)
-        return _Head(name, flags, _DEFLATED, _moment(seconds), extra, mode << 16 | attributes)
+        at = time.gmtime(max(seconds, 315532800))  # dates of ZIP begin in 1980, and count pairs of seconds
+        day = (at.tm_year - 1980) << 9 | at.tm_mon << 5 | at.tm_mday
+        moment = day << 16 | at.tm_hour << 11 | at.tm_min << 5 | at.tm_sec // 2
+        return _Head(name, flags, _DEFLATED, moment, extra, mode << 16 | attributes)
 
     def _entry(self, head: _Head, content: Iterator[bytes], *, large: bool) -> Iterator[bytes]:
         offset = self._offset
@@ -199,10 +202,3 @@ def _listed(head: _Head, version: int, checksum: int, packed: int, size: int, of
     sizes = (min(packed, _BITS_32), min(size, _BITS_32), len(head.name), len(extra), 0, 0, 0)
     fixed = struct.pack("<4sHHHHIIIIHHHHHII", b"PK\1\2", *common, *sizes, head.attributes, min(offset, _BITS_32))
     return fixed + head.name + extra
-
-
-def _moment(seconds: int) -> int:
-    """Date and time of ZIP: from 1980, in pairs of seconds."""
-    at = time.gmtime(max(seconds, 315532800))
-    day = (at.tm_year - 1980) << 9 | at.tm_mon << 5 | at.tm_mday
-    return day << 16 | at.tm_hour << 11 | at.tm_min << 5 | at.tm_sec // 2
