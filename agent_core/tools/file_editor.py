@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal
+from typing import Any, Final, Generic, Literal, Self
 
 from pydantic import Field
 
@@ -29,13 +29,10 @@ class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, Observati
     workspace: str = ""
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        return [cls.in_workspace(conv_state, cls._made(**params))]
-
-    @classmethod
-    def in_workspace(cls, conv_state: Any, made: FileTool[Any, Any]) -> ToolDefinition:
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[Self]:
+        made = cls._made(**params)
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", "")
-        return made.model_copy(update={"workspace": where}) if isinstance(where, str) else made
+        return [made.model_copy(update={"workspace": where}) if isinstance(where, str) else made]
 
     def touched(self, action: Any) -> Iterable[str]:
         """The paths in the arguments of a call: its `path`, or what a subclass says; none where it touches no file."""
@@ -216,11 +213,9 @@ class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEdit
         return PlanningFileEditorExecutor(plan_path or "")
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[Self]:
         """The tool; `plan_path` (absolute) is by default ``PLAN.md`` in the workspace. TypeError: unknown parameter."""
-        made = cls._made(**params)
-        where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)
-        plan = getattr(made.executor, "plan_path", "")
-        plan = plan or (posixpath.join(where, PLAN_FILE) if where else f"{PLAN_FILE} in the workspace")
-        described = made.model_copy(update={"description": _PLANNING.format(plan=plan)})
-        return [cls.in_workspace(conv_state, described)]
+        (made,) = super().create(conv_state, **params)
+        in_workspace = posixpath.join(made.workspace, PLAN_FILE) if made.workspace else f"{PLAN_FILE} in the workspace"
+        plan = getattr(made.executor, "plan_path", "") or in_workspace
+        return [made.model_copy(update={"description": _PLANNING.format(plan=plan)})]

@@ -19,21 +19,20 @@ OUTER_SECONDS: Final = SEARCH_SECONDS + 15.0
 
 
 async def _search(
-    context: ToolContext, op: str, matching: str, filtered: str = "", **args: str | None
+    context: ToolContext, op: str, pattern: str, path: str | None, include: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Have the sandbox search; returns the report for the model, and the fields that both observations have.
-
-    `matching` and `filtered` say in the report what was looked for.
-    """
+    """Have the sandbox search; returns the report for the model, and the fields that both observations have."""
+    args = {"pattern": pattern, "path": path, "include": include}
     asked: dict[str, Any] = {name: value for name, value in args.items() if value is not None}
     asked |= {"limit": MAX_FILES, "timeout": SEARCH_SECONDS}
     result = (await context.sandbox.request(op, asked, limit_seconds=OUTER_SECONDS)).result
-    root = str(result.get("root") or args["path"] or context.sandbox.working_dir)
-    fields: dict[str, Any] = {"pattern": args["pattern"], "search_path": root}
+    root = str(result.get("root") or path or context.sandbox.working_dir)
+    fields: dict[str, Any] = {"pattern": pattern, "search_path": root}
     if error := result.get("error"):
         return str(error), {**fields, "is_error": True, "truncated": False, "files": []}
     files, truncated = result["files"], bool(result["truncated"])
-    where = f"{matching} pattern '{args['pattern']}' in '{root}'{filtered}"
+    matching = "matching" if op == "search.glob" else "containing"
+    where = f"{matching} pattern '{pattern}' in '{root}'" + (f" (filtered by '{include}')" if include else "")
     lines = [f"Found {len(files)} file(s) {where}:", *files] if files else [f"No files found {where}."]
     if truncated:
         lines.append(f"[Only the newest {len(files)} are listed; there are more. Narrow the search to see others.]")
@@ -71,7 +70,7 @@ class GlobExecutor(SandboxExecutor[GlobAction, GlobObservation]):
     """Has the sandbox search."""
 
     async def carry_out(self, action: GlobAction, context: ToolContext, key: str | None) -> GlobObservation:
-        text, fields = await _search(context, "search.glob", "matching", pattern=action.pattern, path=action.path)
+        text, fields = await _search(context, "search.glob", action.pattern, action.path)
         return GlobObservation.from_text(text, **fields)
 
 
@@ -119,17 +118,7 @@ class GrepExecutor(SandboxExecutor[GrepAction, GrepObservation]):
     """Has the sandbox search."""
 
     async def carry_out(self, action: GrepAction, context: ToolContext, key: str | None) -> GrepObservation:
-        include = action.include or None
-        filtered = f" (filtered by '{include}')" if include else ""
-        text, fields = await _search(
-            context,
-            "search.grep",
-            "containing",
-            filtered,
-            pattern=action.pattern,
-            path=action.path,
-            include=include,
-        )
+        text, fields = await _search(context, "search.grep", action.pattern, action.path, action.include or None)
         return GrepObservation.from_text(text, matches=fields.pop("files"), include_pattern=action.include, **fields)
 
 

@@ -115,15 +115,12 @@ def _result(action: TaskTrackerAction, before: list[TaskItem]) -> TaskTrackerObs
     if action.command == "view":
         return TaskTrackerObservation.from_text(_shown(before), command="view", task_list=before)
     tasks = action.task_list or []
-    return TaskTrackerObservation.from_text(_report(tasks), command="plan", task_list=tasks)
-
-
-def _report(tasks: list[TaskItem]) -> str:
-    if not tasks:
-        return "The task list was cleared: it has 0 items."
-    counts = [(sum(task.status == status for task in tasks), word) for status, word in _WORDS.items()]
-    parts = ", ".join(f"{count} {word}" for count, word in counts if count)
-    return f"The task list was updated: it has {len(tasks)} item{'' if len(tasks) == 1 else 's'} ({parts})."
+    text = "The task list was cleared: it has 0 items."
+    if tasks:
+        counts = [(sum(task.status == status for task in tasks), word) for status, word in _WORDS.items()]
+        parts = ", ".join(f"{count} {word}" for count, word in counts if count)
+        text = f"The task list was updated: it has {len(tasks)} item{'' if len(tasks) == 1 else 's'} ({parts})."
+    return TaskTrackerObservation.from_text(text, command="plan", task_list=tasks)
 
 
 def _shown(tasks: list[TaskItem]) -> str:

@@ -14,7 +14,6 @@ from ..core.arguments import BadRequestError
 from ..core.connection import Operation, Request
 from ..core.loop import Loop, Plan
 from ..core.workers import Reply, TooMuchWorkError, Workers
-from . import disk
 from .confined_folder import ConfinedFolder, Opened, readable
 from .disk import FileError, failure
 from .patterns import IgnoreRules
@@ -80,7 +79,7 @@ class Incoming:
             self._descriptor = self._open()
         except OSError as error:
             os.close(self._place.folder)
-            raise disk.failure(error, path) from error
+            raise failure(error, path) from error
         except FileError:
             os.close(self._place.folder)
             raise
@@ -115,7 +114,7 @@ class Incoming:
                 self._temporary = None
             return os.fstat(self._descriptor).st_size
         except OSError as error:
-            raise disk.failure(error, self._path) from error
+            raise failure(error, self._path) from error
         finally:
             os.close(folder)
 
@@ -366,7 +365,7 @@ class Transfers:
 
 
 def _fail(request: Request, error: Exception) -> None:
-    known = disk.failure(error, "the file") if isinstance(error, OSError) else error
+    known = failure(error, "the file") if isinstance(error, OSError) else error
     if isinstance(known, FileError):
         request.fail(known.code, str(known))
     else:
