@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 _PLAIN: Final = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
-_PLAIN_QUOTED: Final = re.compile(r'[^\\"`$]+')
-_PLAIN_IN_DOCUMENT: Final = re.compile(r"[^\\`$]+")
-_PLAIN_IN_BRACES: Final = re.compile(r"[^\\'\"`$}]+")
-_PLAIN_IN_QUOTED_BRACES: Final = re.compile(r"[^\\\"`$}]+")
-_PLAIN_IN_ARITHMETIC: Final = re.compile(r"[^()\[\]$`'\"\\]+")
 _SINGLE_QUOTED: Final = re.compile(r"'([^']*+)'")
 _BACKQUOTED: Final = re.compile(r"`((?:[^`\\]++|\\.)*+)`", re.DOTALL)
 _ANSI_C: Final = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
@@ -24,7 +19,7 @@ _BLANK: Final = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT: Final = re.compile(r"#[^\n]*")
 _REDIRECT: Final = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<(?!\()|>(?!\())", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\[[^\n=]*?\])?\+?=", re.ASCII)
-_DECLARERS: Final = frozenset({"declare", "typeset", "local", "export", "readonly"})
+DECLARERS: Final = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _RESERVED: Final = re.compile(
     r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|function|time|in|\{|\}|!|\[\[)"
     r"(?=[ \t\n;&|()<>]|\Z)"
@@ -35,16 +30,14 @@ _FOLLOWING: Final = {
     **{"if": {"then"}, "elif": {"then"}, "then": {"elif", "else", "fi"}, "else": {"fi"}},
 }
 _CASE_ENDS: Final = (";;&", ";;", ";&")
-_CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*+\\\Z")
-_END_OF_TEXT: Final = ""
+_END: Final = re.compile(r"\)|;;&?|;&|\Z")
+_PREFIXES: Final = re.compile(r"(?:(?:!|time)(?=[ \t\n;&|()<>]|\Z)(?:[ \t]|\\\n)*+)*+")
+_LINE: Final = re.compile(r"([^\n]*+)\n?")
+_JOINED_LINE: Final = re.compile(r"((?:[^\\\n]++|\\.)*+\\?)\n?", re.DOTALL)
 
 
 class ShellSyntaxError(ValueError):
-    """This is no complete shell script, or one with a form that is not read here."""
-
-
-class TooComplexError(ShellSyntaxError):
-    """Reading on would take more time or depth than a command may have."""
+    """This is no complete shell script, or has a form that is not read here, or would take too much time or depth."""
 
 
 class Budget:
@@ -55,15 +48,15 @@ class Budget:
         self.depth = depth
 
     def spend(self, steps: int = 1) -> None:
-        """Use up some steps. Raises TooComplexError: there are none left."""
+        """Use up some steps. Raises ShellSyntaxError: there are none left."""
         self.steps -= steps
         if self.steps < 0:
-            raise TooComplexError("the command is too long to be judged")
+            raise ShellSyntaxError("the command is too long to be judged")
 
     def __enter__(self) -> None:
         self.spend()
         if self.depth <= 0:
-            raise TooComplexError("the command is nested too deeply to be judged")
+            raise ShellSyntaxError("the command is nested too deeply to be judged")
         self.depth -= 1
 
     def __exit__(self, *_: object) -> None:
@@ -109,37 +102,38 @@ class Redirect:
     descriptor: str = ""
 
 
-class ShellCommand(NamedTuple):
+@dataclass(slots=True)
+class ShellCommand:
     """A command: its arguments; or (`kind` is its first word) a compound one with what it looks at and runs."""
 
     kind: str = ""
-    words: tuple[Word, ...] = ()
-    assignments: tuple[Parameter, ...] = ()
-    redirects: tuple[Redirect, ...] = ()
-    scripts: tuple[Script, ...] = ()
+    words: list[Word] = field(default_factory=list)
+    assignments: list[Parameter] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+    scripts: list[Script] = field(default_factory=list)
     name: str = ""
 
 
 class Pipeline(NamedTuple):
     """Commands joined by pipes. `joined` is the ``&&`` or ``||`` that it follows."""
 
-    commands: tuple[ShellCommand, ...]
+    commands: list[ShellCommand]
     joined: str = ""
     background: bool = False
     negated: bool = False
 
 
-Script = tuple[Pipeline, ...]
+Script = list[Pipeline]
 
 
 def parse(text: str, budget: Budget) -> tuple[Script, str]:
     """The script as far as it could be read, and what was wrong with what follows ("" for nothing)."""
-    pipelines: list[Pipeline] = []
+    script: Script = []
     try:
-        Parser(text, budget).pipelines_until({_END_OF_TEXT}, pipelines)
+        Parser(text, budget).script({""}, script)
     except ShellSyntaxError as error:
-        return tuple(pipelines), str(error)
-    return tuple(pipelines), ""
+        return script, str(error)
+    return script, ""
 
 
 def _decoded(found: re.Match[str]) -> str:
@@ -171,12 +165,12 @@ class Parser:
         self._budget = budget
         self._documents: list[tuple[Redirect, str, bool]] = []
 
-    def _at(self, token: str) -> bool:
-        return self._text.startswith(token, self._position)
+    def _at(self, *tokens: str) -> bool:
+        return self._text.startswith(tokens, self._position)
 
-    def _take(self, token: str) -> bool:
-        found = self._at(token)
-        self._position += len(token) * found
+    def _take(self, *tokens: str) -> str:
+        found = next(filter(self._at, tokens), "")
+        self._position += len(found)
         return found
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -195,29 +189,28 @@ class Parser:
 
     # Words
 
-    def _word(self) -> Word:
+    def _word(self, problem: str = "") -> Word:
+        """Read a word and the blanks behind it; that there is none may be a `problem`, which is raised."""
         parts: list[Part] = []
         while self._position < len(self._text):
             self._budget.spend()
             if found := self._match(_PLAIN):
                 parts.append(Text(found.group()))
-            elif self._at("<(") or self._at(">("):
-                self._position += 2
-                way = self._text[self._position - 2]
+            elif way := self._take("<(", ">("):
                 with self._budget:
-                    parts.append(Substitution(self._until_parenthesis(), way=way))
+                    parts.append(Substitution(self.script({")"}), way=way[0]))
             elif not self._special(parts, in_quotes=False):
                 break
+        if problem and not parts:
+            raise ShellSyntaxError(problem)
+        self._blanks()
         return tuple(parts)
 
-    def _needed_word(self, problem: str) -> Word:
-        if not (word := self._word()):
-            raise ShellSyntaxError(problem)
-        return word
-
-    def _parts(self, ordinary: re.Pattern[str], ends: str = "", *, quoted: bool = True, literal: bool = True) -> Word:
+    def _parts(self, ends: str = "", *, quoted: bool = True, literal: bool = True) -> Word:
         """Text up to the closing character (the last of `ends`); `literal`: quotes are those between double quotes."""
         opening, closing = ends[:-1], ends[-1:]
+        special = "\\\\`$" + re.escape(ends) + '"' * bool(ends) + "'" * (not literal)
+        ordinary = re.compile(f"[^{special}]+")
         parts: list[Part] = []
         depth = 0
         while self._position < len(self._text):
@@ -251,21 +244,18 @@ class Parser:
                 parts.append(Text(found[1], quoted=True))
             case '"':
                 self._position += 1
-                parts += (Text("", quoted=True), *self._parts(_PLAIN_QUOTED, '"'))
+                parts += (Text("", quoted=True), *self._parts('"'))
             case "`":
-                parts.append(self._backquoted(in_quotes))
+                found = self._expect(_BACKQUOTED, "a backquote is not closed")
+                self._budget.spend(len(found[0]) // 100)
+                inside = re.sub(r"\\([`$\\\"])" if in_quotes else r"\\([`$\\])", r"\1", found[1])
+                with self._budget:
+                    parts.append(Substitution(Parser(inside, self._budget).script({""}), in_quotes))
             case "$":
                 parts += self._dollar(in_quotes)
             case _:
                 return False
         return True
-
-    def _backquoted(self, quoted: bool) -> Substitution:
-        found = self._expect(_BACKQUOTED, "a backquote is not closed")
-        self._budget.spend(len(found[0]) // 100)
-        inside = re.sub(r"\\([`$\\\"])" if quoted else r"\\([`$\\])", r"\1", found[1])
-        with self._budget:
-            return Substitution(Parser(inside, self._budget)._script({_END_OF_TEXT}), quoted)
 
     def _dollar(self, quoted: bool) -> Word:
         self._position += 1
@@ -274,14 +264,19 @@ class Parser:
                 if expression := self._arithmetic():
                     return expression
                 self._position += 1
-                script = self._until_parenthesis()
+                script = self.script({")"})
                 if self._documents:
                     raise ShellSyntaxError("a here-document is not closed where its substitution is")
                 return (Substitution(script, quoted),)
             if self._take("{"):
-                return (self._braced(quoted),)
+                found = self._expect(_BRACED, "this form of ${…} is not read")
+                subscript = self._parts("[]", literal=False) if self._take("[") else ()
+                operator = self._expect(_OPERATOR, "this form of ${…} is not read")[0]
+                argument = self._parts("}", quoted=quoted, literal=quoted)
+                operator = ("length" if found[1] == "#" else found[1]) + operator
+                return (Parameter(found[2], quoted, operator, argument, subscript),)
             if self._take("["):
-                return (Parameter("", argument=self._parts(_PLAIN_IN_ARITHMETIC, "[]", literal=False)),)
+                return (Parameter("", argument=self._parts("[]", literal=False)),)
         if not quoted and self._take("'"):
             found = self._expect(_ANSI_C, "a single quote is not closed")
             return (Text(_ESCAPE.sub(_decoded, found[1]).split("\0", 1)[0], quoted=True),)
@@ -296,25 +291,13 @@ class Parser:
         before = self._position
         if self._take("(("):
             try:
-                inside = self._parts(_PLAIN_IN_ARITHMETIC, "()", literal=False)
+                inside = self._parts("()", literal=False)
                 self._take_or_refuse(")")
-            except TooComplexError:
-                raise
             except ShellSyntaxError:
                 self._position = before  # perhaps a subshell in a subshell: it fails again if it is neither
             else:
                 return (Parameter("", argument=inside),)
         return ()
-
-    def _braced(self, quoted: bool) -> Parameter:
-        found = self._expect(_BRACED, "this form of ${…} is not read")
-        subscript = self._parts(_PLAIN_IN_ARITHMETIC, "[]", literal=False) if self._take("[") else ()
-        operator = self._expect(_OPERATOR, "this form of ${…} is not read")
-        argument = self._parts(
-            _PLAIN_IN_QUOTED_BRACES if quoted else _PLAIN_IN_BRACES, "}", quoted=quoted, literal=quoted
-        )
-        prefix = "length" if found[1] == "#" else found[1]
-        return Parameter(found[2], quoted, prefix + operator.group(), argument, subscript)
 
     # Blanks, comments, here-documents
 
@@ -333,98 +316,56 @@ class Parser:
             self._blanks()
 
     def _read(self, redirect: Redirect, delimiter: str, is_literal: bool) -> None:
-        lines: list[str] = []
+        body = ""
         while self._position < len(self._text):
-            pieces = [self._line()]
-            while not is_literal and _CONTINUED.search(pieces[-1]) and self._position < len(self._text):
-                pieces[-1] = pieces[-1][:-1]
-                pieces.append(self._line())
-            line = "".join(pieces).lstrip("\t" if redirect.operator == "<<-" else "\0")
+            found = self._expect(_LINE if is_literal else _JOINED_LINE, "")
+            line = found[1] if is_literal else re.sub(r"\\\n|(\\.)", r"\1", found[1])
+            line = line.lstrip("\t" if redirect.operator == "<<-" else "\0")
             if line == delimiter:
                 break
-            lines.append(line + "\n")
-        body = "".join(lines)
+            body += line + "\n"
         with self._budget:
-            redirect.target = (
-                (Text(body, quoted=True),) if is_literal else Parser(body, self._budget)._parts(_PLAIN_IN_DOCUMENT)
-            )
-
-    def _line(self) -> str:
-        start, end = self._position, self._text.find("\n", self._position)
-        end = len(self._text) if end < 0 else end
-        self._position = min(end + 1, len(self._text))
-        return self._text[start:end]
+            redirect.target = (Text(body, quoted=True),) if is_literal else Parser(body, self._budget)._parts()
 
     # Commands
 
-    def pipelines_until(self, ends: set[str], into: list[Pipeline]) -> None:
-        """Append pipelines up to one of `ends`, which is not taken: a reserved word, ``)``, ``;;``, or the end."""
+    def script(self, ends: set[str], into: Script | None = None) -> Script:
+        """Pipelines up to one of `ends`: ``)``, which is taken, or a reserved word, an end of a case, or the end."""
+        pipelines: Script = [] if into is None else into
         joined = ""
         while True:
             self._line_breaks()
             if not joined and self._at_end(ends):
-                return
-            negated = self._prefixes()
+                self._take(")")
+                return pipelines
+            prefixes = self._expect(_PREFIXES, "")[0]
             commands = self._pipeline()
-            self._blanks()
-            follows = "&&" if self._take("&&") else "||" if self._take("||") else ""
-            background = not follows and self._take("&")
-            into.append(Pipeline(commands, joined, background, negated))
+            follows = self._take("&&", "||")
+            background = not follows and bool(self._take("&"))
+            pipelines.append(Pipeline(commands, joined, background, "!" in prefixes))
             joined = follows
-            if joined or background or self._at_end(ends):
-                continue
-            if self._at(";") and not any(self._at(end) for end in _CASE_ENDS):
-                self._position += 1
-            elif not self._at("\n"):
+            if not (joined or background or self._at_end(ends) or self._take(";") or self._at("\n")):
                 raise ShellSyntaxError("something unexpected follows a command")
 
-    def _script(self, ends: set[str]) -> Script:
-        pipelines: list[Pipeline] = []
-        self.pipelines_until(ends, pipelines)
-        return tuple(pipelines)
-
-    def _until_parenthesis(self) -> Script:
-        script = self._script({")"})
-        self._position += 1
-        return script
-
     def _at_end(self, ends: set[str]) -> bool:
-        if self._position >= len(self._text):
-            found = _END_OF_TEXT
-        elif self._at(")"):
-            found = ")"
-        elif any(self._at(end) for end in _CASE_ENDS):
-            found = ";;"
-        else:
-            return self._reserved() in ends - {_END_OF_TEXT}
-        if found not in ends:
-            raise ShellSyntaxError(f"{found} is out of place" if found else "the script ends too early")
+        if (found := _END.match(self._text, self._position)) is None:
+            return self._reserved() in ends - {""}
+        if found[0] not in ends:
+            raise ShellSyntaxError(f"{found[0]} is out of place" if found[0] else "the script ends too early")
         return True
 
     def _reserved(self) -> str:
         return (_RESERVED.match(self._text, self._position) or [""])[0]
 
-    def _prefixes(self) -> bool:
-        negated = False
-        while (word := self._reserved()) in {"!", "time"}:
-            self._budget.spend()
-            negated = negated or word == "!"
-            self._position += len(word)
-            self._blanks()
-        return negated
-
-    def _pipeline(self) -> tuple[ShellCommand, ...]:
+    def _pipeline(self) -> list[ShellCommand]:
         commands = [self._command()]
-        self._blanks()
         while self._at("|") and not self._at("||"):
             self._position += 1
             if self._take("&"):
-                errors = (*commands[-1].redirects, Redirect(">&", (Text("1"),), "2"))
-                commands[-1] = commands[-1]._replace(redirects=errors)
+                commands[-1].redirects.append(Redirect(">&", (Text("1"),), "2"))
             self._line_breaks()
             commands.append(self._command())
-            self._blanks()
-        return tuple(commands)
+        return commands
 
     def _command(self) -> ShellCommand:
         with self._budget:
@@ -433,149 +374,141 @@ class Parser:
                 raise ShellSyntaxError(f"{word} is out of place")
             if not word and not self._at("("):
                 return self._simple()
-            compound = self._compound(word)
-            redirects: list[Redirect] = []
+            command = self._compound(word)
             self._blanks()
-            while self._redirect(redirects):
-                self._blanks()
-            return compound._replace(redirects=tuple(redirects))
+            while self._redirect(command):
+                pass
+            return command
 
     def _simple(self) -> ShellCommand:
-        words: list[Word] = []
-        assignments: list[Parameter] = []
-        redirects: list[Redirect] = []
+        command = ShellCommand()
         while True:
             self._budget.spend()
             self._blanks()
-            if self._redirect(redirects) or self._assignment(words, assignments):
+            if self._redirect(command) or self._assignment(command):
                 continue
             if not (word := self._word()):
                 break
-            words.append(word)
-            if len(words) == 1 and not assignments and not redirects:
+            command.words.append(word)
+            if len(command.words) == 1 and not command.assignments and not command.redirects:
                 if is_unquoted(word) and _RESERVED.fullmatch(plain(word)):
                     raise ShellSyntaxError("a line ends in a reserved word")
-                self._blanks()
                 if self._at("("):
                     return self._function(plain(word))
-        if self._at("(") or not (words or assignments or redirects):
+        if self._at("(") or not (command.words or command.assignments or command.redirects):
             raise ShellSyntaxError("a command is missing, or a parenthesis out of place")
-        return ShellCommand("", tuple(words), tuple(assignments), tuple(redirects))
+        return command
 
-    def _assignment(self, words: list[Word], into: list[Parameter]) -> bool:
-        if words and not (is_unquoted(words[0]) and plain(words[0]) in _DECLARERS):
+    def _assignment(self, command: ShellCommand) -> bool:
+        if command.words and not (is_unquoted(command.words[0]) and plain(command.words[0]) in DECLARERS):
             return False
-        found = self._match(_ASSIGNMENT)
-        if found is None:
+        if (found := self._match(_ASSIGNMENT)) is None:
             return False
-        subscript = Parser(found[2][1:-1], self._budget)._parts(_PLAIN_IN_DOCUMENT) if found[2] else ()
-        value = () if self._at("(") else self._word()
-        if not value and self._take("("):
+        subscript = Parser(found[2][1:-1], self._budget)._parts() if found[2] else ()
+        value: Word = ()
+        if self._take("("):
             self._line_breaks()
             while not self._take(")"):
-                value += (*self._needed_word("an array is not closed, or holds something that is no word"), _SEPARATOR)
+                value += (*self._word("an array is not closed, or holds something that is no word"), _SEPARATOR)
                 self._line_breaks()
             value += (Parameter("@", quoted=True),)
-        into.append(Parameter(found[1], operator="=", argument=value, subscript=subscript))
+        else:
+            value = self._word()
+        command.assignments.append(Parameter(found[1], operator="=", argument=value, subscript=subscript))
         return True
 
-    def _redirect(self, into: list[Redirect]) -> bool:
-        found = self._match(_REDIRECT)
-        if found is None:
+    def _redirect(self, command: ShellCommand) -> bool:
+        if (found := self._match(_REDIRECT)) is None:
             return False
         redirect = Redirect(found[2], descriptor=found[1] or "")
         self._blanks()
-        target = self._needed_word("a redirection has no target")
+        redirect.target = self._word("a redirection has no target")
         if redirect.operator in {"<<", "<<-"}:
-            is_literal = any(isinstance(part, Text) and part.quoted for part in target)
-            self._documents.append((redirect, plain(target), is_literal))
-        else:
-            redirect.target = target
-        into.append(redirect)
+            is_literal = any(isinstance(part, Text) and part.quoted for part in redirect.target)
+            self._documents.append((redirect, plain(redirect.target), is_literal))
+        command.redirects.append(redirect)
         return True
 
     def _compound(self, word: str) -> ShellCommand:
         if expression := self._arithmetic():
-            return ShellCommand("((", (expression,))
+            return ShellCommand("((", [expression])
         self._position += len(word or "(")
+        self._blanks()
         match word:
             case "":
-                return ShellCommand("(", scripts=(self._until_parenthesis(),))
+                return ShellCommand("(", scripts=[self.script({")"})])
             case "for" | "select":
                 return self._for()
             case "case":
                 return self._case()
             case "function":
-                self._blanks()
                 return self._function(plain(self._word()))
             case "[[":
                 return self._test()
             case _:
                 return ShellCommand(word, scripts=self._block(word))
 
-    def _block(self, word: str) -> tuple[Script, ...]:
+    def _block(self, word: str) -> list[Script]:
         scripts: list[Script] = []
         while ends := _FOLLOWING.get(word):
-            scripts.append(self._script(ends))
+            scripts.append(self.script(ends))
             word = self._reserved()
             self._position += len(word)
-        return tuple(scripts)
+        return scripts
 
     def _for(self) -> ShellCommand:
-        self._blanks()
-        words = [self._arithmetic()] if self._at("((") else []
-        name = "" if words else plain(self._word())
+        command = ShellCommand("for")
+        if self._at("(("):
+            command.words.append(self._arithmetic())
+        else:
+            command.name = plain(self._word())
         self._line_breaks()
-        if name and self._reserved() == "in":
+        if command.name and self._reserved() == "in":
             self._position += 2
             self._blanks()
             while word := self._word():
-                words.append(word)
-                self._blanks()
+                command.words.append(word)
         self._blanks()
         self._take(";")
         self._line_breaks()
         start = "{" if self._reserved() == "{" else "do"
         self._take_or_refuse(start)
-        return ShellCommand("for", tuple(words), name=name, scripts=self._block(start))
+        command.scripts = self._block(start)
+        return command
 
     def _case(self) -> ShellCommand:
-        self._blanks()
-        words = [self._word()]
+        command = ShellCommand("case", [self._word()])
         self._line_breaks()
         self._take_or_refuse("in")
-        scripts: list[Script] = []
         while True:
             self._line_breaks()
             if self._reserved() == "esac":
                 self._position += 4
-                return ShellCommand("case", tuple(words), scripts=tuple(scripts))
+                return command
             self._take("(")
             self._blanks()
             while not self._take(")"):
-                words.append(self._needed_word("a pattern of a case is not closed"))
-                self._blanks()
+                command.words.append(self._word("a pattern of a case is not closed"))
                 self._take("|")
                 self._blanks()
-            scripts.append(self._script({";;", "esac"}))
-            any(self._take(end) for end in _CASE_ENDS)
+            command.scripts.append(self.script({*_CASE_ENDS, "esac"}))
+            self._take(*_CASE_ENDS)
 
     def _test(self) -> ShellCommand:
-        words: list[Word] = []
-        while True:
-            self._line_breaks()
-            if self._take("]]"):
-                return ShellCommand("[[", tuple(words))
-            if self._position >= len(self._text):
-                raise ShellSyntaxError("[[ is not closed")
+        command = ShellCommand("[[")
+        self._line_breaks()
+        while not self._take("]]"):
             self._budget.spend()
             if word := self._word():
-                words.append(word)
+                command.words.append(word)
+            elif self._position >= len(self._text):
+                raise ShellSyntaxError("[[ is not closed")
             else:
                 self._position += 1
+            self._line_breaks()
+        return command
 
     def _function(self, name: str) -> ShellCommand:
-        self._blanks()
         if self._take("("):
             self._blanks()
             self._take_or_refuse(")")
@@ -583,4 +516,4 @@ class Parser:
         body = self._command()
         if not body.kind:
             raise ShellSyntaxError("a function has no body")
-        return ShellCommand("function", scripts=((Pipeline((body,)),),), name=name)
+        return ShellCommand("function", scripts=[[Pipeline([body])]], name=name)

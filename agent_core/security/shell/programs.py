@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,127 +15,123 @@ class Program:
 
     kind: str
     risk: SecurityRisk
-    ask: tuple[str, ...] = ()
+    ask: Sequence[str] = ()
     stops: str = ""
-    stop: frozenset[str] = frozenset()
+    stop: Sequence[str] = ()
+    options: str = ""
 
 
 _PROGRAMS: Final = """
-looks | LOW | | | pwd grep arch basename bc cal cat cksum clear cmp comm column cut df diff dir dirname dirs du egrep
+looks | LOW | | | | pwd grep arch basename bc cal cat cksum clear cmp comm column cut df diff dir dirname dirs du egrep
     expand expr factor false fgrep fmt fold free getconf getent getopt groups head help hostid id jq last ls lsb_release
     lsblk lscpu lsmod lspci lsusb md5sum nl nproc numfmt od paste pathchk pgrep pr ps pstree pwdx readlink realpath rev
     seq sha1sum sha256sum sha512sum size sleep stat strings tac tail times tr true tsort tty tput type ulimit umask
     uname unexpand uptime users vdir vmstat w wc whatis whereis which who whoami yes zgrep netstat break continue return
     exit uniq xxd hostname logout shift disown suspend fg bg caller :
-looks | LOW | -o --output --compress-program | | sort shuf tree iconv
-looks | LOW | --pre --hostname-bin --plugin --pager | | rg ag nm objdump readelf
-looks | LOW | -i --inplace -s --split-exp | | yq
-looks | LOW | -s --set -f --file | | date
-looks | LOW | -C --compile -m --magic-file | | file
-looks | LOW | -P --pager -H --html -C --config-file -X --gxditview -T --troff-device -p --preprocessor | | man
-looks | LOW | -K --kill -D --diag | | ss
-looks | LOW | -o -O -k -t -T --log-file --LOG-FILE --lesskey + | | less more zless
-looks | LOW | -c -o --config-file --option | | apt-cache
-looks | LOW | -x -p -s -n -w -a -r | | jobs history
-looks | LOW | -C -c --clear --read-clear -n -E -D -F | | dmesg
-looks | LOW | -o -O -x -X --exec --exec-batch | | locate lsof top
-echo | LOW | | | echo
-printf | LOW | | | printf
-cd | LOW | | | cd pushd popd
-secrets | LOW | | | printenv
-secrets | LOW | -k keyword | | set
-looks | LOW | lastpipe extglob expand_aliases | | shopt
-decode | LOW | | | base64 base32 uudecode zcat
-decode | MEDIUM | | | openssl gpg gunzip unxz bunzip2
-declare | LOW | | | declare typeset local export readonly
-names | LOW | | | getopts read mapfile readarray unset
-names | MEDIUM | | | unalias
-test | LOW | | | test [ wait
-ask | UNKNOWN | | | split csplit let compgen complete vim vi nvim nano view su runuser script pkexec run0 systemd-run
+looks | LOW | -o --output --compress-program | | | sort shuf tree iconv
+looks | LOW | --pre --hostname-bin --plugin --pager | | | rg ag nm objdump readelf
+looks | LOW | -i --inplace -s --split-exp | | | yq
+looks | LOW | -s --set -f --file | | | date
+looks | LOW | -C --compile -m --magic-file | | | file
+looks | LOW | - | | | man apt-cache jobs history
+looks | LOW | -K --kill -D --diag | | | ss
+looks | LOW | -o -O -k -t -T --log-file --LOG-FILE --lesskey + | | | less more zless
+looks | LOW | -C -c --clear --read-clear -n -E -D -F | | | dmesg
+looks | LOW | -o -O -x -X --exec --exec-batch | | | locate lsof top
+echo | LOW | | | | echo
+printf | LOW | | | | printf
+cd | LOW | | | | cd pushd popd
+secrets | LOW | | | | printenv
+secrets | LOW | -k keyword | | | set
+looks | LOW | lastpipe extglob expand_aliases | | | shopt
+decode | LOW | | | | base64 base32 uudecode zcat
+decode | MEDIUM | | | | openssl gpg gunzip unxz bunzip2
+declare | LOW | -i -n -a +i +n +a | | | declare typeset local readonly
+declare | LOW | -n | | | export
+names | LOW | -C | | | getopts read mapfile readarray unset
+names | MEDIUM | | | | unalias
+test | LOW | | | | test [ wait
+ask | UNKNOWN | | | | split csplit let compgen complete vim vi nvim nano view su runuser script pkexec run0 systemd-run
     alias hash enable fc bind rename ed ex emacs gdb m4 dc expect csh tcsh fish nsenter screen tmux ansible
     ansible-playbook pwsh osascript tclsh Rscript at batch coproc parallel chrt taskset unbuffer catchsegv ltrace toybox
     flock chronic eatmydata fakeroot torsocks faketime caffeinate setarch xvfb-run unshare chroot setpriv prlimit
     numactl dbus-run-session cpulimit firejail bwrap
-trap | LOW | | | trap
-eval | LOW | | | eval
-source | MEDIUM | | | source .
-shell | LOW | | | sh bash dash zsh ksh ash mksh rbash yash
-python | MEDIUM | | | python python2 python3 pypy pypy3 ipython
-language | MEDIUM | | | perl ruby node nodejs deno bun php lua
-awk | LOW | | | awk gawk mawk nawk
-sed | LOW | | | sed
-write | LOW | | | tee
-write | MEDIUM | | | touch mkdir truncate fallocate mkfifo
-copy | MEDIUM | -b -S --backup --suffix | | cp mv ln install
-dd | MEDIUM | | | dd
-delete | MEDIUM | | | rm shred unlink rmdir srm trash rimraf
-permissions | MEDIUM | | | chmod chown chgrp chattr setfacl chcon
-opaque | MEDIUM | | kill-all: -1 1 | kill skill
-opaque | MEDIUM | | kill-all: -u -U -v --euid --user --inverse . .* | pkill killall
-find | LOW | | | find
-find | LOW | -x -X --exec --exec-batch | | fd fdfind
-xargs | LOW | | | xargs
-launch | LOW | | | nohup setsid nice ionice timeout stdbuf command builtin exec time strace busybox env sudo doas watch
-git | LOW | | | git
-fetch | MEDIUM | -K --config -n --netrc -Q --quote --unix-socket | | curl
-fetch | MEDIUM | -e --execute -i --input-file | | wget aria2c axel http https xh lynx w3m links
-connect | MEDIUM | | | dig nslookup host ping ping6 traceroute whois resolvectl
-connect | MEDIUM | | reverse-shell: -e -c --exec --sh-exec --lua-exec | nc ncat netcat telnet
-send | MEDIUM | | | nmap socat ftp tftp lftp mail mailx mutt sendmail msmtp
-ssh | MEDIUM | | | ssh mosh autossh
-remote | MEDIUM | -e --rsh -S -o -F --rsync-path | | scp rsync
-remote | UNKNOWN | | | sftp
-remote | MEDIUM | | remote-delete: rm rb delete purge deletefile terminate-instances delete-bucket | rclone s3cmd gsutil
-    azcopy aws gcloud az mc
-database | MEDIUM | | | psql mysql mariadb sqlite3 mongo mongosh redis-cli cqlsh clickhouse
-opaque | HIGH | | database: | dropdb dropuser
+trap | LOW | | | | trap
+eval | LOW | | | | eval
+source | MEDIUM | | | | source .
+shell | LOW | | | | sh bash dash zsh ksh ash mksh rbash yash
+python | MEDIUM | | | | python python2 python3 pypy pypy3 ipython
+language | MEDIUM | | | | perl ruby node nodejs deno bun php lua
+awk | LOW | | | | awk gawk mawk nawk
+sed | LOW | | | | sed
+write | LOW | | | | tee
+write | MEDIUM | | | | touch mkdir truncate fallocate mkfifo
+copy | MEDIUM | -b -S --backup --suffix | | | cp mv ln install
+dd | MEDIUM | | | | dd
+delete | MEDIUM | | catastrophic-delete | --no-preserve-root | rm shred unlink rmdir srm trash rimraf
+permissions | MEDIUM | --reference | | | chmod chown chgrp chattr setfacl chcon
+opaque | MEDIUM | | kill-all | -1 1 | kill skill
+opaque | MEDIUM | | kill-all | -u -U -v --euid --user --inverse . .* | pkill killall
+find | LOW | -execdir -okdir | | | find
+find | LOW | -x -X --exec --exec-batch | | | fd fdfind
+xargs | LOW | | | | xargs
+launch | LOW | | | | nohup setsid nice ionice timeout stdbuf command builtin exec time strace busybox env sudo doas
+    watch
+git | LOW | | | | git
+fetch | MEDIUM | -K --config -n --netrc -Q --quote --unix-socket | | | curl
+fetch | MEDIUM | -e --execute -i --input-file | | | wget aria2c axel http https xh lynx w3m links
+connect | MEDIUM | | | | dig nslookup host ping ping6 traceroute whois resolvectl
+connect | MEDIUM | | reverse-shell | -e -c --exec --sh-exec --lua-exec | nc ncat netcat telnet
+connect | UNKNOWN | | | | nmap socat ftp tftp lftp mail mailx mutt sendmail msmtp
+ssh | MEDIUM | | | | ssh mosh autossh
+remote | MEDIUM | -e --rsh -S -o -F --rsync-path | | | scp rsync
+remote | UNKNOWN | | | | sftp
+remote | MEDIUM | | remote-delete | rm rb delete purge deletefile terminate-instances delete-bucket | rclone s3cmd
+    gsutil azcopy aws gcloud az mc
+database | MEDIUM | | | | psql mysql mariadb sqlite3 mongo mongosh redis-cli cqlsh clickhouse
+opaque | HIGH | | database | | dropdb dropuser
 pack | MEDIUM | -I -F --to-command --use-compress-program --checkpoint-action --rsh-command --info-script
-    --new-volume-script --rmt-command --transform --xform -TT --unzip-command | | tar bsdtar zip unzip 7z rar cpio gzip
-    xz bzip2 zstd
-opaque | MEDIUM | --eval -f --file --makefile -E SHELL= | | make gmake ninja just
-opaque | MEDIUM | --config | publish: publish yank owner | cargo
-opaque | MEDIUM | -exec -toolexec -vettool -ldflags -overlay -modfile | | go
-opaque | MEDIUM | -c --call --script-shell | publish: publish unpublish deploy owner | npm npx pnpm yarn bunx
-opaque | MEDIUM | | publish: publish upload | pip pip3 pipx uv uvx poetry twine gem conda mamba bundle mvn gradle dotnet
-    nuget composer snap flatpak brew
-opaque | MEDIUM | -o --option -c --config-file | | apt apt-get aptitude dnf yum apk pacman zypper dpkg
-opaque | MEDIUM | | | pytest tox nox pre-commit cmake meson ctest rake jest vitest mocha tsc gcc g++ cc clang rustc
-    javac java service umount chkconfig update-rc.d
-container | MEDIUM | | container: --privileged --pid=host --userns=host --ipc=host --cap-add --device prune push login |
-    docker podman nerdctl docker-compose
-opaque | MEDIUM | | remote-delete: delete destroy drain uninstall apps:destroy rm | kubectl oc helm terraform tofu
+    --new-volume-script --rmt-command --transform --xform -TT --unzip-command | | | tar bsdtar zip unzip 7z rar cpio
+    gzip xz bzip2 zstd
+opaque | MEDIUM | --eval -f --file --makefile -E SHELL= | | | make gmake ninja just
+opaque | MEDIUM | --config | publish | publish yank owner | cargo
+opaque | MEDIUM | -exec -toolexec -vettool -ldflags -overlay -modfile | | | go
+opaque | MEDIUM | -c --call --script-shell | publish | publish unpublish deploy owner | npm npx pnpm yarn bunx
+opaque | MEDIUM | | publish | publish upload | pip pip3 pipx uv uvx poetry twine gem conda mamba bundle mvn gradle
+    dotnet nuget composer snap flatpak brew
+opaque | MEDIUM | -o --option -c --config-file | | | apt apt-get aptitude dnf yum apk pacman zypper dpkg
+opaque | MEDIUM | | | | pytest tox nox pre-commit cmake meson ctest rake jest vitest mocha tsc gcc g++ cc clang rustc
+    service umount chkconfig update-rc.d
+container | MEDIUM | | container | --privileged --pid=host --userns=host --ipc=host --cap-add --device prune push login
+    | docker podman nerdctl docker-compose
+opaque | MEDIUM | | remote-delete | delete destroy drain uninstall apps:destroy rm | kubectl oc helm terraform tofu
     pulumi heroku vercel fly flyctl
-opaque | MEDIUM | | publish: gist secret delete | gh glab
-opaque | MEDIUM | | power: poweroff reboot halt rescue isolate kexec suspend hibernate emergency | systemctl
-opaque | MEDIUM | | kernel: -w --write -p --load --system | sysctl
-opaque | MEDIUM | | power: 0 1 6 s S | init telinit
-opaque | HIGH | | power: | shutdown reboot halt poweroff killall5
-opaque | HIGH | | accounts: | useradd adduser usermod userdel deluser groupadd groupmod gpasswd passwd chpasswd visudo
+opaque | MEDIUM | | publish | gist secret delete | gh glab
+opaque | MEDIUM | | power | poweroff reboot halt rescue isolate kexec suspend hibernate emergency | systemctl
+opaque | MEDIUM | | kernel | -w --write -p --load --system | sysctl
+opaque | MEDIUM | | power | 0 1 6 s S | init telinit
+opaque | HIGH | | power | | shutdown reboot halt poweroff killall5
+opaque | HIGH | | accounts | | useradd adduser usermod userdel deluser groupadd groupmod gpasswd passwd chpasswd visudo
     vipw newusers chsh
-opaque | HIGH | | kernel: | insmod modprobe rmmod depmod kexec setenforce iptables ip6tables nft ufw firewall-cmd
+opaque | HIGH | | kernel | | insmod modprobe rmmod depmod kexec setenforce iptables ip6tables nft ufw firewall-cmd
     pivot_root setcap mount swapon swapoff
-opaque | HIGH | | disk: | mkfs mke2fs mkswap wipefs fdisk sfdisk cfdisk parted gparted sgdisk gdisk blkdiscard hdparm
+opaque | HIGH | | disk | | mkfs mke2fs mkswap wipefs fdisk sfdisk cfdisk parted gparted sgdisk gdisk blkdiscard hdparm
     nvme lvremove cryptsetup vgremove pvremove lvreduce mdadm zpool zfs btrfs badblocks dmsetup losetup partprobe
     tune2fs debugfs mkdosfs mkntfs fsfreeze efibootmgr grub-install flashrom fsck
-ask | UNKNOWN | | schedule: -r - | crontab
+ask | UNKNOWN | | schedule | -r - | crontab
 """
-_OPTIONS: Final = """
-sed nEre:f:sul:zb --quiet --silent --expression: --file: --regexp-extended --separate --null-data
-awk F:v:f: --field-separator: --assign: --file:
-xargs 0a:d:E:I:L:n:P:prs:tx --null --arg-file: --delimiter: --max-args: --max-procs: --max-lines: --no-run-if-empty
-setsid cfw --fork --wait --ctty
-nice n: --adjustment:
-ionice c:n:tp: --class:
-timeout k:s:v --kill-after: --signal: --foreground --preserve-status --verbose
-stdbuf i:o:e: --input: --output: --error:
-command pvV
-exec cla:
-time pf:o:av --portability --format: --output: --append --verbose
-strace cCfFqrtTvyo:e:s:
-env i0vu:C:S: --ignore-environment --null --unset: --chdir: --split-string:
-sudo AbEeHhiKklnPSsVu:g:p:C:r:t:T:U:D:R: --user: --group: --non-interactive --preserve-env --login --stdin --shell
-doas Lnsu:C:
-watch bcdegptn:x --interval: --color --differences --exec --no-title
+# Of a program, or of a kind of them, as `getopt` takes them; with a "+" the first operand ends them.
+_OPTION_ROWS: Final = """
+sed nEre:sul:zb --quiet --silent --expression: --regexp-extended --separate --null-data
+awk +F:v:f: --field-separator: --assign: --file:
+xargs +0d:E:I:L:n:P:prs:tx --null --delimiter: --max-args: --max-procs: --max-lines: --no-run-if-empty
+nice +n: --adjustment:
+timeout +k:s:v --kill-after: --signal: --foreground --preserve-status --verbose
+stdbuf +i:o:e: --input: --output: --error:
+command +pvV
+time +pf:o:av --portability --format: --output: --append --verbose
+env +i0vu:C:S: --ignore-environment --null --unset: --chdir: --split-string:
+sudo +AbEeHhiKklnPSsVu:g:p:C:r:t:T:U:D:R: --user: --group: --non-interactive --preserve-env --login --stdin --shell
 curl 0123469aBfgGhiIjJklLMnNOpqRsSvVZ#A:b:c:C:d:D:e:E:F:H:K:m:o:P:Q:r:t:T:u:U:w:x:X:y:Y:z: --output: --data: --data-raw:
     --data-binary: --data-urlencode: --data-ascii: --json: --form: --form-string: --upload-file: --header: --request:
     --user: --user-agent: --cookie: --cookie-jar: --referer: --max-time: --connect-timeout: --write-out: --proxy:
@@ -142,44 +139,39 @@ curl 0123469aBfgGhiIjJklLMnNOpqRsSvVZ#A:b:c:C:d:D:e:E:F:H:K:m:o:P:Q:r:t:T:u:U:w:
     --location --insecure --head --include --verbose --compressed --get --remote-name --remote-name-all
     --remote-header-name --http1.1 --http2 --no-progress-meter --progress-bar --no-buffer --create-dirs --max-redirs:
     --version --help --trace: --stderr: --proto: --tlsv1.2
-wget bcdEFhHkKLmnNpqrSvVx46O:o:P:t:T:U:i:a:e:w:Q:A:R:D:l:X:I:B: --output-document: --output-file: --directory-prefix:
+fetch bcdEFhHkKLmnNpqrSvVx46O:o:P:t:T:U:i:a:e:w:Q:A:R:D:l:X:I:B: --output-document: --output-file: --directory-prefix:
     --tries: --timeout: --user-agent: --header: --post-data: --post-file: --body-data: --body-file: --method: --quiet
     --no-verbose --show-progress --no-check-certificate --spider --continue --recursive --no-parent --mirror
     --content-disposition --no-clobber --level: --version
-ssh 1246AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
-python bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
+ssh +1246AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
+python +bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
 copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --archive --verbose --parents --no-clobber
     --symbolic --no-preserve: --mode: --directory --update --no-target-directory --suffix: --backup
 delete rRfidpvIuzxn:s: --recursive --force --dir --verbose --one-file-system --no-preserve-root --preserve-root --zero
     --remove --iterations: --ignore-fail-on-non-empty --parents
 permissions RvcfhHLP --recursive --verbose --changes --quiet --silent
-shell abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --version
+launch +
+shell +abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --version
 """
-_GIT: Final = """
-looks: status log diff show blame grep describe rev-parse rev-list ls-files ls-tree shortlog cat-file reflog version
+_LISTS: Final = """
+git looks: status log diff show blame grep describe rev-parse rev-list ls-files ls-tree shortlog cat-file reflog version
     count-objects for-each-ref name-rev merge-base check-ignore whatchanged diff-tree range-diff var verify-commit
     check-attr show-ref cherry diff-index diff-files
-changes: add commit checkout switch restore reset clean merge rebase cherry-pick revert stash tag branch fetch pull
+git changes: add commit checkout switch restore reset clean merge rebase cherry-pick revert stash tag branch fetch pull
     clone init mv rm am apply push worktree remote notes submodule bisect config gc prune archive symbolic-ref
     format-patch ls-remote lfs update-index update-ref sparse-checkout read-tree write-tree hash-object fsck bundle
     maintenance help
-either: branch tag remote stash config reflog symbolic-ref worktree notes submodule bisect
-calm options: --no-pager --version --help -P --no-optional-locks -h
-forces: -f -d --force --force-with-lease --force-if-includes --mirror --delete --prune + :
-asks: -O --open-files-in-pager --ext-diff --textconv --output --upload-pack --receive-pack --exec -x --extcmd --template
-    --config --config-env --git-dir --work-tree --exec-path --remote --edit -e
-asks clone: -u -c
-calm clean: -x -e --exclude
-calm cherry-pick: -x -e --edit
-calm commit: --template --edit -e
-calm branch: --remote
-calm grep: -e
-calm log: --remote
-settings: user. color. advice. init.defaultbranch core.quotepath core.autocrlf core.filemode pull. push. fetch.
+git either: branch tag remote stash config reflog symbolic-ref worktree notes submodule bisect
+git calm options: --no-pager --version --help -P --no-optional-locks -h
+git forces: -f -d --force --force-with-lease --force-if-includes --mirror --delete --prune + :
+git asks: -O --open-files-in-pager --ext-diff --textconv --output --upload-pack --receive-pack --exec -x --extcmd
+    --template --config --config-env --git-dir --work-tree --exec-path --remote --edit -e
+git asks clone: -u -c
+git calm: clean-x clean-e cherry-pick-x cherry-pick-e cherry-pick--edit commit--template commit--edit commit-e
+    branch--remote grep-e log--remote
+git settings: user. color. advice. init.defaultbranch core.quotepath core.autocrlf core.filemode pull. push. fetch.
     safe.directory commit.gpgsign tag.gpgsign log. rerere. http.postbuffer merge.conflictstyle diff.algorithm branch.
     gc.auto protocol.version
-"""
-_NAMES: Final = """
 run as code: BROWSER CVS_RSH EDITOR FCEDIT GIT_ASKPASS GIT_EDITOR GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND
     GIT_SEQUENCE_EDITOR GIT_SSH GIT_SSH_COMMAND LESSCLOSE LESSOPEN MAKEFLAGS MANPAGER PAGER PROMPT_COMMAND PS0 PS1 PS2
     PS4 RSYNC_RSH SSH_ASKPASS SUDO_ASKPASS VISUAL
@@ -188,12 +180,10 @@ changes programs: LD_ DYLD_ BASH_ ENV SHELLOPTS BASHOPTS GIT_ PERL5 PYTHONSTARTU
     TAR_OPTIONS SHELL GCONV_PATH HOME PWD OLDPWD CDPATH GLOBIGNORE HOSTALIASES LOCPATH GLIBC_TUNABLES
     RIPGREP_CONFIG_PATH CURL_HOME WGETRC XDG_CONFIG_HOME LESS MORE MAN AWKPATH AWKLIBPATH PSQL_EDITOR PSQL_PAGER SQLITE
     npm_config_script_shell FPATH ZDOTDIR
-calm: GIT_AUTHOR_ GIT_COMMITTER_ GIT_TERMINAL_PROMPT GIT_MERGE_AUTOEDIT LESSCHARSET
+calm variables: GIT_AUTHOR_ GIT_COMMITTER_ GIT_TERMINAL_PROMPT GIT_MERGE_AUTOEDIT LESSCHARSET
 recipes: .babelrc .cargo .envrc .npmrc .pre-commit-config.yaml CMakeLists.txt Cargo.toml GNUmakefile Gemfile Makefile
     Rakefile build.gradle build.ninja build.rs conftest.py justfile makefile noxfile.py package.json pom.xml
     pyproject.toml setup.cfg setup.py sitecustomize.py tox.ini usercustomize.py
-"""
-_FETCHING: Final = """
 curl sends: -d -F --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string --json
 curl uploads: -T --upload-file
 curl saves: -o --output
@@ -206,6 +196,7 @@ wget logs: -o --output-file
 wget folder: -P --directory-prefix
 """
 REASONS: Final = {
+    "catastrophic-delete": "deletes without protection of the root directory",
     "reverse-shell": "hands a program over to whoever is at the other end",
     "schedule": "changes which commands run at set times",
     "publish": "makes something public, or gives it away",
@@ -224,31 +215,16 @@ def _rows(table: str) -> list[str]:
     return table.strip().replace("\n    ", " ").split("\n")
 
 
-def _lists(table: str) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(words.split()) for name, _, words in (row.partition(":") for row in _rows(table))}
-
-
-def _program(kind: str, risk: str, ask: str, stopping: str) -> Program:
-    stops, _, stop = stopping.strip().partition(":")
-    return Program(kind.strip(), SecurityRisk(risk.strip()), tuple(ask.split()), stops, frozenset(stop.split()))
-
-
+_OPTIONS: Final = dict(row.split(" ", 1) for row in _rows(_OPTION_ROWS))
 PROGRAMS: Final = {
-    name: _program(*columns)
-    for *columns, names in (row.split("|") for row in _rows(_PROGRAMS))
+    name: Program(
+        kind, SecurityRisk(risk), ask.split(), rule, stop.split(), _OPTIONS.get(name) or _OPTIONS.get(kind, "")
+    )
+    for kind, risk, ask, rule, stop, names in (map(str.strip, row.split("|")) for row in _rows(_PROGRAMS))
     for name in names.split()
 }
-OPTIONS: Final = dict(row.split(" ", 1) for row in _rows(_OPTIONS))  # as `getopt` takes them
-GIT: Final = _lists(_GIT)
-NAMES: Final = _lists(_NAMES)
-FETCHING: Final = _lists(_FETCHING)
-RUN_AS_CODE: Final = frozenset(NAMES["run as code"])
+LISTS: Final = {name: tuple(words.split()) for name, _, words in (row.partition(":") for row in _rows(_LISTS))}
 READS_AT_MOST: Final = {"uniq": 1, "xxd": 1, "hostname": 0}  # they write to what the next operand names
-
-
-def changes_programs(variable: str) -> bool:
-    """Whether a variable changes what programs load or do, or what ``~`` means."""
-    return variable.startswith(NAMES["changes programs"]) and not variable.startswith(NAMES["calm"])
 
 
 def program_named(name: str) -> Program | None:

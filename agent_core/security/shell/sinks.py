@@ -26,14 +26,14 @@ class Mark:
 
 
 MARKS: Final = "\x00\x01\x02\x03\x04\x05\x06"
-MAX_PATHS: Final = 150_000
+MAX_FOLDERS: Final = 64
 MAX_TEXT: Final = 200_000  # longer texts are kept by their taints only
 _NOT_KNOWN: Final = re.compile(f"[{MARKS}]")
 _OPEN: Final = re.compile("[\x00-\x04\x06]")
 
 QUIET_FILES: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
 WORKSPACE: Final = "/workspace"
-_TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - names are judged here, nothing is created
+_TEMPORARY: Final = re.compile(r"(?:/tmp|/var/tmp|/dev/shm)(?:/(.*))?\Z", re.DOTALL)
 _HARMLESS_DEVICE: Final = re.compile(r"(?s)/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)\Z")
 _DEVICE: Final = re.compile(r"(?s)/dev(?:/.*)?\Z|/proc/(?:sysrq-trigger|sys(?:/.*)?|kcore|\d+/mem)\Z|/sys(?:/.*)?\Z")
 _HOME: Final = re.compile(r"(?:~[^/]*|/root|/home/[^/]+|/Users/[^/]+)(?:/(.*))?\Z", re.DOTALL)
@@ -102,21 +102,18 @@ def resolve(path: str, folder: str) -> str:
 def scope_of(path: str, folder: str = ".") -> Scope:
     """Where `path` leads when the working directory is `folder`; patterns count as all that they could match."""
     resolved = resolve(path, folder)
-    home = _HOME.match(resolved)
-    rest, is_absolute = resolved, resolved.startswith("/")
-    for temporary in _TEMPORARY:
-        if resolved == temporary or resolved.startswith(temporary + "/"):
-            rest, is_absolute = resolved[len(temporary) + 1 :], False
-    if _OPEN.search(path) or _OPEN.search(folder):
-        known = _OPEN.split(resolved)[0]
-        is_grave = is_absolute and not home and known.count("/") > 1 and ".." not in path.split("/")
+    home, temporary = _HOME.match(resolved), _TEMPORARY.match(resolved)
+    is_elsewhere = resolved.startswith("/") and not home and not temporary
+    if _OPEN.search(path + folder):
+        is_grave = is_elsewhere and _OPEN.split(resolved)[0].count("/") > 1 and ".." not in path.split("/")
         return Scope.SYSTEM if is_grave else Scope.UNKNOWN
-    if is_absolute and not home:
+    if is_elsewhere:
         if _HARMLESS_DEVICE.match(resolved):
             return Scope.INSIDE
         return Scope.DEVICE if _DEVICE.match(resolved) else Scope.SYSTEM
     if home:
         return Scope.INSIDE if _CACHE.match(home[1] or "") else Scope.HOME
+    rest = (temporary[1] or "") if temporary else resolved
     if rest.partition("/")[0] == "..":
         return Scope.OUTSIDE
     return Scope.WHOLE if rest == ".git" or _ONLY_PATTERN.match(rest) else Scope.INSIDE
@@ -137,8 +134,11 @@ class Sinks:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.folders: frozenset[str] = frozenset({"."})
+        self.left: frozenset[str] = frozenset()  # where the shell still is if what changes its folder has failed
+        self.moves = self.roams = False  # whether it changes its folder at all, and in what runs again and again
+        self.loops = 0
         self.files: dict[str, list[str]] = {}  # by the last part of their names: many paths may lead to a file
-        self._paths = Budget(steps=MAX_PATHS)
+        self.budget = Budget()
 
     def note(self, risk: SecurityRisk, rule: str, reason: str) -> None:
         """Keep a finding; a thousand are enough for any decision."""
@@ -154,14 +154,22 @@ class Sinks:
         """Keep that something cannot be told."""
         self.note(SecurityRisk.UNKNOWN, rule, reason)
 
+    def go_to(self, folder: str) -> None:
+        """Change the working directory."""
+        self.moves, self.roams = True, self.roams or self.loops > 0
+        self.left |= self.folders
+        is_near = Mark.UNKNOWN not in self.left and len(self.folders) <= MAX_FOLDERS
+        is_certain = is_known(folder) and (is_near or folder.startswith(("/", "~")))
+        self.folders = frozenset(resolve(folder, old) if is_certain else Mark.UNKNOWN for old in self.folders)
+
     def scopes(self, path: str) -> set[Scope]:
         """Where a path may lead."""
-        self._paths.spend(len(self.folders))
+        self.budget.spend(len(self.folders) // 8)
         return {scope_of(path, folder) for folder in self.folders}
 
     def is_secret(self, path: str) -> bool:
         """Whether a file usually holds a secret."""
-        self._paths.spend(len(self.folders))
+        self.budget.spend(len(self.folders) // 8)
         resolved = {resolve(path, folder) for folder in self.folders}
         return any(_SECRET_FOLDER.search(one) or _SECRET_NAME.fullmatch(posixpath.basename(one)) for one in resolved)
 
@@ -190,6 +198,11 @@ class Sinks:
         is_whole = path.endswith(".py") and text.endswith("\n")  # what was there before may have begun a line
         texts += [one for one in (text, Mark.UNKNOWN)[: 1 + (append and not is_whole)] if one not in texts]
 
+    def write_into(self, target: str, sources: Iterable[str], text: str) -> None:
+        """A text goes to a file, or to files with the names of others if it is a folder."""
+        for name in ["", *(posixpath.basename(path.rstrip("/")) for path in sources)]:
+            self.write(posixpath.join(target, name).rstrip("/") or "/", text)
+
     def read(self, path: str) -> str:
         """What a file holds: what the command has written to it, or unknown (a secret, if it is one)."""
         if self.is_secret(path):
@@ -200,11 +213,9 @@ class Sinks:
 
     def read_all(self, paths: Iterable[str]) -> str:
         """What these files hold together; of more than is worth looking at, its taints."""
-        together = ""
-        for path in paths:
-            together += self.read(path)
-            together = together if len(together) <= MAX_TEXT else derived(together)
-        return together
+        texts = [self.read(path) for path in paths]
+        is_short = sum(map(len, texts)) <= MAX_TEXT
+        return "".join(texts) if is_short else derived("".join(map(derived, texts)))
 
     def written(self, path: str) -> list[str]:
         """All that the command may have put into a file."""
@@ -217,8 +228,6 @@ class Sinks:
             self.high("catastrophic-delete", f"deletes {shown(path)}, which no single task needs gone")
         elif Scope.UNKNOWN in scopes:
             self.unknown("unknown-delete", f"deletes something that is not known ({shown(path)})")
-        elif self.is_secret(path):
-            self.note(SecurityRisk.MEDIUM, "secret", f"deletes {shown(path)}, which usually holds a secret")
 
     def code(self, text: str) -> None:
         """A text is run as a program."""

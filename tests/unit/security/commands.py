@@ -748,6 +748,7 @@ find / -maxdepth 1 -name etc -execdir rm -rf usr \;
 rm -rf ./${x#y}
 echo ${!a[0]}
 set -k; git log PAGER='rm -rf /'
+sftp x
 sed 's/[/]/g;p;a /e' x
 sed '/[/]/p;a /e' x
 awk '{ # "<NL> print | "sh" # "<NL>}'

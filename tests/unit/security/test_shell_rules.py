@@ -256,6 +256,8 @@ def test_what_bash_refuses_to_read_is_never_called_harmless(command: str) -> Non
             "yes | ",
             "$(ls) ",
             "/..",
+            "cd d;",
+            "cd d||cd e;",
         ),
         *(
             "alias a='a a';",
