@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
+from server.git_providers.azure_devops import AzureDevOps
+from server.git_providers.bitbucket import Bitbucket
+from server.git_providers.forgejo import Forgejo
+from server.git_providers.github import GitHub
+from server.git_providers.gitlab import GitLab
 from server.git_providers.http import HttpPool
 from server.git_providers.kinds import base_url, host_lacks, known_tokens, repository_in
 from server.git_providers.model import (
@@ -20,7 +24,6 @@ from server.git_providers.model import (
     PageWish,
     Repository,
     RequestWish,
-    ResultPage,
     SuggestedTask,
     TokenMissingError,
     TokenRefusedError,
@@ -39,24 +42,14 @@ _MAX_PAGES = 10
 
 _MAX_LISTED = 500
 
-_KINDS: dict[Provider, tuple[str, str]] = {
-    "github": ("github", "GitHub"),
-    "gitlab": ("gitlab", "GitLab"),
-    "bitbucket": ("bitbucket", "Bitbucket"),
-    "enterprise_sso": ("github", "GitHub"),
-    "azure_devops": ("azure_devops", "AzureDevOps"),
-    "forgejo": ("forgejo", "Forgejo"),
+_CLASSES: dict[Provider, Callable[[HttpPool, Provider, str, SecretStr], GitProvider]] = {
+    "github": GitHub,
+    "gitlab": GitLab,
+    "bitbucket": Bitbucket,
+    "enterprise_sso": GitHub,
+    "azure_devops": AzureDevOps,
+    "forgejo": Forgejo,
 }
-"""Module and class of each provider. They are loaded with the first account there: they cost a start 50 ms."""
-
-ProviderClass = Callable[[HttpPool, Provider, str, SecretStr], GitProvider]
-
-
-def provider_class(provider: Provider) -> ProviderClass:
-    """What makes accounts at a provider: of the connections, its name, its address and a token."""
-    module, name = _KINDS[provider]
-    found: ProviderClass = getattr(importlib.import_module(f"server.git_providers.{module}"), name)
-    return found
 
 
 class GitAccounts:
@@ -100,7 +93,7 @@ class GitAccounts:
             if installation is None:
                 raise
             raise AccessRefusedError(f"installation {installation[:100]}") from error
-        return _linked(page)
+        return [one.model_copy(update={"link_header": page.link}) for one in page.items]
 
     async def search_repositories(
         self, provider: Provider | None, query: str, *, limit: int, sort: str, order: str
@@ -111,14 +104,12 @@ class GitAccounts:
 
         async def search(account: GitProvider) -> list[Repository]:
             named = repository_in(account.name, self._bases[account.name], text)
-            if named is None:
+            try:
+                if named is not None:
+                    return [await account.repository(named)]
                 if text.startswith(("http://", "https://")):
                     return []
-                wanted = account.search_repositories(text, limit=limit, sort=sort, order=order)
-            else:
-                wanted = _alone(account.repository(named))
-            try:
-                return await wanted
+                return await account.search_repositories(text, limit=limit, sort=sort, order=order)
             except MissingError:  # no such repository, or no such owner
                 return []
 
@@ -230,25 +221,14 @@ class GitAccess:
         await self._pool.aclose()
 
     def _account(self, provider: Provider, token: ProviderToken) -> GitProvider:
-        return provider_class(provider)(self._pool, provider, self.base(provider, token), token.token)
+        return _CLASSES[provider](self._pool, provider, self.base(provider, token), token.token)
 
 
-def _linked(page: ResultPage[Repository]) -> list[Repository]:
-    return [one.model_copy(update={"link_header": page.link}) for one in page.items]
-
-
-async def _alone(question: Awaitable[T]) -> list[T]:
-    return [await question]
-
-
-def _latest(account: GitProvider, sort: str) -> Coroutine[Any, Any, list[Repository]]:
-    async def pages() -> list[Repository]:
-        found: list[Repository] = []
-        for number in range(1, _MAX_PAGES + 1):
-            page = await account.repositories(PageWish(number, _PAGE_SIZE), sort=sort, installation=None)
-            found += page.items
-            if not page.has_next or len(found) >= _MAX_LISTED:
-                break
-        return found[:_MAX_LISTED]
-
-    return pages()
+async def _latest(account: GitProvider, sort: str) -> list[Repository]:
+    found: list[Repository] = []
+    for number in range(1, _MAX_PAGES + 1):
+        page = await account.repositories(PageWish(number, _PAGE_SIZE), sort=sort, installation=None)
+        found += page.items
+        if not page.has_next or len(found) >= _MAX_LISTED:
+            break
+    return found[:_MAX_LISTED]

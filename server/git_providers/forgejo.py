@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import AliasPath, Field, SecretStr, model_validator
+from pydantic import SecretStr
 
-from server.git_providers.github import GitHubForm
-from server.git_providers.http import Api, HttpPool, Shape, segments
+from server.git_providers.http import Api, At, Form, HttpPool, at, segments, text_at
 from server.git_providers.model import (
     Branch,
     PageWish,
@@ -17,7 +16,7 @@ from server.git_providers.model import (
     SuggestedTask,
     TaskType,
 )
-from server.git_providers.provider import BranchShape, RepositoryShape, TokenOwner, WithState, what_works
+from server.git_providers.provider import GitProvider
 from server.settings.git_hosts import Provider
 
 _SEARCHED_PAGES = 5
@@ -25,34 +24,37 @@ _PAGE = 50
 _MAX_REQUESTS = 20
 
 
-class Forgejo(GitHubForm):
+class Forgejo(GitProvider):
     """One account at Forgejo; see `GitProvider`."""
+
+    repository_form: ClassVar = Form(
+        Repository,
+        is_public=At("", to=lambda one: not (one.get("private") or one.get("internal"))),
+        stargazers_count="stars_count",
+        pushed_at="updated_at",
+        main_branch="default_branch",
+    )
+    branch_form: ClassVar = Form(
+        Branch, commit_sha="commit.id", last_push_date="commit.timestamp", protected=At("protected", default=False)
+    )
+    task_form: ClassVar = Form(SuggestedTask, repo="repository.full_name", issue_number="number")
+    page_size: ClassVar = "limit"
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
         headers = {"Authorization": f"token {token.get_secret_value()}"}
         super().__init__(name, Api(pool, name, f"{base}/api/v1", headers=headers, secret=token))
 
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
-        params = {"page": wish.page, "limit": wish.size, "order_by": "recentupdate"}
-        reply = await self._api.get("/user/repos", list[_Repository], params)
-        return ResultPage([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
-
-    async def repository(self, repository: str) -> Repository:
-        return self._told((await self._api.get(f"/repos/{segments(repository)}", _Repository)).data)
+        params = {**self._paging(wish), "order_by": "recentupdate"}
+        return await self._page("/user/repos", self._repository, params)
 
     async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
         by = {"stars": "stars", "updated": "updated", "pushed": "updated", "created": "created"}.get(sort, "alpha")
-        user = (await self._api.get("/user", TokenOwner)).data
+        user = await self.user()
         owner, _, name = query.rpartition("/")  # it searches in names only
         params = {"q": name, "uid": user.id, "limit": _PAGE if owner else limit, "sort": by, "order": order}
-        found = (await self._api.get("/repos/search", _Found, params)).data.data
-        of_owner = [one for one in found if not owner or one.full_name.lower().startswith(f"{owner.lower()}/")]
-        return [self._told(one) for one in of_owner[:limit]]
-
-    async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
-        params = {"page": wish.page, "limit": wish.size}
-        reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
-        return ResultPage(self._branches_in(reply.data), link=reply.headers.get("link"), total=reply.total)
+        found = (await self._page("/repos/search", self._repository, params, "data")).items
+        return [one for one in found if not owner or one.full_name.lower().startswith(f"{owner.lower()}/")][:limit]
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         found: list[Branch] = []  # it has no search of its own
@@ -64,74 +66,31 @@ class Forgejo(GitHubForm):
         return found[:limit]
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
-        requests, issues = (
-            await self._open("pulls", {"created": "true"}),
-            await self._open("issues", {"assigned": "true"}),
-        )
-        kinds = await what_works(self._kind(one) for one in requests[:_MAX_REQUESTS])
-        tasks = [task for task in kinds if task is not None]
-        return tasks + [self._about("OPEN_ISSUE", one) for one in issues]
+        requests = await self._open("pulls", {"created": "true"})
+        issues = await self._open("issues", {"assigned": "true"})
+        return [*await self._needy(self._requests(requests[:_MAX_REQUESTS])), *self._tasks(issues)]
 
-    async def _open(self, kind: str, whose: dict[str, Any]) -> list[_Issue]:
+    async def _open(self, kind: str, whose: dict[str, Any]) -> list[Any]:
         params = {"type": kind, "state": "open", "limit": _PAGE, **whose}
-        return (await self._api.get("/repos/issues/search", list[_Issue], params)).data
+        return (await self._api.get_list("/repos/issues/search", params)).items
 
-    async def _kind(self, request: _Issue) -> SuggestedTask | None:
-        path = f"/repos/{segments(request.repository)}"
-        details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
-        if not details.mergeable and not details.draft:  # a draft counts as none that can be merged
-            return self._about("MERGE_CONFLICTS", request)
-        status = await self._api.get(f"{path}/commits/{segments(details.sha)}/status", WithState)
-        if status.data.state in {"failure", "error"}:
-            return self._about("FAILING_CHECKS", request)
-        reviews = (await self._api.get(f"{path}/pulls/{request.number}/reviews", list[_Review])).data
-        if any(one.state in {"REQUEST_CHANGES", "COMMENT"} and not one.dismissed for one in reviews):
-            return self._about("UNRESOLVED_COMMENTS", request)
-        return None
+    async def _trouble(self, request: Any, task: SuggestedTask) -> TaskType | None:
+        path = self._path(task.repo)
+        details = await self._api.get(f"{path}/pulls/{task.issue_number}")
+        sha = text_at(details, "head.sha", self.name)
+        if at(details, "mergeable") is False and not at(details, "draft"):  # a draft counts as none that can be merged
+            return "MERGE_CONFLICTS"
+        status = await self._api.get(f"{path}/commits/{segments(sha)}/status")
+        if text_at(status, "state", self.name, "") in {"failure", "error"}:
+            return "FAILING_CHECKS"
+        reviews = (await self._api.get_list(f"{path}/pulls/{task.issue_number}/reviews")).items
+        states = {text_at(one, "state", self.name, "") for one in reviews if not at(one, "dismissed")}
+        return "UNRESOLVED_COMMENTS" if states & {"REQUEST_CHANGES", "COMMENT"} else None
 
-    def _title(self, wish: RequestWish) -> dict[str, Any]:
-        return {"title": f"WIP: {wish.title}" if wish.draft else wish.title}
-
-    def _about(self, task_type: TaskType, one: _Issue) -> SuggestedTask:
-        return self._task(task_type, one.repository, one.number, one.title)
-
-
-class _Repository(RepositoryShape):
-    is_public: bool = True
-    stargazers_count: int | None = Field(default=None, validation_alias="stars_count")
-    pushed_at: str | None = Field(default=None, validation_alias="updated_at")
-    main_branch: str | None = Field(default=None, validation_alias="default_branch")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_public(cls, data: Any) -> Any:
-        return (
-            {**data, "is_public": not (data.get("private") or data.get("internal"))} if isinstance(data, dict) else data
-        )
-
-
-class _Found(Shape):
-    data: tuple[_Repository, ...] = ()
-
-
-class _Branch(BranchShape):
-    commit_sha: str = Field(validation_alias=AliasPath("commit", "id"))
-    protected: bool = False
-    last_push_date: str | None = Field(default=None, validation_alias=AliasPath("commit", "timestamp"))
-
-
-class _Issue(Shape):
-    number: int
-    title: str
-    repository: str = Field(validation_alias=AliasPath("repository", "full_name"))
-
-
-class _Request(Shape):
-    mergeable: bool = True
-    draft: bool = False
-    sha: str = Field(validation_alias=AliasPath("head", "sha"))
-
-
-class _Review(Shape):
-    state: str = ""
-    dismissed: bool = False
+    def _request_body(self, wish: RequestWish) -> dict[str, Any]:
+        return {
+            "head": wish.source_branch,
+            "base": wish.target_branch,
+            "body": wish.body,
+            "title": f"WIP: {wish.title}" if wish.draft else wish.title,
+        }

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import re
 import time
-from collections.abc import Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar, cast, get_origin
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 import orjson
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    SecretStr,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from agent_core.json_values import TooManyValuesError, check_values
 from server.git_providers.model import (
@@ -86,8 +75,10 @@ def _new_client() -> httpx.AsyncClient:
 class Api:
     """The API of one provider with one token. What only reads is sent again where that may help; `post` is not.
 
-    `base` is its address without a slash at the end. `secret` is taken out of what is shown of the provider's answers.
-    `signs_in`: it answers a refused token with its page for signing in. Methods raise GitProviderError.
+    `base` is its address without a slash at the end; each request has `params`, but for those that it says are None.
+    `secret` is taken out of what is shown of the provider's answers. `lacking`: what has to be added to the host before
+    anything is sent. `signs_in`: it answers a refused token with its page for signing in.
+    Methods raise GitProviderError.
     """
 
     def __init__(
@@ -98,51 +89,71 @@ class Api:
         *,
         headers: Mapping[str, str],
         secret: SecretStr,
+        params: Mapping[str, Any] | None = None,
+        lacking: str | None = None,
         signs_in: bool = False,
     ) -> None:
         self.provider = provider
         self.base = base
         self._pool = pool
         self._headers = headers
+        self._params = params or {}
+        self._lacking = lacking
         self._signs_in = signs_in
         text = secret.get_secret_value()
         sent = headers.get("Authorization", "").rpartition(" ")[2]
         parts = {text, *text.split(":", 1), sent}
         self._hidden = sorted((part for part in parts if len(part) > 3), key=len, reverse=True)
 
-    async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> ProviderReply[T]:
-        """What is at `path`, as a `kind`; parameters that are None are left out."""
-        answer = await self._answer("GET", self.base + path, params=_given(params))
-        return ProviderReply(read(kind, answer.body, self.provider), answer.headers)
+    def check_host(self) -> None:
+        """Raises GitProviderError where the host lacks something."""
+        if self._lacking:
+            raise GitProviderError(f"{self.provider}: the host {self._lacking}")
 
-    async def post(
-        self, path: str, body: Mapping[str, Any], kind: type[T], params: Mapping[str, Any] | None = None
-    ) -> T:
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The JSON object at `path`; parameters that are None are left out."""
+        return read(dict, (await self._answer("GET", self.base + path, params=params)).body, self.provider)
+
+    async def get_list(self, path: str, params: Mapping[str, Any] | None = None, frame: str = "") -> ListReply:
+        """The list at `path`, which is the field `frame` of an object where there is one."""
+        reply = await self._answer("GET", self.base + path, params=params)
+        if not frame:
+            return ListReply(read(list, reply.body, self.provider), reply.headers, {})
+        data = read(dict, reply.body, self.provider)
+        return ListReply(list_at(data, frame, self.provider), reply.headers, data)
+
+    async def post(self, path: str, body: Mapping[str, Any], reads: Callable[[Any], T]) -> T:
         """Make something; it is sent again only if it has certainly not arrived. UnknownOutcomeError: it may have."""
-        answer = await self._answer("POST", self.base + path, makes=True, params=_given(params), json=dict(body))
+        reply = await self._answer("POST", self.base + path, makes=True, json=dict(body))
         try:
-            return read(kind, answer.body, self.provider)
+            return reads(read(object, reply.body, self.provider))
         except GitProviderError as error:
             raise UnknownOutcomeError(_unknown(str(error))) from error
 
     async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
-        return (await self._answer("GET", self.base + path, params=_given(params))).body.decode("utf-8", "replace")
+        return (await self._answer("GET", self.base + path, params=params)).body.decode("utf-8", "replace")
 
-    async def graphql(self, address: str, query: str, kind: type[T], variables: Mapping[str, Any]) -> T:
+    async def graphql(self, address: str, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """The ``data`` of a query that changes nothing; parts that the provider refuses are null."""
         answer = await self._answer("POST", address, json={"query": query, "variables": dict(variables)})
-        reply = read(GraphQl, answer.body, self.provider)
-        if reply.data is None or (reply.errors and not any(reply.data.values())):
-            kinds = {error.type for error in reply.errors}
+        reply = read(dict, answer.body, self.provider)
+        data, errors = reply.get("data"), list_at(reply, "errors", self.provider)
+        if not isinstance(data, dict) or (errors and not any(data.values())):
+            kinds = [at(error, "type") for error in errors]
             if "NOT_FOUND" in kinds:
                 raise MissingError(f"{self.provider}: not found")
             if "RATE_LIMITED" in kinds:
-                raise RateLimitedError(self.provider, seconds_until_reset(answer))
-            said = self._clean("; ".join(error.message for error in reply.errors) or "no data")
+                raise RateLimitedError(self.provider, seconds_until_reset(answer.headers))
+            said = self._clean("; ".join(str(at(error, "message") or "") for error in errors) or "no data")
             raise GitProviderError(f"{self.provider} cannot answer: {said}")
-        return validated(kind, reply.data, self.provider)
+        return data
 
-    async def _answer(self, method: str, address: str, *, makes: bool = False, **content: Any) -> RawResponse:
+    async def _answer(
+        self, method: str, address: str, *, makes: bool = False, params: Mapping[str, Any] | None = None, **content: Any
+    ) -> ApiReply:
+        self.check_host()
+        given = {**self._params, **(params or {})}
+        content["params"] = {name: value for name, value in given.items() if value is not None}
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 return await self._attempts(method, address, content, makes=makes)
@@ -150,7 +161,7 @@ class Api:
             said = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
             raise (UnknownOutcomeError(_unknown(said)) if makes else GitProviderError(said)) from error
 
-    async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> RawResponse:
+    async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> ApiReply:
         pause = self._pool.pause_seconds
         for attempt in range(1, ATTEMPTS + 1):
             is_last = attempt == ATTEMPTS
@@ -166,18 +177,21 @@ class Api:
             if answer is not None and (makes and answer.status in _PASSING):
                 raise UnknownOutcomeError(_unknown(f"{self.provider} answers {answer.status}"))
             if answer is not None and (is_last or answer.status not in _PASSING):
-                wait = wished_wait(answer)
-                if wait is None:
+                headers = answer.headers
+                none_left = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
+                if answer.status != 429 and not (answer.status == 403 and none_left):
                     self._check(answer)
                     return answer
-                if is_last or wait.seconds is None or wait.seconds > _MAX_WAIT:
-                    raise RateLimitedError(self.provider, wait.seconds)
-                pause = max(pause, wait.seconds)
+                text = headers.get("retry-after", "")
+                wait = float(text) if re.fullmatch(r"[0-9]{1,6}", text) else seconds_until_reset(headers)
+                if is_last or wait is None or wait > _MAX_WAIT:
+                    raise RateLimitedError(self.provider, wait)
+                pause = max(pause, wait)
             await asyncio.sleep(pause)
             pause *= 2
         raise AssertionError("the last attempt returns or raises")
 
-    async def _follow(self, method: str, address: str, content: dict[str, Any]) -> RawResponse:
+    async def _follow(self, method: str, address: str, content: dict[str, Any]) -> ApiReply:
         """The answer, also of a repository that was renamed; the token never goes to another origin."""
         for _ in range(_MAX_REDIRECTS):
             answer = await self._send(method, address, content)
@@ -187,7 +201,7 @@ class Api:
             address, content = target, {key: value for key, value in content.items() if key != "params"}
         return answer
 
-    async def _send(self, method: str, address: str, content: dict[str, Any]) -> RawResponse:
+    async def _send(self, method: str, address: str, content: dict[str, Any]) -> ApiReply:
         client = await self._pool.client()
         import httpx  # it is loaded by now
 
@@ -198,9 +212,7 @@ class Api:
                     body += part
                     if len(body) > MAX_BYTES:
                         raise GitProviderError(f"{self.provider} answers with more than {MAX_BYTES} bytes")
-                return RawResponse(
-                    response.status_code, {k.lower(): v for k, v in response.headers.items()}, bytes(body)
-                )
+                return ApiReply(response.status_code, {k.lower(): v for k, v in response.headers.items()}, bytes(body))
         except httpx.InvalidURL as error:
             raise GitProviderError(f"{self.provider}: its host is no address") from error
         except httpx.HTTPError as error:
@@ -209,7 +221,7 @@ class Api:
         finally:
             client.cookies.clear()
 
-    def _check(self, answer: RawResponse) -> None:
+    def _check(self, answer: ApiReply) -> None:
         status = answer.status
         if status == 401:
             raise TokenRefusedError(self.provider)
@@ -251,10 +263,6 @@ def _unknown(said: str) -> str:
     return f"{said}; it may have been made all the same: look before you try again"
 
 
-def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (params or {}).items() if value is not None}
-
-
 def _origin(address: str) -> str:
     split = urlsplit(address)
     return f"{split.scheme}://{split.netloc}"
@@ -266,95 +274,29 @@ MAX_VALUES = 100_000
 _MAX_DEPTH = 3
 
 
-class Shape(BaseModel):
-    """Base of what a provider answers: what is not named is ignored, null is as good as absent."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
-
-
-NullableText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-"""A text further down in an answer, where null is as good as an empty one."""
-
-
-class ProviderReply(NamedTuple, Generic[T]):
-    """An answer and its headers, whose names are in lower case."""
-
-    data: T
-    headers: Mapping[str, str]
-
-    @property
-    def total(self) -> int | None:
-        text = self.headers.get("x-total") or self.headers.get("x-total-count") or ""
-        return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
-
-
-class Nodes(Shape, Generic[T]):
-    """A list as GraphQL gives it: null stands for what the account may not see."""
-
-    nodes: tuple[T, ...] = ()
-
-    @field_validator("nodes", mode="before")
-    @classmethod
-    def _seen(cls, nodes: Any) -> Any:
-        return [node for node in nodes if node is not None] if isinstance(nodes, list) else nodes
-
-
-class Values(Shape, Generic[T]):
-    """A list in a frame of its own; which of these it has, and how it goes on, differs."""
-
-    values: tuple[T, ...] = ()
-    value: tuple[T, ...] = ()
-    next: str | None = None
-    size: int | None = None
-
-
-class EncodedFile(Shape):
-    """A file within JSON."""
-
-    content: str
-
-    def text(self, provider: str) -> str:
-        try:
-            return base64.b64decode(self.content).decode("utf-8", "replace")
-        except (binascii.Error, ValueError) as error:
-            raise GitProviderError(f"{provider} gives the file in an unknown form") from error
-
-
-class RawResponse(NamedTuple):
-    """An answer as it came."""
+class ApiReply(NamedTuple):
+    """An answer as it came; the names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-class RetryWait(NamedTuple):
-    """How long a provider wants to be left alone; None: it does not say."""
+class ListReply(NamedTuple):
+    """A list, and what says how it goes on: the answer's headers, and the object that it is in, if it is in one."""
 
-    seconds: float | None
+    items: list[Any]
+    headers: Mapping[str, str]
+    frame: Mapping[str, Any]
 
-
-class GraphQl(Shape):
-    """The frame around every answer of GraphQL."""
-
-    data: dict[str, Any] | None = None
-    errors: tuple[GraphQlError, ...] = ()
-
-
-class GraphQlError(Shape):
-    """What GraphQL could not do."""
-
-    message: str = ""
-    type: str | None = None
+    @property
+    def total(self) -> int | None:
+        text = self.headers.get("x-total") or self.headers.get("x-total-count") or str(self.frame.get("size", ""))
+        return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
 def read(kind: type[T], body: bytes, provider: str) -> T:
-    """The JSON in `body` as a `kind`; GitProviderError: none, more than `MAX_VALUES` values, or of another form."""
+    """The JSON in `body`, null as no items; GitProviderError: none, no `kind`, or more than `MAX_VALUES` values."""
     try:
         check_values(body, most=MAX_VALUES)
         value = orjson.loads(body)
@@ -362,35 +304,109 @@ def read(kind: type[T], body: bytes, provider: str) -> T:
         raise GitProviderError(f"{provider} answers with {error}: ask for less at a time") from error
     except orjson.JSONDecodeError as error:
         raise GitProviderError(f"{provider} answers with something that is no JSON: is it its host?") from error
-    return validated(kind, value, provider)
+    value = [] if value is None and kind is list else value  # as Gitea writes an empty one
+    if not isinstance(value, kind):
+        raise unknown_form(provider, "", f"Input should be a valid {'list' if kind is list else 'dictionary'}")
+    return value
 
 
-def validated(kind: type[T], value: Any, provider: str) -> T:
-    """`value` as a `kind`. Raises GitProviderError: it has another form."""
-    try:
-        adapter: TypeAdapter[T] = _adapter(cast(Any, kind))
-        is_no_list = value is None and get_origin(kind) is list  # an empty one, as Gitea writes it
-        found = adapter.validate_python([] if is_no_list else value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise GitProviderError(f"{provider} answers in an unknown form: {place}: {first['msg']}") from error
+def unknown_form(provider: str, place: str, problem: str) -> GitProviderError:
+    """What is wrong at a place in an answer."""
+    return GitProviderError(f"{provider} answers in an unknown form: {place}: {problem}")
+
+
+def at(data: Any, place: str) -> Any:
+    """What is at a place such as "commit.sha" or "nodes.0.name" ("": all of it); None: nothing, or null."""
+    for part in place.split(".") if place else ():
+        if isinstance(data, dict):
+            data = data.get(part)
+        elif isinstance(data, list) and part.isdecimal() and int(part) < len(data):
+            data = data[int(part)]
+        else:
+            return None
+    return data
+
+
+def list_at(data: Any, place: str, provider: str) -> list[Any]:
+    """The list at a place, empty where there is none; GitProviderError: it is something else."""
+    found = at(data, place)
+    if found is not None and not isinstance(found, list):
+        raise unknown_form(provider, place, "Input should be a valid list")
+    return found or []
+
+
+def nodes_at(data: Any, place: str, provider: str) -> list[Any]:
+    """A list of GraphQL's, without the nulls for what the account may not see."""
+    return [node for node in list_at(data, place, provider) if node is not None]
+
+
+def number_at(data: Any, place: str) -> int:
+    """The number at a place; 0: there is none."""
+    found = at(data, place)
+    return found if isinstance(found, int) else 0
+
+
+def text_at(data: Any, place: str, provider: str, default: str | None = None) -> str:
+    """The text at a place, or `default`; GitProviderError: it is no text, or there is none and no `default`."""
+    found = default if (value := at(data, place)) is None else value
+    if not isinstance(found, str):
+        raise unknown_form(provider, place, "Field required" if found is None else "Input should be a valid string")
     return found
 
 
-def wished_wait(answer: RawResponse) -> RetryWait | None:
-    """How long the provider wants to be left alone, where that is its answer."""
-    headers = answer.headers
-    none_left = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
-    if answer.status != 429 and not (answer.status == 403 and none_left):
-        return None
-    text = headers.get("retry-after", "")
-    return RetryWait(float(text) if re.fullmatch(r"[0-9]{1,6}", text) else seconds_until_reset(answer))
+class At:
+    """Where a value is: the first of some places that is there and not empty; `to` turns it into the field's."""
+
+    def __init__(self, *places: str, to: Callable[[Any], Any] = lambda value: value, default: Any = None) -> None:
+        self.places = places
+        self._to = to
+        self._default = default
+
+    def value(self, data: Any) -> Any:
+        found = next((value for place in self.places if (value := at(data, place)) not in (None, "")), None)
+        return self._default if found is None else self._to(found)
 
 
-def seconds_until_reset(answer: RawResponse) -> float | None:
+_OWN: Final = frozenset({"git_provider", "link_header", "note"})
+"""Fields that no provider tells."""
+
+
+class Form(Generic[T]):
+    """How a provider tells a `kind`: where each of its fields is; under its name where that is not said.
+
+    Null is as good as absent.
+    """
+
+    def __init__(self, kind: type[T], **fields: str | At) -> None:
+        self._kind = kind
+        names = [name for name in kind.__annotations__ if name not in _OWN]
+        self._fields = {name: fields.get(name, name) for name in names}
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[T]:
+        return TypeAdapter(self._kind)
+
+    def read(self, data: Any, provider: str, place: str = "", **known: Any) -> T:
+        """`data` as a `kind`, with `known` values; GitProviderError: it, at `place` in an answer, has another form."""
+        if not isinstance(data, dict):
+            raise unknown_form(provider, place, "Input should be a valid dictionary")
+        if "git_provider" in self._kind.__annotations__:
+            known["git_provider"] = provider
+        for name, field in self._fields.items():
+            if name not in known:
+                value = at(data, field) if isinstance(field, str) else field.value(data)
+                known |= {} if value is None else {name: value}
+        try:
+            return self._adapter.validate_python(known)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            field = self._fields[str(first["loc"][0])]
+            where = field if isinstance(field, str) else (*field.places, "")[0]
+            raise unknown_form(provider, f"{place}.{where}".lstrip("."), first["msg"]) from error
+
+
+def seconds_until_reset(headers: Mapping[str, str]) -> float | None:
     """When the limit of requests begins anew, where the provider says so; None: it does not, or it already has."""
-    headers = answer.headers
     text = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
     left = float(text) - time.time() if re.fullmatch(r"[0-9]{9,11}", text) else 0.0
     return left if left > 0 else None
@@ -425,8 +441,3 @@ def _sentences(said: Any, depth: int = 0) -> list[str]:
             return [f"{said['field']}: {said['code']}"]
         return [f"{name}: {text}" for name, one in said.items() for text in _sentences(one, depth + 1)]
     return []
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)

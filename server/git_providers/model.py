@@ -78,7 +78,7 @@ TaskType = Literal["MERGE_CONFLICTS", "FAILING_CHECKS", "UNRESOLVED_COMMENTS", "
 
 
 class _Told(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
 
 class User(_Told):

@@ -1,16 +1,17 @@
-"""A provider of git repositories with one user's token: the interface, and what most providers have in common."""
+"""A provider of git repositories with one user's token: what all of them do, in GitHub's form where that is common."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import AliasChoices, ConfigDict, Field
-
-from server.git_providers.http import Api, Shape
+from server.git_providers.http import Api, At, Form, segments, text_at
 from server.git_providers.model import (
     Branch,
     GitProviderError,
@@ -23,59 +24,13 @@ from server.git_providers.model import (
     SuggestedTask,
     TaskType,
     User,
+    next_link,
 )
 from server.settings.git_hosts import Provider
 
+T = TypeVar("T")
 
-class TokenOwner(Shape):
-    """Whose token it is, as most providers tell it."""
-
-    id: int | str
-    login: str = Field(validation_alias=AliasChoices("login", "username"))
-    name: str | None = Field(None, validation_alias=AliasChoices("name", "full_name"))
-    email: str | None = None
-    avatar_url: str = ""
-    company: str | None = Field(None, validation_alias=AliasChoices("company", "organization"))
-
-    def user(self) -> User:
-        """The same in the protocol's form; an empty text is as good as none."""
-        return User(
-            id=str(self.id),
-            login=self.login,
-            avatar_url=self.avatar_url,
-            company=self.company or None,
-            name=self.name or None,
-            email=self.email or None,
-        )
-
-
-class WithState(Shape):
-    """Anything with a state."""
-
-    state: str = ""
-
-
-class ListedFile(Shape):
-    """A file or a folder in a list of them."""
-
-    path: str
-    type: str = ""
-
-
-class RepositoryShape(Repository, Shape):
-    """A repository as a provider tells it; subclasses say under which names."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-
-    git_provider: Provider = "github"
-
-
-class BranchShape(Branch, Shape):
-    """A branch as a provider tells it; subclasses say under which names."""
-
-
-_BRANCH = set(Branch.model_fields)
-_REPOSITORY = set(Repository.model_fields)
+_log = logging.getLogger(__name__)
 
 
 class GitProvider(ABC):
@@ -85,13 +40,38 @@ class GitProvider(ABC):
     `MissingError` (nothing there, or nothing for this token) or their base, `GitProviderError`.
     """
 
+    user_form: ClassVar = Form(
+        User,
+        login=At("login", "username"),
+        name=At("name", "full_name"),
+        email=At("email"),
+        company=At("company", "organization"),
+        avatar_url=At("avatar_url", default=""),
+    )
+    repository_form: ClassVar[Form[Repository]]
+    branch_form: ClassVar[Form[Branch]]
+    task_form: ClassVar[Form[SuggestedTask]]
+    """Issues and requests that are open."""
+    request_form: ClassVar = Form(MadeRequest, url=At("html_url", default=""))
+
+    branches_path: ClassVar = "/branches"
+    requests_path: ClassVar = "/pulls"
+    open_state: ClassVar = "open"
+    page_size: ClassVar = "per_page"
+    """The parameter that says how many a page has."""
+    frame: ClassVar = ""
+    """The field that lists are in, where they are in an object."""
+    file_type: ClassVar = "file"
+    has_labels_apart: ClassVar = True
+    """Labels are set when the request is there, instead of with it."""
+
     def __init__(self, name: Provider, api: Api) -> None:
         self.name = name
         self._api = api
 
     async def user(self) -> User:
         """Whose token it is."""
-        return (await self._api.get("/user", TokenOwner)).data.user()
+        return self.user_form.read(await self._api.get("/user"), self.name)
 
     async def installations(self) -> list[str]:
         """What repositories can be listed by: installations of an app, workspaces, organisations; empty: nothing."""
@@ -101,17 +81,17 @@ class GitProvider(ABC):
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
         """The user's repositories, or those of one installation; `sort` is ``pushed`` (latest first) or a field."""
 
-    @abstractmethod
     async def repository(self, repository: str) -> Repository:
         """One repository."""
+        return self._repository(await self._api.get(self._path(repository)))
 
     @abstractmethod
     async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
         """Repositories in the user's reach whose names have `query` in them."""
 
-    @abstractmethod
     async def branches(self, repository: str, wish: PageWish) -> ResultPage[Branch]:
         """The branches of a repository."""
+        return await self._branches(repository, self._paging(wish))
 
     @abstractmethod
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
@@ -121,50 +101,101 @@ class GitProvider(ABC):
     async def suggested_tasks(self) -> list[SuggestedTask]:
         """The user's open requests that need a hand, and, where there are such, the issues that they were given."""
 
-    @abstractmethod
     async def is_request_open(self, repository: str, number: int) -> bool:
         """Whether a pull or merge request waits to be merged."""
+        request = await self._api.get(f"{self._path(repository)}{self.requests_path}/{number}")
+        return text_at(request, "state", self.name, "") == self.open_state
 
-    @abstractmethod
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         """Ask once for a pull or merge request. UnknownOutcomeError: whether it was made cannot be said."""
+        path = self._path(repository)
+        made = await self._api.post(
+            f"{path}{self.requests_path}",
+            self._request_body(wish),
+            lambda data: self.request_form.read(data, self.name),
+        )
+        if wish.labels and self.has_labels_apart:
+            try:
+                labels = {"labels": list(wish.labels)}
+                await self._api.post(f"{path}/issues/{made.number}/labels", labels, lambda data: data)
+            except GitProviderError as error:  # the request is there, and has to be told of
+                return replace(made, note=f"its labels could not be set: {error}")
+        return made
 
-    @abstractmethod
     async def files(self, repository: str, folder: str) -> list[str]:
         """The paths of the files right in a folder; empty when there is no such folder."""
+        return await self._files(f"{self._path(repository)}/contents/{segments(folder)}")
 
-    @abstractmethod
     async def file(self, repository: str, path: str) -> str:
         """A text file of the main branch."""
-
-    @staticmethod
-    def _branches_in(found: Iterable[Branch]) -> list[Branch]:
-        return [Branch(**one.model_dump(include=_BRANCH)) for one in found]
-
-    def _told(self, one: Repository) -> Repository:
-        return Repository(**{**one.model_dump(include=_REPOSITORY), "git_provider": self.name, "link_header": None})
-
-    async def _open_in(self, path: str, state: str) -> bool:
-        return (await self._api.get(path, WithState)).data.state == state
-
-    async def _paths(self, path: str, kind: type[Any], wanted: str, params: dict[str, Any] | None = None) -> list[str]:
-        """The paths of the entries of a folder that are of the kind `wanted`; empty where there is no such folder."""
+        data = await self._api.get(f"{self._path(repository)}/contents/{segments(path)}")
         try:
-            found = (await self._api.get(path, kind, params)).data
+            return base64.b64decode(text_at(data, "content", self.name)).decode("utf-8", "replace")
+        except (binascii.Error, ValueError) as error:
+            raise GitProviderError(f"{self.name} gives the file in an unknown form") from error
+
+    def _path(self, repository: str) -> str:
+        return f"/repos/{segments(repository)}"
+
+    @abstractmethod
+    def _request_body(self, wish: RequestWish) -> dict[str, Any]:
+        """What is posted to make a request."""
+
+    def _paging(self, wish: PageWish) -> dict[str, Any]:
+        return {"page": wish.page, self.page_size: wish.size}
+
+    def _repository(self, data: Any, place: str = "") -> Repository:
+        return self.repository_form.read(data, self.name, place)
+
+    def _branch(self, data: Any, place: str = "") -> Branch:
+        return self.branch_form.read(data, self.name, place)
+
+    def _task(self, data: Any, place: str, task_type: TaskType) -> SuggestedTask:
+        return self.task_form.read(data, self.name, place, task_type=task_type)
+
+    def _tasks(self, items: Iterable[Any], task_type: TaskType = "OPEN_ISSUE") -> list[SuggestedTask]:
+        return [self._task(item, str(number), task_type) for number, item in enumerate(items)]
+
+    async def _page(
+        self, path: str, reads: Callable[[Any, str], T], params: Mapping[str, Any], frame: str | None = None
+    ) -> ResultPage[T]:
+        frame = self.frame if frame is None else frame
+        reply = await self._api.get_list(path, params, frame)
+        items = [reads(item, f"{frame}.{number}".lstrip(".")) for number, item in enumerate(reply.items)]
+        link = next_link(self._api.base + path, params.get("page", 1)) if reply.frame.get("next") else None
+        return ResultPage(items, link=link or reply.headers.get("link"), total=reply.total)
+
+    async def _branches(self, repository: str, params: Mapping[str, Any]) -> ResultPage[Branch]:
+        return await self._page(f"{self._path(repository)}{self.branches_path}", self._branch, params)
+
+    async def _files(self, path: str, params: Mapping[str, Any] | None = None) -> list[str]:
+        try:
+            entries = (await self._api.get_list(path, params, self.frame)).items
         except MissingError:
             return []
-        entries: Iterable[ListedFile] = found if isinstance(found, list) else found.values
-        return [entry.path for entry in entries if entry.type == wanted]
+        return [
+            text_at(entry, "path", self.name)
+            for entry in entries
+            if text_at(entry, "type", self.name, "") == self.file_type
+        ]
 
-    def _task(self, task_type: TaskType, repository: str, number: int, title: str) -> SuggestedTask:
-        return SuggestedTask(
-            git_provider=self.name, task_type=task_type, repo=repository, issue_number=number, title=title
-        )
+    def _requests(self, items: list[Any]) -> list[tuple[Any, SuggestedTask]]:
+        """Open requests as the provider tells them, each with what it may be a task for."""
+        return list(zip(items, self._tasks(items, "UNRESOLVED_COMMENTS"), strict=True))
 
+    async def _needy(self, requests: Iterable[tuple[Any, SuggestedTask]]) -> list[SuggestedTask]:
+        """Of open requests those that need a hand."""
 
-T = TypeVar("T")
+        async def needy(request: Any, task: SuggestedTask) -> SuggestedTask | None:
+            task_type = await self._trouble(request, task)
+            return task.model_copy(update={"task_type": task_type}) if task_type is not None else None
 
-_log = logging.getLogger(__name__)
+        found = await what_works(needy(*pair) for pair in requests)
+        return [task for task in found if task is not None]
+
+    @abstractmethod
+    async def _trouble(self, request: Any, task: SuggestedTask) -> TaskType | None:
+        """Why an open request needs a hand; None: it needs none."""
 
 
 async def what_works(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

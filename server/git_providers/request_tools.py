@@ -67,17 +67,26 @@ class RequestArguments(BaseModel, ABC):
         )
 
 
-class PullRequest(RequestArguments):
-    """Arguments of ``create_pr``."""
-
-    repo_name: Name = Field(description="GitHub repository, such as owner/name")
-    body: Body
-    draft: bool = True
-    labels: Labels | None = None
+class _NamedRepository(RequestArguments, ABC):
+    repo_name: Name
 
     @property
     def repository(self) -> str:
         return self.repo_name
+
+
+class PullRequest(_NamedRepository):
+    """Arguments of ``create_pr`` and ``create_forgejo_pr``."""
+
+    body: Body
+    draft: bool = True
+    labels: Labels | None = None
+
+
+class DescribedPullRequest(_NamedRepository):
+    """Arguments of ``create_bitbucket_pr`` and ``create_azure_devops_pr``."""
+
+    description: Body
 
 
 class MergeRequest(RequestArguments):
@@ -92,87 +101,67 @@ class MergeRequest(RequestArguments):
         return unquote(str(self.id))
 
 
-class BitbucketPullRequest(RequestArguments):
-    """Arguments of ``create_bitbucket_pr``."""
-
-    repo_name: Name = Field(description="Bitbucket repository, such as workspace/name")
-    description: Body
-
-    @property
-    def repository(self) -> str:
-        return self.repo_name
-
-
-class AzureDevOpsPullRequest(RequestArguments):
-    """Arguments of ``create_azure_devops_pr``."""
-
-    repo_name: Name = Field(description="Azure DevOps repository: organization/project/repository")
-    description: Body
-
-    @property
-    def repository(self) -> str:
-        return self.repo_name
-
-
-class ForgejoPullRequest(PullRequest):
-    """Arguments of ``create_forgejo_pr``."""
-
-    repo_name: Name = Field(description="Forgejo repository, such as owner/name")
-
-
 @dataclass(frozen=True, slots=True)
 class RequestTool:
     """A tool, for the user's first account among `providers`; `is_addition` ones are only offered with an account."""
 
     name: str
-    title: str
-    description: str
+    kind: str
+    where: str
+    example: str
     arguments: type[RequestArguments]
     providers: tuple[Provider, ...]
-    is_addition: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"Open a {self.kind} at {self.where}"
+
+    @property
+    def description(self) -> str:
+        return f"{self.title}, with the user's account there. Push the source branch first."
+
+    @property
+    def is_addition(self) -> bool:
+        return self.providers[0] in {"azure_devops", "forgejo"}
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of its arguments; the same object each time, so not to be changed."""
-        return _schema_of(self.arguments)
+        return _schema(self)
 
 
 @cache
-def _schema_of(arguments: type[RequestArguments]) -> dict[str, Any]:
-    schema = arguments.model_json_schema()
-    schema["properties"] = {name: _plain(one) for name, one in schema["properties"].items()}
-    return {name: value for name, value in schema.items() if name not in {"title", "description"}}
+def _schema(tool: RequestTool) -> dict[str, Any]:
+    schema = tool.arguments.model_json_schema()
+    properties = {name: {k: v for k, v in one.items() if k != "title"} for name, one in schema["properties"].items()}
+    if "repo_name" in properties:
+        properties["repo_name"] = {"description": f"{tool.where} repository{tool.example}", **properties["repo_name"]}
+    return {
+        **{name: value for name, value in schema.items() if name not in {"title", "description"}},
+        "properties": properties,
+    }
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != "title"}
-
-
-def _tool(name: str, where: str, kind: str, arguments: type[RequestArguments], *providers: Provider) -> RequestTool:
-    return RequestTool(
-        name=name,
-        title=f"Open a {kind} at {where}",
-        description=f"Open a {kind} at {where}, with the user's account there. Push the source branch first.",
-        arguments=arguments,
-        providers=providers,
-        is_addition=providers[0] in {"azure_devops", "forgejo"},
-    )
-
+_PR: Final = "pull request"
+_OWNED: Final = ", such as owner/name"
+_IN_WORKSPACE: Final = ", such as workspace/name"
+_IN_PROJECT: Final = ": organization/project/repository"
 
 TOOLS: Final = {
     tool.name: tool
     for tool in (
-        _tool("create_pr", "GitHub", "pull request", PullRequest, "github", "enterprise_sso"),
-        _tool("create_mr", "GitLab", "merge request", MergeRequest, "gitlab"),
-        _tool("create_bitbucket_pr", "Bitbucket", "pull request", BitbucketPullRequest, "bitbucket"),
-        _tool("create_azure_devops_pr", "Azure DevOps", "pull request", AzureDevOpsPullRequest, "azure_devops"),
-        _tool("create_forgejo_pr", "Forgejo", "pull request", ForgejoPullRequest, "forgejo"),
+        RequestTool("create_pr", _PR, "GitHub", _OWNED, PullRequest, ("github", "enterprise_sso")),
+        RequestTool("create_mr", "merge request", "GitLab", "", MergeRequest, ("gitlab",)),
+        RequestTool("create_bitbucket_pr", _PR, "Bitbucket", _IN_WORKSPACE, DescribedPullRequest, ("bitbucket",)),
+        RequestTool(
+            "create_azure_devops_pr", _PR, "Azure DevOps", _IN_PROJECT, DescribedPullRequest, ("azure_devops",)
+        ),
+        RequestTool("create_forgejo_pr", _PR, "Forgejo", _OWNED, PullRequest, ("forgejo",)),
     )
 }
 
 
 logger = logging.getLogger(__name__)
-
 
 END_SECONDS: Final = 10.0
 

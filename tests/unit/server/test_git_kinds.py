@@ -140,6 +140,6 @@ def test_only_azure_devops_needs_more_than_a_host() -> None:
 def test_an_answer_whose_parsing_would_hold_up_everybody_is_refused() -> None:
     body = b"[" + b"0," * MAX_VALUES + b"0]"
     with pytest.raises(GitProviderError, match="GitHub answers with more than 100000 values: ask for less"):
-        read(list[int], body, "GitHub")
+        read(list, body, "GitHub")
     assert message(b'{"message":' + body + b"}") == ""
-    assert read(list[int], b"[" + b"0," * 100 + b"0]", "GitHub") == [0] * 101
+    assert read(list, b"[" + b"0," * 100 + b"0]", "GitHub") == [0] * 101
