@@ -40,6 +40,10 @@ _labels: Final = map_of(own_label, text)
 _size: Final = map_of(one_of("size"), like(r"[1-9][0-9]{0,17}", "a number of bytes"))
 
 
+def _each(rule: Rule, names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
+
+
 def _needing(rule: Rule, *names: str) -> Rule:
     def check(value: object, key: str) -> None:
         rule(value, key)
@@ -94,18 +98,12 @@ def _mount(value: object, key: str) -> None:
 
 _host_config_keys: Final = object_of(
     {
-        "AutoRemove": flag,
-        "BlkioWeight": number,
-        "CapDrop": list_of(text),
+        **_each(flag, "AutoRemove Init ReadonlyRootfs"),
+        **_each(number, "BlkioWeight CpuPeriod CpuQuota CpuShares NanoCpus PidsLimit ShmSize"),
+        **_each(number, "Memory MemoryReservation MemorySwap MemorySwappiness"),
+        **_each(list_of(text), "CapDrop Dns DnsOptions DnsSearch"),
         "CgroupnsMode": one_of("private"),
         "ConsoleSize": anything,
-        "CpuPeriod": number,
-        "CpuQuota": number,
-        "CpuShares": number,
-        "Dns": list_of(text),
-        "DnsOptions": list_of(text),
-        "DnsSearch": list_of(text),
-        "Init": flag,
         "IpcMode": one_of("private", "none"),
         "LogConfig": object_of(
             {
@@ -114,21 +112,13 @@ _host_config_keys: Final = object_of(
             }
         ),
         "MaskedPaths": only_null,
-        "Memory": number,
-        "MemoryReservation": number,
-        "MemorySwap": number,
-        "MemorySwappiness": number,
         "Mounts": list_of(_mount),
-        "NanoCpus": number,
         "NetworkMode": _network,
         "OomScoreAdj": natural,
-        "PidsLimit": number,
         "ReadonlyPaths": only_null,
-        "ReadonlyRootfs": flag,
         "RestartPolicy": object_of({"Name": one_of("no", "on-failure"), "MaximumRetryCount": number}),
         "Runtime": one_of("runc", "runsc"),
         "SecurityOpt": list_of(_security_option),
-        "ShmSize": number,
         "StorageOpt": _size,
         "Tmpfs": map_of(absolute_path, text),
         "Ulimits": list_of(object_of({"Name": text, "Soft": number, "Hard": number})),
@@ -161,29 +151,16 @@ def _plain_endpoint(value: object, key: str) -> None:
 container: Final[Rule] = _needing(
     object_of(
         {
-            "AttachStderr": flag,
-            "AttachStdin": flag,
-            "AttachStdout": flag,
-            "Cmd": anything,
-            "Domainname": text,
-            "Entrypoint": anything,
+            **_each(flag, "AttachStderr AttachStdin AttachStdout NetworkDisabled OpenStdin StdinOnce Tty"),
+            **_each(text, "Domainname Hostname StopSignal User WorkingDir"),
+            **_each(anything, "Cmd Entrypoint Healthcheck Shell"),
             "Env": list_of(text),
             "ExposedPorts": map_of(text, never),
-            "Healthcheck": anything,
             "HostConfig": _host_config,
-            "Hostname": text,
             "Image": image_name,
             "Labels": _labels,
-            "NetworkDisabled": flag,
-            "OpenStdin": flag,
-            "Shell": anything,
-            "StdinOnce": flag,
-            "StopSignal": text,
             "StopTimeout": number,
-            "Tty": flag,
-            "User": text,
             "Volumes": map_of(absolute_path, never),
-            "WorkingDir": text,
         },
         "ArgsEscaped MacAddress NetworkingConfig OnBuild Runtime",
     ),
@@ -194,27 +171,15 @@ container: Final[Rule] = _needing(
 
 exec_in_container: Final[Rule] = object_of(
     {
-        "AttachStderr": flag,
-        "AttachStdin": flag,
-        "AttachStdout": flag,
-        "Cmd": anything,
-        "ConsoleSize": anything,
-        "Container": text,
-        "Detach": flag,
-        "DetachKeys": text,
+        **_each(flag, "AttachStderr AttachStdin AttachStdout Detach Tty"),
+        **_each(text, "Container DetachKeys User WorkingDir"),
+        **_each(anything, "Cmd ConsoleSize"),
         "Env": list_of(text),
-        "Tty": flag,
-        "User": text,
-        "WorkingDir": text,
     },
     "Privileged",
 )
 
 exec_start: Final[Rule] = object_of({"Detach": flag, "Tty": flag, "ConsoleSize": anything})
-
-_volume_keys: Final = object_of(
-    {"Driver": one_of("local"), "DriverOpts": _size, "Labels": _labels, "Name": own_name}, "ClusterVolumeSpec"
-)
 
 # All only make a network more private: containers that cannot reach one another, nor the host. By the device's name the
 # rules of the host's packet filter know whom to keep off; it can be no other device's.
@@ -226,22 +191,27 @@ _BRIDGE_OPTIONS: Final = object_of(
     }
 )
 
-_network_keys: Final = object_of(
-    {
-        "CheckDuplicate": flag,
-        "Driver": one_of("bridge"),
-        "EnableIPv4": flag,
-        "IPAM": object_of({"Driver": one_of("default")}, "Config Options"),
-        "Internal": flag,
-        "Labels": _labels,
-        "Name": own_name,
-        "Options": _BRIDGE_OPTIONS,
-    },
-    "Attachable ConfigFrom ConfigOnly EnableIPv6 Ingress Scope",
+volume: Final[Rule] = _needing(
+    object_of(
+        {"Driver": one_of("local"), "DriverOpts": _size, "Labels": _labels, "Name": own_name}, "ClusterVolumeSpec"
+    ),
+    "Name",
 )
-
-
-volume: Final[Rule] = _needing(_volume_keys, "Name")
-network: Final[Rule] = _needing(_network_keys, "Name")
+network: Final[Rule] = _needing(
+    object_of(
+        {
+            "CheckDuplicate": flag,
+            "Driver": one_of("bridge"),
+            "EnableIPv4": flag,
+            "IPAM": object_of({"Driver": one_of("default")}, "Config Options"),
+            "Internal": flag,
+            "Labels": _labels,
+            "Name": own_name,
+            "Options": _BRIDGE_OPTIONS,
+        },
+        "Attachable ConfigFrom ConfigOnly EnableIPv6 Ingress Scope",
+    ),
+    "Name",
+)
 connect: Final[Rule] = _needing(object_of({"Container": own_reference, "EndpointConfig": _plain_endpoint}), "Container")
 disconnect: Final[Rule] = _needing(object_of({"Container": own_reference, "Force": flag}), "Container")

@@ -123,9 +123,9 @@ class EngineResponse:
 
     def document(self) -> dict[str, object]:
         """The JSON object; raises `EngineAnswerError` when the engine refused, `ForbiddenCallError` otherwise."""
-        if not self.succeeded:
-            raise EngineAnswerError(self.status, self.message())
         value = self.parsed()
+        if not self.succeeded:
+            raise EngineAnswerError(self.status, str(value.get("message", "")) if isinstance(value, dict) else "")
         if not isinstance(value, dict):
             raise ForbiddenCallError("the engine's answer could not be understood")
         return value
@@ -136,10 +136,6 @@ class EngineResponse:
         except (ValueError, RecursionError):
             return None
         return value
-
-    def message(self) -> str:
-        value = self.parsed()
-        return str(value.get("message", "")) if isinstance(value, dict) else ""
 
 
 class Engine:

@@ -116,9 +116,9 @@ class EngineProxy:
                 await _copy_body(head, reader, engine_writer)
             await engine_writer.drain()
             if upgrade and await _is_switched(engine_reader, writer):
-                await _join(reader, writer, engine_reader, engine_writer)
+                await _pump_both(reader, writer, engine_reader, engine_writer)
             else:
-                await _copy_answer(reader, writer, engine_reader)
+                await _pump_both(reader, writer, engine_reader, None)
         finally:
             engine_writer.close()
             with contextlib.suppress(OSError):
@@ -236,20 +236,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
         count -= len(data)
 
 
-async def _copy_answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine_reader: asyncio.StreamReader
-) -> None:
-    """Copy the answer until it ends or the client has gone, however long that takes."""
-    answering = asyncio.create_task(_pump(engine_reader, writer), name="engine answer")
-    leaving = asyncio.create_task(_pump(reader, None), name="client leaves")  # what else it sends is thrown away
-    try:
-        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (answering, leaving):
-            task.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)
-
-
 async def _is_switched(engine_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Copy the answer's head; True when the connection has become a byte stream."""
     try:
@@ -262,18 +248,23 @@ async def _is_switched(engine_reader: asyncio.StreamReader, writer: asyncio.Stre
     return status is not None and int(status[1]) == _STREAM_SWITCH
 
 
-async def _join(
+async def _pump_both(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     engine_reader: asyncio.StreamReader,
-    engine_writer: asyncio.StreamWriter,
+    engine_writer: asyncio.StreamWriter | None,
 ) -> None:
+    """Copy what the engine says to the client, however long that takes, and what the client says to the engine.
+
+    Without `engine_writer` that is thrown away, and all is over when the client has gone. Otherwise it may close its
+    half (end of standard input) and still wait for output: only once the engine has said its last nothing is left to
+    wait for.
+    """
     inward = asyncio.create_task(_pump(reader, engine_writer), name="client to engine")
     outward = asyncio.create_task(_pump(engine_reader, writer), name="engine to client")
     try:
-        # The client may close its half (end of standard input) and still wait for output; once the engine has said
-        # its last, there is nothing left to wait for.
-        await asyncio.wait({outward}, return_when=asyncio.FIRST_COMPLETED)
+        ending = {outward} if engine_writer is not None else {inward, outward}
+        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (inward, outward):
             task.cancel()

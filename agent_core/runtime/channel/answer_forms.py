@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
@@ -89,7 +89,7 @@ def moment(last: int) -> Check:
     return check
 
 
-def one_of(choices: Collection[str]) -> Check:
+def one_of(*choices: str) -> Check:
     """One of these words."""
     return accepted(lambda value: isinstance(value, str) and value in choices, f"is none of {', '.join(choices)}")
 
@@ -212,7 +212,7 @@ def otherwise(check: Check, default: Any) -> Check:
     return check_or
 
 
-def record(fields: Mapping[str, Field]) -> Check:
+def record(**fields: Field) -> Check:
     """An object with these fields; those with a default may be missing, and all others are dropped."""
     checks = {field: one if isinstance(one, tuple) else (one,) for field, one in fields.items()}
 
@@ -312,7 +312,7 @@ def _blob_bytes(default: int) -> Limit:
     return lambda asked: default if asked.get("limit") is None else int(asked["limit"])
 
 
-_NOTHING: Final = record({})
+_NOTHING: Final = AnswerForm(record())
 _CHANGED: Final[Mapping[str, Field]] = {
     "is_error": flag,
     "path": (_PATH, ""),
@@ -321,75 +321,59 @@ _CHANGED: Final[Mapping[str, Field]] = {
     "new_content": (dropped_over(_CONTENT), None),
     "diff": (or_none(text(_DIFF)), None),
 }
-_TEXT_FILE: Final = record({"path": _PATH, "content": text(64 * 1024)})
-_CHANGE: Final = record({"status": one_of(("M", "A", "D", "U")), "path": inner_path})
+_TEXT_FILE: Final = record(path=_PATH, content=text(64 * 1024))
+_CHANGE: Final = record(status=one_of("M", "A", "D", "U"), path=inner_path)
 _REPOSITORY: Final = record(
-    {
-        "path": inner_path,
-        "branch": (or_none(text(1000)), None),
-        "head": (or_none(commit), None),
-        "upstream": (or_none(text(1000)), None),
-        "ahead": (_COUNT, 0),
-        "behind": (_COUNT, 0),
-        "base": (or_none(record({"name": text(1000), "commit": commit})), None),
-        "changes": (list_of(_CHANGE, 2000), []),
-        "left_out": (_COUNT, 0),
-        "is_cut": (flag, False),
-    }
+    path=inner_path,
+    branch=(or_none(text(1000)), None),
+    head=(or_none(commit), None),
+    upstream=(or_none(text(1000)), None),
+    ahead=(_COUNT, 0),
+    behind=(_COUNT, 0),
+    base=(or_none(record(name=text(1000), commit=commit)), None),
+    changes=(list_of(_CHANGE, 2000), []),
+    left_out=(_COUNT, 0),
+    is_cut=(flag, False),
 )
 _COMMIT: Final = record(
-    {
-        "hash": commit,
-        "parents": list_of(commit, 1000),
-        "author": text(1000),
-        "email": text(1000),
-        "date": text(100),
-        "refs": list_of(text(1000), 10_000),
-        "subject": text(10_000),
-        "body": text(2000),
-    }
+    hash=commit,
+    parents=list_of(commit, 1000),
+    author=text(1000),
+    email=text(1000),
+    date=text(100),
+    refs=list_of(text(1000), 10_000),
+    subject=text(10_000),
+    body=text(2000),
 )
 _ENTRY: Final = record(
-    {
-        "name": name,
-        "kind": one_of(("file", "folder", "missing", "other")),
-        "link": flag,
-        "size": or_none(_COUNT),
-        "modified": or_none(moment(LAST_SECOND)),
-        "hidden": flag,
-    }
+    name=name,
+    kind=one_of("file", "folder", "missing", "other"),
+    link=flag,
+    size=or_none(_COUNT),
+    modified=or_none(moment(LAST_SECOND)),
+    hidden=flag,
 )
 _PORT: Final = record(
-    {
-        "port": integer(1, 65535),
-        "addresses": (otherwise(list_of(text(64), 1000), []), []),
-        "pid": (otherwise(_NUMBER, None), None),
-        "process": (otherwise(_WORD, None), None),
-        "command": (otherwise(_WORD, None), None),
-    }
+    port=integer(1, 65535),
+    addresses=(otherwise(list_of(text(64), 1000), []), []),
+    pid=(otherwise(_NUMBER, None), None),
+    process=(otherwise(_WORD, None), None),
+    command=(otherwise(_WORD, None), None),
 )
 _SEARCHED: Final = AnswerForm(
     record(
-        {
-            "root": (_PATH, ""),
-            "files": (list_of(_PATH, _found), []),
-            "truncated": (flag, False),
-            "unreadable": (_COUNT, 0),
-            "too_large": (_COUNT, 0),
-            "error": (text(4000), ""),
-        }
+        root=(_PATH, ""),
+        files=(list_of(_PATH, _found), []),
+        truncated=(flag, False),
+        unreadable=(_COUNT, 0),
+        too_large=(_COUNT, 0),
+        error=(text(4000), ""),
     ),
     lambda asked: min(_SIDE, _found(asked) * 24 * 1024 + SMALL),
 )
 
 _OPENED: Final = record(
-    {
-        "id": ident,
-        "kind": one_of(("file", "folder")),
-        "size": or_none(_COUNT),
-        "modified": moment(2**63 - 1),
-        "tag": ident,
-    }
+    id=ident, kind=one_of("file", "folder"), size=or_none(_COUNT), modified=moment(2**63 - 1), tag=ident
 )
 
 
@@ -403,188 +387,168 @@ def _opened(value: Any, asked: Asked) -> dict[str, Any]:
 FORMS: Final[Mapping[str, AnswerForm]] = {
     "browser.run": AnswerForm(
         record(
-            {
-                "status": one_of(("completed", "failed", "timeout", "interrupted", "crashed", "unavailable")),
-                "text": (text(_browser_text), ""),
-                "error": (text(64_000), ""),
-                "notices": (list_of(text(4000), 100), []),
-                "downloads": (first_of(_PATH, 100), []),
-                "url": (text(64_000), ""),
-                "tabs": (first_of(record({"id": text(100), "url": text(16_000), "title": (text(4000), "")}), 200), []),
-                "active": (integer(-1, 1000), -1),
-                "focused": (text(1000), ""),
-                "tree": (text(64_000), ""),
-                "screenshot": (picture(_WINDOW), ""),
-                "screenshot_path": (_PATH, ""),
-                "marks": (picture(_WINDOW), ""),
-            }
+            status=one_of("completed", "failed", "timeout", "interrupted", "crashed", "unavailable"),
+            text=(text(_browser_text), ""),
+            error=(text(64_000), ""),
+            notices=(list_of(text(4000), 100), []),
+            downloads=(first_of(_PATH, 100), []),
+            url=(text(64_000), ""),
+            tabs=(first_of(record(id=text(100), url=text(16_000), title=(text(4000), "")), 200), []),
+            active=(integer(-1, 1000), -1),
+            focused=(text(1000), ""),
+            tree=(text(64_000), ""),
+            screenshot=(picture(_WINDOW), ""),
+            screenshot_path=(_PATH, ""),
+            marks=(picture(_WINDOW), ""),
         ),
         lambda asked: 2 * _WINDOW + _ESCAPED * (_browser_text(asked) + 128_000) + 2 * _MIB,
     ),
-    "cancel": AnswerForm(_NOTHING),
+    "cancel": _NOTHING,
     "code.lint": AnswerForm(
-        record(
-            {"problems": (list_of(record({"line": _NUMBER, "text": text(2000)}), 100), []), "error": (text(4000), "")}
-        ),
+        record(problems=(list_of(record(line=_NUMBER, text=text(2000)), 100), []), error=(text(4000), "")),
         _SIDE,
     ),
-    "disk.state": AnswerForm(
-        record({"bytes": (_COUNT, 0), "entries": (_COUNT, 0), "over": (flag, False), "stops": (_COUNT, 0)})
-    ),
+    "disk.state": AnswerForm(record(bytes=(_COUNT, 0), entries=(_COUNT, 0), over=(flag, False), stops=(_COUNT, 0))),
     "file.edit": AnswerForm(
-        record({"text": text(64_000), **_CHANGED, "image": (or_none(picture(_PICTURE)), None)}),
+        record(text=text(64_000), **_CHANGED, image=(or_none(picture(_PICTURE)), None)),
         _edit_bytes("view", _PICTURE + _MIB),
     ),
     "file.range": AnswerForm(
         record(
-            {
-                "text": (text(64_000), ""),
-                **_CHANGED,
-                "first": (_COUNT, 0),
-                "last": (_COUNT, 0),
-                "lines": (_COUNT, 0),
-                "content": (whole_text(_FILE), ""),
-                "version": (whole_text(200), ""),
-            }
+            text=(text(64_000), ""),
+            **_CHANGED,
+            first=(_COUNT, 0),
+            last=(_COUNT, 0),
+            lines=(_COUNT, 0),
+            content=(whole_text(_FILE), ""),
+            version=(whole_text(200), ""),
         ),
         _edit_bytes("read", 24 * _MIB),
     ),
     "file.read": AnswerForm(
-        record({"size": (_COUNT, 0), "offset": (_COUNT, 0), "eof": (flag, True)}), SMALL, _blob_bytes(wire.MAX_BLOB)
+        record(size=(_COUNT, 0), offset=(_COUNT, 0), eof=(flag, True)), SMALL, _blob_bytes(wire.MAX_BLOB)
     ),
-    "file.whole": AnswerForm(record({"text": text(400_000), **_CHANGED}), _edit_bytes("read list", 3 * _MIB)),
-    "file.write": AnswerForm(_NOTHING),
+    "file.whole": AnswerForm(record(text=text(400_000), **_CHANGED), _edit_bytes("read list", 3 * _MIB)),
+    "file.write": _NOTHING,
     "folder.list": AnswerForm(
-        record({"path": inner_path, "entries": list_of(_ENTRY, 10_000), "left_out": (_COUNT, 0)}),
+        record(path=inner_path, entries=list_of(_ENTRY, 10_000), left_out=(_COUNT, 0)),
         10_000 * (_ESCAPED * 255 + 200),
     ),
     "git.clone": AnswerForm(
-        record({"cloned": (flag, False), "branch": (or_none(text(1000)), None), **_NAMED}),
+        record(cloned=(flag, False), branch=(or_none(text(1000)), None), **_NAMED),
         is_live=True,
     ),
     "git.diff": AnswerForm(
-        record({"modified": (whole_text(_MIB + 4096), ""), "original": (whole_text(_MIB + 4096), ""), **_NAMED}),
+        record(modified=(whole_text(_MIB + 4096), ""), original=(whole_text(_MIB + 4096), ""), **_NAMED),
         _SIDE + 4 * _MIB,
     ),
-    "git.identity": AnswerForm(record(_NAMED)),
+    "git.identity": AnswerForm(record(**_NAMED)),
     "git.log": AnswerForm(
         record(
-            {"commits": (list_of(_COMMIT, lambda asked: int(asked.get("limit", 50))), []), "has_more": (flag, False)}
-            | {"start": (commit, ""), **_NAMED}
+            commits=(list_of(_COMMIT, lambda asked: int(asked.get("limit", 50))), []),
+            has_more=(flag, False),
+            start=(commit, ""),
+            **_NAMED,
         ),
         _SIDE,
     ),
     "git.status": AnswerForm(
-        record({"repositories": (list_of(_REPOSITORY, 20), []), "errors": (list_of(text(4000), 20), []), **_NAMED}),
+        record(repositories=(list_of(_REPOSITORY, 20), []), errors=(list_of(text(4000), 20), []), **_NAMED),
         _SIDE,
     ),
-    "journal.ack": AnswerForm(_NOTHING),
-    "journal.lookup": AnswerForm(record({"state": one_of(("unknown", "running", "done"))})),
-    "kernel.restart": AnswerForm(_NOTHING),
+    "journal.ack": _NOTHING,
+    "journal.lookup": AnswerForm(record(state=one_of("unknown", "running", "done"))),
+    "kernel.restart": _NOTHING,
     "kernel.run": AnswerForm(
         record(
-            {
-                "status": one_of(("completed", "error", "timeout", "interrupted", "kernel_died", "unavailable")),
-                "output": (text(_output), ""),
-                "omitted": (_COUNT, 0),
-                "images": (list_of(picture(_CELL_PICTURES), 10), []),
-                "working_dir": (_PATH, ""),
-                "python": (_PATH, ""),
-                "notice": (text(16_000), ""),
-            }
+            status=one_of("completed", "error", "timeout", "interrupted", "kernel_died", "unavailable"),
+            output=(text(_output), ""),
+            omitted=(_COUNT, 0),
+            images=(list_of(picture(_CELL_PICTURES), 10), []),
+            working_dir=(_PATH, ""),
+            python=(_PATH, ""),
+            notice=(text(16_000), ""),
         ),
         lambda asked: _output_bytes(asked) + _CELL_PICTURES,
         is_live=True,
     ),
     "patch.apply": AnswerForm(
         record(
-            {
-                "text": text(64_000),
-                "is_error": flag,
-                "paths": (list_of(_PATH, lambda asked: len(asked.get("patch", ""))), []),
-                "diff": (or_none(text(_DIFF)), None),
-                "fuzz": (_COUNT, 0),
-            }
+            text=text(64_000),
+            is_error=flag,
+            paths=(list_of(_PATH, lambda asked: len(asked.get("patch", ""))), []),
+            diff=(or_none(text(_DIFF)), None),
+            fuzz=(_COUNT, 0),
         ),
         lambda asked: _ESCAPED * (4 * len(asked.get("patch", "")) + _DIFF) + _MIB,
     ),
-    "ping": AnswerForm(_NOTHING),
-    "ports.list": AnswerForm(record({"ports": (valid_of(_PORT, 500), [])}), 2 * _MIB),
+    "ping": _NOTHING,
+    "ports.list": AnswerForm(record(ports=(valid_of(_PORT, 500), [])), 2 * _MIB),
     "search.glob": _SEARCHED,
     "search.grep": _SEARCHED,
-    "shell.interrupt": AnswerForm(record({"interrupted": (flag, False)})),
-    "shell.kill": AnswerForm(record({"killed": (flag, False)})),
+    "shell.interrupt": AnswerForm(record(interrupted=(flag, False))),
+    "shell.kill": AnswerForm(record(killed=(flag, False))),
     "shell.run": AnswerForm(
         record(
-            {
-                "status": one_of(
-                    ("completed", "soft_timeout", "hard_timeout", "interrupted", "not_executed", "reset", "shell_lost")
-                ),
-                "exit_code": (_NUMBER, -1),
-                "prefix": (text(1000), ""),
-                "output": (text(_output), ""),
-                "omitted": (_COUNT, 0),
-                "working_dir": (_PATH, ""),
-                "pid": (_NUMBER, -1),
-                "python": (or_none(_PATH), None),
-                "username": (_WORD, ""),
-                "hostname": (_WORD, ""),
-                "running": (flag, False),
-                "notice": (text(16_000), ""),
-                "shell_ended": (flag, False),
-            }
+            status=one_of(
+                "completed", "soft_timeout", "hard_timeout", "interrupted", "not_executed", "reset", "shell_lost"
+            ),
+            exit_code=(_NUMBER, -1),
+            prefix=(text(1000), ""),
+            output=(text(_output), ""),
+            omitted=(_COUNT, 0),
+            working_dir=(_PATH, ""),
+            pid=(_NUMBER, -1),
+            python=(or_none(_PATH), None),
+            username=(_WORD, ""),
+            hostname=(_WORD, ""),
+            running=(flag, False),
+            notice=(text(16_000), ""),
+            shell_ended=(flag, False),
         ),
         _output_bytes,
         is_live=True,
     ),
-    "transfer.drop": AnswerForm(_NOTHING),
-    "transfer.keep": AnswerForm(_NOTHING),
-    "transfer.next": AnswerForm(record({"eof": flag}), SMALL, _blob_bytes(_PART)),
-    "transfer.put": AnswerForm(_NOTHING),
+    "transfer.drop": _NOTHING,
+    "transfer.keep": _NOTHING,
+    "transfer.next": AnswerForm(record(eof=flag), SMALL, _blob_bytes(_PART)),
+    "transfer.put": _NOTHING,
     "transfer.read": AnswerForm(_opened),
-    "transfer.write": AnswerForm(record({"id": ident})),
+    "transfer.write": AnswerForm(record(id=ident)),
     "workspace.facts": AnswerForm(
         record(
-            {
-                "working_dir": (_PATH, ""),
-                "user": (_WORD, ""),
-                "hostname": (_WORD, ""),
-                "os": (_WORD, ""),
-                "python": (_WORD, ""),
-                "git": (
-                    or_none(
-                        record(
-                            {
-                                "branch": (or_none(text(1000)), None),
-                                "remote": (or_none(text(4000)), None),
-                                "root": (or_none(_PATH), None),
-                            }
-                        )
-                    ),
-                    None,
+            working_dir=(_PATH, ""),
+            user=(_WORD, ""),
+            hostname=(_WORD, ""),
+            os=(_WORD, ""),
+            python=(_WORD, ""),
+            git=(
+                or_none(
+                    record(
+                        branch=(or_none(text(1000)), None),
+                        remote=(or_none(text(4000)), None),
+                        root=(or_none(_PATH), None),
+                    )
                 ),
-                "instructions": (first_of(_TEXT_FILE, 100), []),
-                "skills": (list_of(_TEXT_FILE, 200), []),
-                "agents": (list_of(_TEXT_FILE, 200), []),
-            }
+                None,
+            ),
+            instructions=(first_of(_TEXT_FILE, 100), []),
+            skills=(list_of(_TEXT_FILE, 200), []),
+            agents=(list_of(_TEXT_FILE, 200), []),
         ),
         16 * _MIB,
     ),
-    "workspace.pack": AnswerForm(record({"eof": flag}), SMALL, _PACK),
-    "workspace.restore": AnswerForm(record({"restored": or_none(asked_for("names"))})),
-    "workspace.snapshot": AnswerForm(_NOTHING),
-    "workspace.unpack": AnswerForm(_NOTHING),
+    "workspace.pack": AnswerForm(record(eof=flag), SMALL, _PACK),
+    "workspace.restore": AnswerForm(record(restored=or_none(asked_for("names")))),
+    "workspace.snapshot": _NOTHING,
+    "workspace.unpack": _NOTHING,
 }
 """The form of the answer to each operation of the runner."""
 
 
-def _any_object(value: Any, _: Asked) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UnexpectedError("is no object")
-    return value
-
-
-UNLISTED: Final = AnswerForm(_any_object, SMALL, SMALL, is_live=True)
+UNLISTED: Final = AnswerForm(
+    accepted(lambda value: isinstance(value, dict), "is no object"), SMALL, SMALL, is_live=True
+)
 
 
 def form_of(op: str) -> AnswerForm:
