@@ -8,7 +8,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from pydantic import ValidationError
@@ -67,10 +66,8 @@ class LatestResults:
     def answered(self, event: AnyEvent) -> None:
         if event.cause is None or self._branches.has(event.cause):
             self._take(self._found, event)
-        if isinstance(event, ObservationEvent) and event.tool_name in self._unstored:
-            action_id, _ = self._unstored[event.tool_name]
-            if action_id == event.cause:
-                del self._unstored[event.tool_name]
+        if isinstance(event, ObservationEvent) and self._unstored.get(event.tool_name, (None,))[0] == event.cause:
+            self._unstored.pop(event.tool_name, None)
 
     async def of(self, tool_name: str) -> Observation | None:
         """The newest result of this tool, if any. After a rewind the log is read once more."""
@@ -84,9 +81,9 @@ class LatestResults:
                 for event in self._found.values():  # what has come meanwhile
                     self._take(found, event)
                 self._found, self._is_stale = found, False
-        known = self._found.get(tool_name)
         if tool_name in self._unstored:
             return self._unstored[tool_name][1]
+        known = self._found.get(tool_name)
         return None if known is None else known.observation
 
     def _take(self, found: dict[str, ObservationEvent], event: AnyEvent) -> None:
@@ -181,9 +178,7 @@ class ResourceTurn:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         self.leave()
 
     def leave(self) -> None:
@@ -335,7 +330,7 @@ class ActionRunner:
         self._rules_for = rules_for
         self._locks = ResourceLocks()
 
-    def _key(self, action: ActionEvent) -> str:
+    def key(self, action: ActionEvent) -> str:
         return f"{self._stream.conversation_id}:{action.id}"
 
     async def execute(self, action: ActionEvent) -> AnyEvent:
@@ -367,7 +362,7 @@ class ActionRunner:
         except SandboxError as error:
             return failure(action, str(error), classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
         except Exception as error:
-            logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
+            logger.exception("tool %s failed in %s", action.tool_name, self.key(action))
             text = f"Error executing tool {action.tool_name!r}: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
             return failure(action, text, classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
         finally:
@@ -388,8 +383,7 @@ class ActionRunner:
 
     async def stopped(self, action: ActionEvent) -> AnyEvent:
         text = "Stopped by the user while it ran."
-        output = await self._last_output(action)
-        if output:
+        if output := await self._last_output(action):
             text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
         subagents = self._services.subagents
         if subagents is not None and (note := subagents.stopped_by(action.id)):
@@ -402,13 +396,12 @@ class ActionRunner:
             return ""
         try:
             async with asyncio.timeout(LAST_OUTPUT_SECONDS):
-                if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
-                    return ""
-                services = CallServices(self._services.secrets)
-                context = ActionContext(self._stream, self._sandbox, action, services)
-                return (await definition.acall(action.action, context)).text
+                if await self._sandbox.lookup(self.key(action)) in ("running", "done"):
+                    services = CallServices(self._services.secrets)
+                    context = ActionContext(self._stream, self._sandbox, action, services)
+                    return (await definition.acall(action.action, context)).text
         except (TimeoutError, SandboxError, ToolError):
-            return ""
+            pass
         except Exception:  # whatever the tool makes of a result that was cut short, the action gets its answer
-            logger.debug("the last output of %s is not known", self._key(action), exc_info=True)
-            return ""
+            logger.debug("the last output of %s is not known", self.key(action), exc_info=True)
+        return ""

@@ -130,13 +130,13 @@ class DiskWatch:
         self,
         sandbox: Sandbox,
         channel: Callable[[], RunnerChannel | None],
-        stop: Callable[[str], Awaitable[None]],
+        let_go: Callable[[str], Awaitable[None]],
         tell: Progress,
     ) -> None:
         self._sandbox = sandbox
         self._limits = sandbox.spec.limits
         self._channel = channel
-        self._stop = stop
+        self._let_go = let_go
         self._tell = tell
         self._task: asyncio.Task[None] | None = None
         self._known: tuple[str, int] = ("", 0)
@@ -165,7 +165,7 @@ class DiskWatch:
             try:
                 found = await self._sandbox.usage()
                 if found is not None and self._channel() is channel and self._goes_on(found):
-                    await self._stopped(found)
+                    await self._stop(found)
                     return
                 if turn % _ASK_EVERY == 0:
                     await self._ask(channel)
@@ -199,10 +199,11 @@ class DiskWatch:
         self._least = found if grows else DiskUsage(min(found.bytes, least.bytes), min(found.entries, least.entries))
         return self._strikes >= _STRIKES
 
-    async def _stopped(self, found: DiskUsage) -> None:
+    async def _stop(self, found: DiskUsage) -> None:
         about = self._about(found)
         try:
-            await self._stop("its disk limit is reached")
+            await self._let_go("its disk limit is reached")
+            await self._sandbox.stop()
         except DrydockError:
             logger.exception("a sandbox beyond its disk limit could not be stopped")
         with contextlib.suppress(DrydockError):

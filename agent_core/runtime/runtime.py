@@ -102,7 +102,7 @@ class Runtime:
         self._beside: dict[int, asyncio.Task[None]] = {}
         self._since: dict[int, float] = {}
         self._passing: asyncio.TimerHandle | None = None
-        self._position = self._dealt_with = -1
+        self._position = self.dealt_with = -1
         self._progress = asyncio.Event()
 
     def observe(self, event: AnyEvent) -> None:
@@ -153,27 +153,23 @@ class Runtime:
             return "unknown" if isinstance(action.action, UnknownAction) else "lost"
         if definition.annotations.idempotentHint or definition.resumable:
             return "unknown"
-        return await self._sandbox.lookup(self._key(action)) if definition.journaled else "lost"
+        return await self._sandbox.lookup(self._actions.key(action)) if definition.journaled else "lost"
 
     async def run(self) -> None:
         """Follow the log and execute, until the stream is closed."""
-        self._dealt_with = self._position
+        self.dealt_with = self._position
         try:
             async with self._stream.subscribe(after=self._position, acts=True) as events:
                 async for event in events:
                     self.observe(event)  # type: ignore[arg-type] # no notices were asked for
                     await self._react(event)  # type: ignore[arg-type]
-                    self._dealt_with = self._position
+                    self.dealt_with = self._position
                     self._progress.set()
         finally:
             await self._abandon()
 
-    @property
-    def dealt_with(self) -> int:
-        return self._dealt_with
-
     async def has_dealt_with(self, event_id: int) -> None:
-        while self._dealt_with < event_id:
+        while self.dealt_with < event_id:
             await self._progress.wait()
             self._progress.clear()
 
@@ -199,9 +195,6 @@ class Runtime:
 
     def _waits_for_user(self, action: ActionEvent) -> bool:
         return action.awaits_confirmation and action.id not in self._decisions
-
-    def _key(self, action: ActionEvent) -> str:
-        return f"{self._stream.conversation_id}:{action.id}"
 
     def _enqueue(self, action: ActionEvent) -> None:
         self._queue.append(action)
@@ -242,7 +235,7 @@ class Runtime:
             self._queue.remove(action)
             if action.id in self._unanswered:
                 work = self._do_beside(action, self._start(action))
-                self._beside[action.id] = asyncio.create_task(work, name=f"beside:{self._key(action)}")
+                self._beside[action.id] = asyncio.create_task(work, name=f"beside:{self._actions.key(action)}")
 
     def _may_begin(self, action: ActionEvent) -> bool:
         if not self._begun:
@@ -253,7 +246,7 @@ class Runtime:
 
     def _start(self, action: ActionEvent) -> asyncio.Task[AnyEvent]:
         self._since[action.id] = asyncio.get_running_loop().time()
-        task = asyncio.create_task(self._actions.execute(action), name=f"action:{self._key(action)}")
+        task = asyncio.create_task(self._actions.execute(action), name=f"action:{self._actions.key(action)}")
         self._running[action.id] = task
         return task
 
@@ -296,16 +289,16 @@ class Runtime:
                 # The result must not be lost (a full disk may get room again), and nothing else can go on without it.
                 delay = next(delays)
                 logger.error(
-                    "the answer to %s is not stored yet, next try in %s s: %s", self._key(action), delay, error
+                    "the answer to %s is not stored yet, next try in %s s: %s", self._actions.key(action), delay, error
                 )
                 self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
                 await asyncio.sleep(delay)
         else:
             return
         try:
-            await self._sandbox.ack([self._key(action)])
+            await self._sandbox.ack([self._actions.key(action)])
         except SandboxError as error:
-            logger.debug("%s was not acknowledged: %s", self._key(action), error)
+            logger.debug("%s was not acknowledged: %s", self._actions.key(action), error)
 
     async def interrupt(self, *, keeps_questions: bool = False) -> None:
         """Stop what runs and answer all that wait; with `keeps_questions` not those that wait for the user."""

@@ -357,6 +357,7 @@ class FakeSandbox:
     """A `Sandbox` without processes; `runner` is what is attached to, `files` what is seen of its disk."""
 
     provider = "fake"
+    working_dir = "/workspace"
 
     def __init__(
         self, spec: SandboxSpec, handlers: Mapping[str, FakeHandler], behaviour: FakeBehaviour | None = None
@@ -366,19 +367,12 @@ class FakeSandbox:
         self.runner = FakeRunner(handlers={name: self._lossy(handler) for name, handler in handlers.items()})
         self.status = SandboxStatus.ABSENT
         self.survived = False
+        self.state: SandboxState = {"provider": self.provider, "name": spec.conversation_id}
         self.files: DiskUsage | None = None
         self.starts = 0
         self.attaches = 0
         self._begun = 0
         self._dropping: set[asyncio.Task[None]] = set()
-
-    @property
-    def state(self) -> SandboxState:
-        return {"provider": self.provider, "name": self.spec.conversation_id}
-
-    @property
-    def working_dir(self) -> str:
-        return "/workspace"
 
     async def start(self, progress: Progress) -> None:
         self.starts += 1

@@ -110,8 +110,7 @@ class Watchdog:
         self._next = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        left = self._heard_at + self._limit - asyncio.get_running_loop().time()
-        if left > 0:
+        if (left := self._heard_at + self._limit - asyncio.get_running_loop().time()) > 0:
             self._plan(left)
         elif self._was_asked and self._owes():
             self._next = None
@@ -144,10 +143,6 @@ class _Request:
         self.asked_at = asyncio.get_running_loop().time()
         self.pieces = 0
 
-    def abandon(self) -> None:
-        self.answer = self.on_output = None
-        self.asked = {}
-
 
 class PendingAnswers:
     """The requests of one stream, by their ids, as long as something may come of them.
@@ -173,7 +168,8 @@ class PendingAnswers:
             yield answer
         finally:
             if self._awaited.pop(ident, None) is not None:
-                request.abandon()
+                request.answer = request.on_output = None
+                request.asked = {}
                 self._abandon(ident, request)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen, also when the sending has failed first
@@ -295,6 +291,8 @@ class ChannelLimits:
 class RunnerChannel:
     """Requests to one runner over one stream; make it with `open`, end it with `close`."""
 
+    hello: RunnerHello
+
     def __init__(self, attachment: Attachment, limits: ChannelLimits) -> None:
         reader, self._writer = attachment
         self._limits = limits
@@ -303,7 +301,6 @@ class RunnerChannel:
         self._tunnels = Tunnels(self._post, self._drain)
         self._ended: ChannelClosedError | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._hello: RunnerHello | None = None
         self._forgettable: list[str] = []
         self._forgetting: asyncio.TimerHandle | None = None
         self._watchdog = Watchdog(
@@ -324,7 +321,7 @@ class RunnerChannel:
                 message, _ = await channel._frames.message(lambda: SMALL, SMALL)
             if "blob" in message:
                 raise protocol_error("a greeting with an attachment")
-            channel._hello = RunnerHello.from_message(message)
+            channel.hello = RunnerHello.from_message(message)
         except TimeoutError:
             channel._writer.close()
             raise SandboxError("The program in the sandbox did not greet in time.", code="start_timeout") from None
@@ -338,11 +335,6 @@ class RunnerChannel:
     @property
     def is_open(self) -> bool:
         return self._ended is None
-
-    @property
-    def hello(self) -> RunnerHello:
-        assert self._hello is not None  # noqa: S101 - `open` returns only after it
-        return self._hello
 
     async def request(
         self,
@@ -437,7 +429,7 @@ class RunnerChannel:
                 message, length = await self._frames.message(self._pending.most_json, SMALL)
                 if "stream" in message:
                     blob = await self._frames.blob(message, self._tunnels.most_blob(length))
-                    self._tunnels.dispatch(wire.Frame(message, blob))
+                    self._tunnels.dispatch(message, blob)
                 else:
                     blob = await self._frames.blob(message, self._pending.most_blob(message, length))
                     await self._pending.take(message, blob, length)

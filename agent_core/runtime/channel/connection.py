@@ -52,7 +52,7 @@ class SandboxLink:
         self._channel: RunnerChannel | None = None
         self._bringing_up: asyncio.Task[RunnerChannel] | None = None
         self._attached_before = False
-        self._watch = DiskWatch(sandbox, self.usable, self._stop_full, self.tell)
+        self._watch = DiskWatch(sandbox, self.usable, self.let_go, self.tell)
 
     @property
     def channel(self) -> RunnerChannel | None:
@@ -65,8 +65,7 @@ class SandboxLink:
         """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
         while True:
             self._refuse_if_closed()
-            channel = self.usable()
-            if channel is not None:
+            if (channel := self.usable()) is not None:
                 return channel
             joined = self._bringing_up is not None
             if (task := self._bringing_up) is None:
@@ -162,10 +161,6 @@ class SandboxLink:
             if is_silent:  # it would be as silent to everybody who attaches to it, instead of starting it anew
                 await self.stop_silent()
             raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
-
-    async def _stop_full(self, reason: str) -> None:
-        await self.let_go(reason)
-        await self._sandbox.stop()
 
     async def stop_silent(self) -> None:
         try:
@@ -284,10 +279,10 @@ class SandboxConnection:
         """See `SandboxAccess.request`. A request without a key gets one, unless it may be repeated."""
         limit = self._limits.request_seconds if limit_seconds is None else limit_seconds
         if key is not None or op in _REPEATABLE:
-            return await self._ask(op, args, key, limit, on_output, blob)
+            return await self._ask(op, args, key, limit, on_output=on_output, blob=blob)
         key = f"once:{secrets.token_hex(16)}"
         try:
-            return await self._ask(op, args, key, limit, on_output, blob)
+            return await self._ask(op, args, key, limit, on_output=on_output, blob=blob)
         finally:
             if self._link.channel is not None:
                 self._link.channel.forget([key])
@@ -300,8 +295,7 @@ class SandboxConnection:
 
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with its output so far. Never starts a sandbox."""
-        channel = self._link.usable()
-        if channel is not None:
+        if (channel := self._link.usable()) is not None:
             channel.post("cancel", {"key": key})
 
     async def lookup(self, key: str) -> KeyState:
@@ -319,8 +313,7 @@ class SandboxConnection:
         keys = list(keys)
         for key in keys:
             self._begun.pop(key, None)
-        channel = self._link.usable()
-        if channel is not None:
+        if (channel := self._link.usable()) is not None:
             channel.forget(keys)
 
     async def pause(self) -> None:
@@ -352,13 +345,7 @@ class SandboxConnection:
     # --- asking ---
 
     async def _ask(
-        self,
-        op: str,
-        args: Mapping[str, Any],
-        key: str | None,
-        limit: float,
-        on_output: Callable[[str], None] | None,
-        blob: bytes | None,
+        self, op: str, args: Mapping[str, Any], key: str | None, limit: float, **options: Any
     ) -> RunnerReply:
         loop = asyncio.get_running_loop()
         asked = self._begun.get(key) if key is not None else None
@@ -377,7 +364,7 @@ class SandboxConnection:
                     await self._insist_on_result(channel, key, reason)
                 asked = channel.hello.boot
                 async with asyncio.timeout(left):
-                    return await channel.request(op, args, key=key, on_output=on_output, blob=blob)
+                    return await channel.request(op, args, key=key, **options)
             except TimeoutError:
                 raise await self._overdue(channel, op, limit) from None
             except ChannelClosedError as error:
@@ -430,24 +417,14 @@ class SharedSandbox:
     def listen(self, progress: Progress) -> None:
         """Nothing is told: its owner tells the user what becomes of it."""
 
-    async def request(
-        self,
-        op: str,
-        args: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        limit_seconds: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-        blob: bytes | None = None,
-    ) -> SandboxReply:
+    async def request(self, op: str, args: Mapping[str, Any], **options: Any) -> SandboxReply:
         if self._closed.is_set():
             raise SandboxLostError("The sub-agent has let go of the sandbox.")
         if SESSION in args:
             args = {**args, SESSION: self.session_name(str(args[SESSION]))}
         elif op.startswith("shell."):
             args = {**args, SESSION: self.session_name("default")}
-        asked = self._sandbox.request(op, args, key=key, limit_seconds=limit_seconds, on_output=on_output, blob=blob)
-        asking: asyncio.Task[SandboxReply] = asyncio.ensure_future(asked)
+        asking: asyncio.Task[SandboxReply] = asyncio.ensure_future(self._sandbox.request(op, args, **options))
         closing = asyncio.ensure_future(self._closed.wait())
         self._asked.add(asking)
         asking.add_done_callback(self._answered)
@@ -482,13 +459,9 @@ class SharedSandbox:
         await self._sandbox.ack(keys)
 
     async def pause(self) -> None:
-        """Nothing: it is not this one's."""
+        """Nothing, as `stop` and `destroy`: it is not this one's."""
 
-    async def stop(self) -> None:
-        """Nothing: it is not this one's."""
-
-    async def destroy(self) -> None:
-        """Nothing: it is not this one's."""
+    stop = destroy = pause
 
     async def close(self) -> None:
         self._closed.set()

@@ -201,14 +201,14 @@ class Tunnels:
             raise protocol_error(f"a frame of {length} bytes for a connection")
         return wire.TUNNEL_WINDOW
 
-    def dispatch(self, frame: wire.Frame) -> None:
+    def dispatch(self, message: wire.Message, blob: bytes | None) -> None:
         """Hand a frame to its connection. For one that was closed here a few may still come."""
-        number = frame.message["stream"]
+        number = message["stream"]
         if is_number(number) and number in self._open:
-            self._open[number].take(frame.message, frame.blob)
+            self._open[number].take(message, blob)
         elif is_number(number) and number in self._gone:
-            self._gone[number].take(frame.blob)
-            if "error" in frame.message:
+            self._gone[number].take(blob)
+            if "error" in message:
                 self.ended(number)
         else:
             raise protocol_error("a frame of a connection that nobody has asked for")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ _PROGRAM = Path(network_border.__file__).read_text("utf-8")
 _SET_SECONDS = 20.0
 _AGAIN_SECONDS = 600.0
 _WORDS = 300
+_UNKNOWN = -1
 
 
 class DockerBorder:
@@ -58,30 +59,28 @@ class DockerBorder:
         return self._due > 0.0
 
     async def _set(self, spec: SandboxSpec, network: str) -> None:
-        problem, again = "", True
-        try:
-            problem = await self._engine.call(
-                "set the border of the sandboxes", lambda client: _run(client, spec.image), limit=_SET_SECONDS
-            )
-        except EngineRefusedError as error:
-            problem, again = error.explanation.strip(), error.status not in (403, 404)  # 404: to be pulled yet
-            if error.status == 403 and network:
-                problem, again = await self._tried_out(spec, network)
-        except SandboxError as error:
-            problem, again = str(error), False
+        set_it = "set the border of the sandboxes"
+        status, problem = await self._tried(set_it, lambda client: _run(client, spec.image))
+        again = status not in (_UNKNOWN, 403, 404)  # 404: to be pulled yet
+        if status == 403 and network:
+
+            def look(client: Any) -> str:
+                found = probe(client, spec, network)
+                return "" if found.ok else found.reason
+
+            status, problem = await self._tried("try the sandboxes' network", look)
+            again = status not in (_UNKNOWN, 404)
         self.problem = problem
         self._due = time.monotonic() + _AGAIN_SECONDS if again else 0.0
 
-    async def _tried_out(self, spec: SandboxSpec, network: str) -> tuple[str, bool]:
+    async def _tried(self, what: str, work: Callable[[Any], str]) -> tuple[int, str]:
+        """The engine's status, and what the problem is, or an empty string."""
         try:
-            found = await self._engine.call(
-                "try the sandboxes' network", lambda client: probe(client, spec, network), limit=_SET_SECONDS
-            )
+            return 200, await self._engine.call(what, work, limit=_SET_SECONDS)
         except EngineRefusedError as error:
-            return error.explanation.strip(), error.status != 404
+            return error.status, error.explanation.strip()
         except SandboxError as error:
-            return str(error), False
-        return ("" if found.ok else found.reason), True
+            return _UNKNOWN, str(error)
 
 
 def border_config(image: str) -> dict[str, Any]:

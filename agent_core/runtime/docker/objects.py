@@ -50,7 +50,6 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
     `making` labels a volume that this container brings into being, and no older one; `quota` says what may have a size.
     """
     limits = spec.limits
-    labels = _labels(spec, "sandbox")
     # Their entries are memory, without a bound of their own: too many would have the kernel end the whole sandbox.
     entries = f",nr_inodes={limits.inodes}" if limits.inodes else ""
     has_size = quota.root and bool(limits.disk) and not limits.read_only
@@ -62,7 +61,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
         "Cmd": serve_arguments(limits),
         "WorkingDir": RUNNER_ROOT,
         "Env": [f"{name}={value}" for name, value in spec.environment.items()],
-        "Labels": labels,
+        "Labels": _labels(spec, "sandbox"),
         "Healthcheck": {"Test": ["NONE"]},
         "StopSignal": "SIGINT",  # programs inside send the runner SIGTERM by mistake, see its watch_signals
         "AttachStdin": False,
@@ -94,7 +93,13 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
             },
             "RestartPolicy": {"Name": "no"},
             **({"StorageOpt": {"size": str(limits.disk_bound)}} if has_size else {}),
-            "Mounts": _mounts(spec, volume, making, quota),
+            "Mounts": [
+                _mount(spec, "workspace", volume, WORKSPACE, making, quota),
+                _mount(spec, "runner", f"{volume.removesuffix('-workspace')}-runner", RUNNER_ROOT, making, quota),
+                # Where the workspace is given to its user: a read-only root takes no files, and a volume itself cannot
+                # be changed, so it is mounted once more within the runner's volume.
+                _mount(spec, "workspace", volume, GIVEN_WORKSPACE, making, quota),
+            ],
         },
     }
 
@@ -112,18 +117,6 @@ def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> di
         {"Type": "volume", "Source": source, "Target": "/from", "ReadOnly": True},
     ]
     return config
-
-
-def _mounts(spec: SandboxSpec, workspace: str, making: str, quota: Quota) -> list[dict[str, Any]]:
-    """The workspace; the runner's own places; and the workspace once more, where it is given to its user.
-
-    A read-only root takes no files, and a volume itself cannot be changed: so it is mounted within the runner's volume.
-    """
-    return [
-        _mount(spec, "workspace", workspace, WORKSPACE, making, quota),
-        _mount(spec, "runner", f"{workspace.removesuffix('-workspace')}-runner", RUNNER_ROOT, making, quota),
-        _mount(spec, "workspace", workspace, GIVEN_WORKSPACE, making, quota),
-    ]
 
 
 def _mount(spec: SandboxSpec, role: str, volume: str, target: str, making: str, quota: Quota) -> dict[str, Any]:
@@ -168,9 +161,9 @@ class DockerQuota:
                     self._known = Quota()
             return self._known
 
-    async def keeping(self, instance_id: str, make: Callable[[Quota], Awaitable[T]]) -> T:
+    async def keeping(self, spec: SandboxSpec, make: Callable[[Quota], Awaitable[T]]) -> T:
         """What `make` gives, told what may have a size; told that nothing may, where the engine refuses it."""
-        quota = await self.find(instance_id)
+        quota = await self.find(spec.instance_id) if spec.limits.disk else Quota()
         try:
             return await make(quota)
         except EngineRefusedError as error:
@@ -186,16 +179,14 @@ class DockerQuota:
         def look(client: Any) -> Quota:
             client.create_volume(name, driver_opts={"size": str(_TRIED_BYTES)}, labels=labels)
             try:
-                return Quota(volumes=True, root=_holds_roots(client.info()))
+                info = client.info()
+                backing = {str(fact[0]): fact[1] for fact in info.get("DriverStatus") or () if len(fact) == 2}
+                holds_roots = info.get("Driver") == "overlay2" and backing.get("Backing Filesystem") == "xfs"
+                return Quota(volumes=True, root=holds_roots)
             finally:
                 client.remove_volume(name, force=True)
 
         return await self._engine.call("look whether volumes can have a size", look)
-
-
-def _holds_roots(info: dict[str, Any]) -> bool:
-    backing = {str(fact[0]): fact[1] for fact in info.get("DriverStatus") or () if len(fact) == 2}
-    return info.get("Driver") == "overlay2" and backing.get("Backing Filesystem") == "xfs"
 
 
 def _is_about_quota(error: EngineRefusedError) -> bool:
@@ -230,7 +221,7 @@ class DockerObjects:
                 "create the sandbox", lambda client: client.create_container_from_config(config, self.name)
             )
 
-        await self._keeping_quota(make)
+        await self._quota.keeping(self._spec, make)
 
     async def inject_and_start(self, *, with_workspace: bool) -> None:
         """Put the runner into the container and start it; `with_workspace` gives the workspace to its user."""
@@ -322,7 +313,7 @@ class DockerObjects:
 
             return await self._engine.call("keep the workspace", copy, limit=limit * 2)
 
-        if await self._keeping_quota(copied) != 0:
+        if await self._quota.keeping(self._spec, copied) != 0:
             raise SandboxError("The workspace could not be copied.", code="snapshot_failed", fix="Is the disk full?")
         return name
 
@@ -350,8 +341,3 @@ class DockerObjects:
         except SandboxError:
             return ""
         return str(text, "utf-8", "replace").strip()[-_LOG_KEPT:]
-
-    async def _keeping_quota(self, make: Callable[[Quota], Awaitable[T]]) -> T:
-        if not self._spec.limits.disk:
-            return await make(Quota())
-        return await self._quota.keeping(self._spec.instance_id, make)

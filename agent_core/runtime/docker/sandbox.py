@@ -69,6 +69,7 @@ class DockerSandbox:
     """A `Sandbox` in a container; for `pull_seconds` and `direct` see `DockerProvider`. `known`: it existed."""
 
     provider = "docker"
+    working_dir = WORKSPACE
 
     def __init__(
         self,
@@ -83,6 +84,8 @@ class DockerSandbox:
         direct: bool,
     ) -> None:
         self.spec = spec
+        self.state: SandboxState = {"provider": self.provider, "container": name}
+        self.survived = False
         self._engine = engine
         self._networks = networks
         self._objects = DockerObjects(engine, quota, spec, name)
@@ -94,19 +97,6 @@ class DockerSandbox:
         self._places: HostFolders | None = None
         self._making = ""
         self._last_words = ""
-        self._survived = False
-
-    @property
-    def survived(self) -> bool:
-        return self._survived
-
-    @property
-    def state(self) -> SandboxState:
-        return {"provider": self.provider, "container": self._objects.name}
-
-    @property
-    def working_dir(self) -> str:
-        return WORKSPACE
 
     async def start(self, progress: Progress) -> None:
         self._let_go()
@@ -235,7 +225,7 @@ class DockerSandbox:
             await self._objects.connect(network)
 
     async def _bring_up(self, status: SandboxStatus) -> None:
-        self._survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
+        self.survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
         if status is SandboxStatus.PAUSED:
             await self.resume()
         if status is not SandboxStatus.STOPPED:
@@ -259,20 +249,17 @@ class DockerSandbox:
             if found is None or _status(found) is not SandboxStatus.RUNNING:
                 raise await self._end(found)
             stream = await connect(found) if self._direct else None
-            if (stream := stream or await self._exec()) is not None:
+            try:
+                stream = stream or await self._objects.open_exec()
+            except SandboxError as error:
+                if error.code not in ("engine_refused", "exec_refused"):
+                    raise
+                self._last_words = str(error)[-500:]
+            if stream is not None:
                 if await stream.first_word():
                     return stream
                 self._last_words = str(stream.stray + stream.errors, "utf-8", "replace").strip()[-500:]
             await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _exec(self) -> RunnerStream | None:
-        try:
-            return await self._objects.open_exec()
-        except SandboxError as error:
-            if error.code not in ("engine_refused", "exec_refused"):
-                raise
-            self._last_words = str(error)[-500:]
-            return None
 
     # --- failures ---
 

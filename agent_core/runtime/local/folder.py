@@ -28,12 +28,13 @@ class SandboxFolder:
     """The folder of one local sandbox: ``workspace``, ``home`` and ``state`` are its user's; all else is the server's.
 
     ``runner`` is the runner's code, ``etc`` the sandbox's own /etc, ``sandbox.json`` says whose it is, ``process.json``
-    what runs, ``log`` what it wrote before the runner did, ``paused`` that it is frozen. Methods block.
+    what runs, ``log`` what it wrote before the runner did; `frozen` is there while it is. Methods block.
     """
 
     def __init__(self, data_dir: str, name: str, workspace: str = "") -> None:
         self.name = name
         self.path = Path(data_dir, "sandboxes", name).absolute()
+        self.frozen = self.path / "paused"
         self._given = workspace
 
     @property
@@ -78,12 +79,6 @@ class SandboxFolder:
             target.chmod(_SHOWN_FILE)
         return uid
 
-    def exists(self) -> bool:
-        return (self.path / "workspace").is_dir()
-
-    def remove(self) -> None:
-        remove_tree(self.path)
-
     def copy_workspace(self, name: str) -> str:
         """Copy the workspace, without sockets, pipes and devices; returns where to. Nothing may run meanwhile."""
         target = self.path / "snapshots" / name
@@ -105,18 +100,6 @@ class SandboxFolder:
     def forget_processes(self) -> None:
         with contextlib.suppress(OSError):
             (self.path / "process.json").unlink(missing_ok=True)
-
-    @property
-    def frozen(self) -> bool:
-        return (self.path / "paused").exists()
-
-    @frozen.setter
-    def frozen(self, value: bool) -> None:
-        marker = self.path / "paused"
-        if value:
-            marker.touch()
-        else:
-            marker.unlink(missing_ok=True)
 
     # --- records ---
 

@@ -21,7 +21,7 @@ from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.local import launch as local_launch
 from agent_core.runtime.local.cgroups import ControlGroup
-from agent_core.runtime.local.folder import SandboxFolder
+from agent_core.runtime.local.folder import SandboxFolder, remove_tree
 from agent_core.runtime.local.launch_order import MARK, launch_order, network_program
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import (
@@ -50,25 +50,15 @@ class LocalSandbox:
     def __init__(self, spec: SandboxSpec, name: str, *, bwrap: str | None, pool: ThreadPoolExecutor) -> None:
         self.spec = spec
         self.provider = "local" if bwrap else "unconfined"
+        self.state: SandboxState = {"provider": self.provider, "name": name}
         self._folder = SandboxFolder(spec.data_dir, name, spec.workspace)
+        self.working_dir = WORKSPACE if bwrap and not spec.workspace else str(self._folder.workspace)
+        self.survived = False
         self._bwrap = bwrap
         self._pool = pool
         self._group = ControlGroup(name)
         self._look = DiskLook(spec.limits)
         self._fresh: RunnerStream | None = None
-        self._survived = False
-
-    @property
-    def survived(self) -> bool:
-        return self._survived
-
-    @property
-    def state(self) -> SandboxState:
-        return {"provider": self.provider, "name": self._folder.name}
-
-    @property
-    def working_dir(self) -> str:
-        return WORKSPACE if self._bwrap and not self.spec.workspace else str(self._folder.workspace)
 
     async def start(self, progress: Progress) -> None:
         self._let_go()
@@ -132,7 +122,7 @@ class LocalSandbox:
         self._let_go()
         await self.resume()
         await self._end()
-        await self._blocking(self._folder.remove)
+        await self._blocking(lambda: remove_tree(self._folder.path))
 
     async def snapshot(self) -> str:
         name = f"snapshot-{secrets.token_hex(4)}"
@@ -160,7 +150,7 @@ class LocalSandbox:
 
     async def _bring_up(self) -> None:
         status = await self.poll()
-        self._survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
+        self.survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
         if status is SandboxStatus.PAUSED:
             await self.resume()
         elif status is not SandboxStatus.RUNNING:
@@ -197,17 +187,15 @@ class LocalSandbox:
                 return stream
             init = await self._blocking(lambda: self._folder.process("init"))
             if init is None or not init.alive:
-                raise await self._early_end()
+                break
             await asyncio.sleep(_LOOK_SECONDS)
-
-    async def _early_end(self) -> SandboxError:
         log = self._folder.log()
         await self._end()
         if "bwrap:" in log:
             reason = f"The sandbox could not be isolated: {log}."
-            return SandboxError(reason, code="no_isolation", fix="To find out more: drydock doctor")
+            raise SandboxError(reason, code="no_isolation", fix="To find out more: drydock doctor")
         code = "disk_full" if "No space left" in log else "start_failed"
-        return SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code=code)
+        raise SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code=code)
 
     def _network_warning(self) -> str:
         if self._bwrap is None or self.spec.network not in WITH_A_WAY_OUT:
@@ -227,17 +215,17 @@ class LocalSandbox:
     def _status(self) -> SandboxStatus:
         runner = self._folder.runner
         if runner is not None and runner.alive:
-            return SandboxStatus.PAUSED if self._folder.frozen else SandboxStatus.RUNNING
-        return SandboxStatus.STOPPED if self._folder.exists() else SandboxStatus.ABSENT
+            return SandboxStatus.PAUSED if self._folder.frozen.exists() else SandboxStatus.RUNNING
+        return SandboxStatus.STOPPED if (self._folder.path / "workspace").is_dir() else SandboxStatus.ABSENT
 
     def _freeze(self, frozen: bool) -> None:
         if frozen:
-            self._folder.frozen = True
+            self._folder.frozen.touch()
         if not self._group.freeze(frozen):
             for pid in self._members():
                 processes.send(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
         if not frozen:
-            self._folder.frozen = False
+            self._folder.frozen.unlink(missing_ok=True)
 
     def _members(self) -> list[int]:
         init = self._folder.process("init")
