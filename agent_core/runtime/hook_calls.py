@@ -49,18 +49,15 @@ class SandboxCommandRunner:
             await self._sandbox.request("file.write", {"path": told, "mode": 0o600}, blob=blob)
             reply = await self._sandbox.request("shell.run", args, limit_seconds=limit_seconds + END_SECONDS)
         finally:
-            await self._end(args["session"])
+            try:
+                await self._sandbox.request("shell.kill", {"session": args["session"]}, limit_seconds=END_SECONDS)
+            except (SandboxError, ToolError) as error:
+                logger.debug("the shell of a hook was not ended: %s", error)
         result = reply.result
         if (status := result.get("status")) != "completed":
             raise TimeoutError(f"the hook ended as {status}")
         stdout, _, stderr = str(result.get("output", "")).partition(f"{name}\n")
         return CommandOutcome(int(result.get("exit_code", -1)), stdout.removesuffix("\n"), stderr)
-
-    async def _end(self, session: object) -> None:
-        try:
-            await self._sandbox.request("shell.kill", {"session": session}, limit_seconds=END_SECONDS)
-        except (SandboxError, ToolError) as error:
-            logger.debug("the shell of a hook was not ended: %s", error)
 
 
 CONFIG_SECONDS: Final = 10.0
@@ -107,7 +104,7 @@ class ConversationHooks:
         """Ask the hooks before a call; returns the refusal of the first that blocks it."""
         if not self.has(HookEvent.PRE_TOOL_USE):
             return None
-        decision = await self._run(self._of_call(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
+        decision = await self._run(self._told(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
         if not decision.blocked:
             return None
         return UserRejectObservation(
@@ -121,9 +118,8 @@ class ConversationHooks:
     async def after(self, action: ActionEvent, observation: Observation) -> tuple[str, ...]:
         if not self.has(HookEvent.POST_TOOL_USE):
             return ()
-        told = self._of_call(HookEvent.POST_TOOL_USE, action)
         response = observation.model_dump(mode="json", exclude={"kind"})
-        told = told.model_copy(update={"tool_response": response})
+        told = self._told(HookEvent.POST_TOOL_USE, action, tool_response=response)
         return (await self._run(told, action_id=action.id)).additional_context
 
     async def submitted(self, message_id: int, text: str) -> HookDecision:
@@ -156,11 +152,11 @@ class ConversationHooks:
         if hooks is not None:
             await hooks.__aexit__(None, None, None)
 
-    def _of_call(self, event: HookEvent, action: ActionEvent) -> HookInput:
-        arguments = action.action.model_dump(mode="json", exclude={"kind"}) if action.action is not None else None
-        return self._told(event, tool_name=action.tool_name, tool_input=arguments)
-
-    def _told(self, event: HookEvent, **more: Any) -> HookInput:
+    def _told(self, event: HookEvent, action: ActionEvent | None = None, **more: Any) -> HookInput:
+        if action is not None:
+            called = action.action
+            more["tool_name"] = action.tool_name
+            more["tool_input"] = called.model_dump(mode="json", exclude={"kind"}) if called is not None else None
         where = {"session_id": self._stream.conversation_id, "working_dir": self._sandbox.working_dir}
         return HookInput(event_type=event, **where, **more)
 

@@ -151,17 +151,14 @@ def _verdict(code: int) -> bytes:
     return _expression("immediate", (1, _word(0)), (2 | _NESTED, verdict))
 
 
-def _refusal() -> bytes:
-    return _expression("reject", (1, _word(2)), (2, bytes([_PROHIBITED])))
-
-
 # --- netlink ---
 
 
 def _replace_table(hook: int, priority: int, rules: Rules, refused: Rules, dropped: Rules) -> None:
     """Replace our table; `refused` packets are answered where the kernel can."""
+    refusal = _expression("reject", (1, _word(2)), (2, bytes([_PROHIBITED])))
     try:
-        _send(hook, priority, [*rules, *([*rule, _refusal()] for rule in refused), *dropped])
+        _send(hook, priority, [*rules, *([*rule, refusal] for rule in refused), *dropped])
     except OSError:
         _send(hook, priority, [*rules, *([*rule, _verdict(_DROP)] for rule in refused), *dropped])
 

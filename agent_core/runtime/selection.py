@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Literal, NamedTuple
 
 from agent_core.errors import SandboxError
@@ -57,26 +58,20 @@ async def choose_provider(
 
 async def _docker(image: str, host: str | None) -> ProviderChoice:
     provider = DockerProvider(host)
-    engine = await provider.check()
-    if not engine.ok:
-        await provider.close()
-        raise _error(engine, "engine_unavailable")
-    present = await provider.check_image(image)
-    if not present.ok:
-        await provider.close()
-        raise _error(present, "image_missing")
-    return ProviderChoice(provider, f"docker: {engine.reason}, and {present.reason}")
+    engine = await _working(provider, provider.check(), "engine_unavailable")
+    present = await _working(provider, provider.check_image(image), "image_missing")
+    return ProviderChoice(provider, f"docker: {engine}, and {present}")
 
 
 async def _local(data_dir: str, start_seconds: float) -> ProviderChoice:
     provider = LocalProvider(data_dir, start_seconds=start_seconds)
-    found = await provider.check()
-    if not found.ok:
-        await provider.close()
-        raise _error(found, "no_isolation")
-    return ProviderChoice(provider, f"local: {found.reason}")
+    return ProviderChoice(provider, f"local: {await _working(provider, provider.check(), 'no_isolation')}")
 
 
-def _error(found: Availability, code: str) -> SandboxError:
+async def _working(provider: SandboxProvider, check: Awaitable[Availability], code: str) -> str:
+    found = await check
+    if found.ok:
+        return found.reason
+    await provider.close()
     reason = found.reason.rstrip(".")
-    return SandboxError(f"{reason[:1].upper()}{reason[1:]}.", code=code, fix=found.fix)
+    raise SandboxError(f"{reason[:1].upper()}{reason[1:]}.", code=code, fix=found.fix)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
-from agent_core.runtime.local.bubblewrap import host_has_browser
+from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
 from server.db.conversations import ConversationRecord
 from server.settings.settings import MEGABYTE, Settings

@@ -89,7 +89,15 @@ class FrameReader:
 
     async def _take(self, length: int, *, is_inside: bool = True) -> bytes:
         while len(self._buffer) - self._start < length:
-            data = await self._receive(is_inside or len(self._buffer) > self._start)
+            try:
+                data = await self._reader.read(READ_SIZE)
+            except OSError as error:
+                raise ChannelClosedError(str(error) or type(error).__name__) from error
+            if not data:
+                truncated = " in the middle of an answer" if is_inside or len(self._buffer) > self._start else ""
+                raise ChannelClosedError(f"the other side closed it{truncated}")
+            self._heard()
+            self._turn_began = asyncio.get_running_loop().time()
             if self._start:
                 del self._buffer[: self._start]
                 self._start = 0
@@ -102,18 +110,6 @@ class FrameReader:
             self._buffer.clear()
             self._start = 0
         return taken
-
-    async def _receive(self, is_inside: bool) -> bytes:
-        try:
-            data = await self._reader.read(READ_SIZE)
-        except OSError as error:
-            raise ChannelClosedError(str(error) or type(error).__name__) from error
-        if not data:
-            truncated = " in the middle of an answer" if is_inside else ""
-            raise ChannelClosedError(f"the other side closed it{truncated}")
-        self._heard()
-        self._turn_began = asyncio.get_running_loop().time()
-        return data
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -103,7 +103,14 @@ class PortConnection:
     def take(self, message: Mapping[str, Any], blob: bytes | None) -> None:
         error, credit = message.get("error"), message.get("credit")
         if blob is not None:
-            self._take_data(blob)
+            if not blob:
+                raise protocol_error("a frame of a connection without data")
+            self._granted -= len(blob)
+            if self._granted < 0 or self._at_end:
+                self.close()
+                self._error = PortError("The sandbox sent more than it was granted.", code="reset")
+            else:
+                self._received.append(blob)
         elif isinstance(error, dict):
             code, text = error.get("code"), error.get("message")
             code = code[:100] if isinstance(code, str) else "reset"
@@ -122,16 +129,6 @@ class PortConnection:
         else:
             raise protocol_error("a frame of a connection that has no known form")
         self._changed.set()
-
-    def _take_data(self, data: bytes) -> None:
-        if not data:
-            raise protocol_error("a frame of a connection without data")
-        self._granted -= len(data)
-        if self._granted < 0 or self._at_end:
-            self.close()
-            self._error = PortError("The sandbox sent more than it was granted.", code="reset")
-        else:
-            self._received.append(data)
 
     def fail(self, error: SandboxError) -> None:
         if self._error is None:

@@ -7,14 +7,13 @@ the answer, and its TLS sockets cannot be handed on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import json
 import os
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeVar
@@ -205,12 +204,14 @@ class DockerEngine:
         bound = functools.partial(_translated, what, work, client)
         return await self._in_thread(what, bound, limit or self._call_seconds, on_abandon)
 
-    async def find(self, what: str, work: Callable[[Any], T]) -> T | None:
-        """As `call`; None where the engine knows no such object."""
+    async def call_unless(
+        self, what: str, work: Callable[[Any], T], *statuses: int, limit: float | None = None
+    ) -> T | None:
+        """As `call`; None where the engine answers with one of these statuses, which are no failure."""
         try:
-            return await self.call(what, work)
+            return await self.call(what, work, limit=limit)
         except EngineRefusedError as error:
-            if error.status != 404:
+            if error.status not in statuses:
                 raise
             return None
 
@@ -336,14 +337,4 @@ def unless_gone(call: Callable[..., object], *args: object, also: Collection[int
         call(*args, **options)
     except APIError as error:
         if error.status_code not in (404, 409, *also):
-            raise
-
-
-@contextlib.contextmanager
-def ignoring(*statuses: int) -> Iterator[None]:
-    """Take these answers of the engine as success."""
-    try:
-        yield
-    except EngineRefusedError as error:
-        if error.status not in statuses:
             raise

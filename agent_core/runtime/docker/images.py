@@ -53,7 +53,7 @@ def missing_error(image: str, reason: str) -> SandboxError:
 async def check_image(engine: DockerEngine, image: str) -> Availability:
     """Whether an image is here, or a registry says that it can be pulled."""
     try:
-        if await engine.find("look for the image", lambda client: client.inspect_image(image)) is not None:
+        if await engine.call_unless("look for the image", lambda client: client.inspect_image(image), 404) is not None:
             return Availability(True, f"the image {image} is there")
     except EngineRefusedError as error:
         return Availability(False, str(error))
@@ -72,7 +72,7 @@ async def check_image(engine: DockerEngine, image: str) -> Availability:
 
 async def ensure_image(engine: DockerEngine, image: str, progress: Progress, limit: float) -> None:
     """Pull an image unless it is here, within `limit` seconds; raises `SandboxError` with the command that helps."""
-    if await engine.find("look for the image", lambda client: client.inspect_image(image)) is not None:
+    if await engine.call_unless("look for the image", lambda client: client.inspect_image(image), 404) is not None:
         return
     if is_own(image):
         raise missing_error(image, "it has not been built")

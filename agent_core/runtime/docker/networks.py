@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_core.errors import SandboxError
 from agent_core.runtime import network_border
-from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ignoring, unless_gone
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, unless_gone
 from agent_core.runtime.docker.objects import Quota, sandbox_config
 from agent_core.runtime.network_border import BRIDGES
 from agent_core.runtime.sandbox import LABEL_INSTANCE, LABEL_ROLE, Availability, SandboxSpec, bridge_name, instance_name
@@ -235,22 +235,22 @@ class DockerNetworks:
 
     async def _make(self, name: str, spec: SandboxSpec) -> None:
         look = "look for the sandboxes' network"
-        if await self._engine.find(look, lambda client: client.inspect_network(name)) is not None:
+        if await self._engine.call_unless(look, lambda client: client.inspect_network(name), 404) is not None:
             return
         device = {_NAME: bridge_name(BRIDGES, name)} if spec.network in GUARDED else {}
         options = _BRIDGE | device | (_NO_HOST if spec.network == "internal" else {})
-        with ignoring(403, 409):  # another process was faster, and has the name or the device
-            await self._engine.call(
-                "create the sandboxes' network",
-                lambda client: client.create_network(
-                    name,
-                    driver="bridge",
-                    internal=spec.network == "internal",
-                    check_duplicate=True,
-                    options=options,
-                    labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _ROLE},
-                ),
-            )
+        await self._engine.call_unless(
+            "create the sandboxes' network",
+            lambda client: client.create_network(
+                name,
+                driver="bridge",
+                internal=spec.network == "internal",
+                check_duplicate=True,
+                options=options,
+                labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _ROLE},
+            ),
+            *(403, 409),  # another process was faster, and has the name or the device
+        )
 
 
 def _age(created: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from agent_core.errors import SandboxError
 from agent_core.runtime import injection
 from agent_core.runtime.disk import LOOK_SECONDS, order_for, read_usage
-from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ExecStream, ignoring
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ExecStream
 from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command, serve_arguments
 from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
@@ -211,7 +211,9 @@ class DockerObjects:
         self._volume = f"{name}-workspace"
 
     async def inspect(self) -> Mapping[str, Any] | None:
-        return await self._engine.find("look at the sandbox", lambda client: dict(client.inspect_container(self.name)))
+        return await self._engine.call_unless(
+            "look at the sandbox", lambda client: dict(client.inspect_container(self.name)), 404
+        )
 
     async def create(self, network: str, making: str) -> None:
 
@@ -234,11 +236,11 @@ class DockerObjects:
         await self._engine.call("start the sandbox", work)
 
     async def disconnect(self, network: str) -> None:
-        with ignoring(403, 404, 500):
-            await self._engine.call(
-                "disconnect the sandbox",
-                lambda client: client.disconnect_container_from_network(self.name, network, force=True),
-            )
+        await self._engine.call_unless(
+            "disconnect the sandbox",
+            lambda client: client.disconnect_container_from_network(self.name, network, force=True),
+            *(403, 404, 500),
+        )
 
     async def connect(self, network: str) -> None:
         """Put the container into this network, in the place of one of the same name that is gone."""
@@ -253,31 +255,32 @@ class DockerObjects:
     async def pause(self) -> None:
         for left in reversed(range(_PAUSE_ATTEMPTS)):
             try:
-                with ignoring(404, 409):  # not there, not running, or paused already
-                    await self._engine.call("pause the sandbox", lambda client: client.pause(self.name))
+                # Not there, not running, or paused already.
+                await self._engine.call_unless("pause the sandbox", lambda client: client.pause(self.name), 404, 409)
                 return
             except EngineRefusedError as error:
                 if error.status != 500 or not left:  # 500: processes that come and go are not always frozen at once
                     raise
 
     async def resume(self) -> None:
-        with ignoring(404, 409, 500):  # not there, or not paused, which older engines answer with 500
-            await self._engine.call("resume the sandbox", lambda client: client.unpause(self.name))
+        # Not there, or not paused, which older engines answer with 500.
+        await self._engine.call_unless("resume the sandbox", lambda client: client.unpause(self.name), 404, 409, 500)
 
     async def stop(self, grace: int) -> None:
         """Ask the container to end, and kill it after `grace` seconds."""
-        with ignoring(304, 404):
-            await self._engine.call("stop the sandbox", lambda client: client.stop(self.name, timeout=grace))
+        await self._engine.call_unless(
+            "stop the sandbox", lambda client: client.stop(self.name, timeout=grace), 304, 404
+        )
 
     async def kill(self) -> None:
-        with ignoring(404, 409):
-            await self._engine.call("stop the sandbox", lambda client: client.kill(self.name))
+        await self._engine.call_unless("stop the sandbox", lambda client: client.kill(self.name), 404, 409)
 
     async def remove_container(self) -> None:
-        with ignoring(404, 409):  # not there, or being removed already
-            await self._engine.call(
-                "remove the sandbox", lambda client: client.remove_container(self.name, v=True, force=True)
-            )
+        await self._engine.call_unless(
+            "remove the sandbox",
+            lambda client: client.remove_container(self.name, v=True, force=True),
+            *(404, 409),  # not there, or being removed already
+        )
 
     async def remove_volumes(self, making: str = "") -> None:
         """Remove the conversation's volumes; with `making` only the one that this making brought into being."""
@@ -289,8 +292,7 @@ class DockerObjects:
             for volume in client.volumes(filters={"label": labels})["Volumes"] or ():
                 client.remove_volume(volume["Name"], force=True)
 
-        with ignoring(404):
-            await self._engine.call("remove the sandbox's workspace", remove)
+        await self._engine.call_unless("remove the sandbox's workspace", remove, 404)
 
     async def copy_workspace(self) -> str:
         """Copy the workspace into a volume of its own, as the sandbox's user; returns its name."""
@@ -327,10 +329,9 @@ class DockerObjects:
             made = client.exec_create(self.name, command, stderr=False, user=USER, workdir="/")
             return bytes(client.exec_start(made["Id"]))
 
-        printed = b""
-        with ignoring(404, 409):  # it has ended, or is frozen
-            printed = await self._engine.call("look at the sandbox's disk", look, limit=LOOK_SECONDS)
-        return read_usage(printed)
+        # 404, 409: it has ended, or is frozen.
+        printed = await self._engine.call_unless("look at the sandbox's disk", look, 404, 409, limit=LOOK_SECONDS)
+        return read_usage(printed or b"")
 
     async def log(self) -> str:
         try:

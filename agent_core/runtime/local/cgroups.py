@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from agent_core.runtime.sandbox import SandboxLimits
@@ -42,12 +42,6 @@ class ControlGroup:
         """Make the groups; returns the files to join by, and which of pids, memory and cpu are limited."""
         joins: list[str] = []
         limited: set[str] = set()
-        wishes: dict[str, Callable[[Path], None]] = {
-            "pids": lambda folder: _write(folder / "pids.max", limits.processes),
-            "memory": lambda folder: self._limit_memory(folder, limits.memory),
-            "cpu": lambda folder: self._limit_cpu(folder, limits.cpus),
-            "freezer": lambda folder: None,
-        }
         for folder, names in self._folders().items():
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +52,7 @@ class ControlGroup:
             joins.append(str(folder / "cgroup.procs"))
             for name in names:
                 with contextlib.suppress(OSError):  # a controller that is not to be had here
-                    wishes[name](folder)
+                    self._limit(folder, name, limits)
                     limited.add(name)
         return joins, frozenset(limited - {"freezer"})
 
@@ -116,23 +110,24 @@ class ControlGroup:
     def _is_unified(self, folder: Path) -> bool:
         return self._hierarchies is not None and self._hierarchies.get("unified") in folder.parents
 
-    def _limit_memory(self, folder: Path, limit: int) -> None:
-        if self._is_unified(folder):
-            _write(folder / "memory.max", limit)
+    def _limit(self, folder: Path, controller: str, limits: SandboxLimits) -> None:
+        is_unified = self._is_unified(folder)
+        if controller == "pids":
+            _write(folder / "pids.max", limits.processes)
+        elif controller == "memory":
+            _write(folder / ("memory.max" if is_unified else "memory.limit_in_bytes"), limits.memory)
             with contextlib.suppress(OSError):  # only where swap is counted
-                _write(folder / "memory.swap.max", 0)
-        else:
-            _write(folder / "memory.limit_in_bytes", limit)
-            with contextlib.suppress(OSError):
-                _write(folder / "memory.memsw.limit_in_bytes", limit)
-
-    def _limit_cpu(self, folder: Path, cpus: float) -> None:
-        quota = max(1000, int(cpus * _CPU_PERIOD))
-        if self._is_unified(folder):
-            _write(folder / "cpu.max", f"{quota} {_CPU_PERIOD}")
-        else:
-            _write(folder / "cpu.cfs_period_us", _CPU_PERIOD)
-            _write(folder / "cpu.cfs_quota_us", quota)
+                if is_unified:
+                    _write(folder / "memory.swap.max", 0)
+                else:
+                    _write(folder / "memory.memsw.limit_in_bytes", limits.memory)
+        elif controller == "cpu":
+            quota = max(1000, int(limits.cpus * _CPU_PERIOD))
+            if is_unified:
+                _write(folder / "cpu.max", f"{quota} {_CPU_PERIOD}")
+            else:
+                _write(folder / "cpu.cfs_period_us", _CPU_PERIOD)
+                _write(folder / "cpu.cfs_quota_us", quota)
 
 
 def remove_stale(age_seconds: float, hierarchies: dict[str, Path] | None = None) -> None:

@@ -12,16 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from agent_core.runtime.injection import runner_files
-from agent_core.runtime.local import bubblewrap as local_view
 from agent_core.runtime.local.launch import MISSING
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import SOCKET_NAME, SandboxSpec
 
 RECORD = "sandbox.json"
+HOME = "/home/agent"
+INNER_UID = 1000
+RESOLVER = "10.0.2.3"
 _FIRST_UID, _UIDS = 1_900_000_000, 50_000_000
 _LOG_KEPT = 1500
 _SHOWN_FOLDER, _SHOWN_FILE = 0o755, 0o644
 """Modes of what the sandbox's user is to read."""
+
+
+OWN_FILES: Mapping[str, str] = {
+    "passwd": f"root:x:0:0:root:/:/bin/sh\nagent:x:{INNER_UID}:{INNER_UID}:agent:{HOME}:/bin/bash\n"
+    "nobody:x:65534:65534:nobody:/:/bin/sh\n",
+    "group": f"root:x:0:\nagent:x:{INNER_UID}:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "resolv.conf": f"nameserver {RESOLVER}\n",  # slirp4netns answers there; without it nobody does
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "gitconfig": "[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = *\n"
+    "[user]\n\tname = Drydock agent\n\temail = agent@drydock.invalid\n",
+}
+"""Files of the sandbox's own /etc."""
 
 
 class SandboxFolder:
@@ -65,7 +80,7 @@ class SandboxFolder:
             (self.path / stale).unlink(missing_ok=True)
         etc = self.path / "etc"
         _make(etc, _SHOWN_FOLDER)
-        for name, text in local_view.OWN_FILES.items():
+        for name, text in OWN_FILES.items():
             (etc / name).write_text(text)
             (etc / name).chmod(_SHOWN_FILE)
         code = self.path / "runner"

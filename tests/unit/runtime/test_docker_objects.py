@@ -17,7 +17,9 @@ class Engine:
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
 
-    async def call(self, what: str, work: object) -> None:
+    call_unless = DockerEngine.call_unless
+
+    async def call(self, what: str, work: object, *, limit: float | None = None) -> None:
         status = self.answers.pop(0)
         if status != 204:
             raise EngineRefusedError(what, status, "unable to freeze")

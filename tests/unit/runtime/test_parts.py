@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agent_core.runtime import injection, seccomp
 from agent_core.runtime.docker import images
-from agent_core.runtime.local import bubblewrap as local_view
+from agent_core.runtime.local import launch_order as local_view
 from agent_core.runtime.local.cgroups import ControlGroup, find_hierarchies, remove_stale
 from agent_core.runtime.local.folder import remove_tree, user_for
 from agent_core.runtime.processes import ProcessId, identify, members_of_namespace, wait_gone
