@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import inspect
+import logging
+import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,13 +19,11 @@ from agent_core.agent.step import StepInput, StepOutcome, bridged
 from agent_core.agent.system_prompt import PROMPT_DIR, SECURITY_POLICY, SYSTEM_PROMPT, static_message
 from agent_core.agent.toolbox import (
     DEFAULT_TOOL_NAMES,
+    StructuredTool,
     ToolSpecs,
-    builtin_tool_classes,
-    checked_toolset,
-    end_tools,
     shown_to_model,
     skill_tools,
-    toolset,
+    structured,
 )
 from agent_core.agent.vision import vision_tools
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
@@ -37,8 +37,10 @@ from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.invoke_skill import InvokeSkillTool
-from agent_core.tools.registry import canonical_name
-from agent_core.tools.spec import NamesRegex
+from agent_core.tools.registry import canonical_name, registered_tools, resolve_tools
+from agent_core.tools.spec import NamesRegex, Tool
+
+logger = logging.getLogger(__name__)
 
 FIRST_EVENTS: Final = 3
 """The system prompt of a log is among so many events from its beginning."""
@@ -58,15 +60,10 @@ def llms_in(value: Any) -> Iterator[LLM]:
         seen.add(id(found))
         if type(found) is LLM:
             yield found
-        waiting.extend(reversed(list(_parts(found))))
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, BaseModel):
-        return [getattr(value, name) for name in type(value).model_fields]
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple | set | frozenset) else ()
+        if isinstance(found, BaseModel):
+            waiting += [getattr(found, name) for name in reversed(type(found).model_fields)]
+        elif isinstance(found, dict | list | tuple | set | frozenset):
+            waiting += list(found.values() if isinstance(found, dict) else found)[::-1]
 
 
 class AgentMark(Frozen):
@@ -182,7 +179,7 @@ class AgentBase(Family):
     @field_validator("include_default_tools")
     @classmethod
     def _are_builtin(cls, value: list[str]) -> list[str]:
-        known = builtin_tool_classes()
+        known = {tool.__name__ for tool in registered_tools().values() if isinstance(tool, type)}
         if unknown := [name for name in value if name not in known]:
             raise ValueError(f"{unknown} are not built in; give class names out of {sorted(known)}")
         return value
@@ -352,8 +349,14 @@ class AgentBase(Family):
         return shown_to_model(tool)
 
     def close(self) -> None:
-        """Close the executors of its tools. May block."""
-        end_tools((self._tools_map or {}).values())
+        """Close the executors of its tools, each once; one that fails is logged. May block."""
+        tools = (self._tools_map or {}).values()
+        for executor in {id(tool.executor): tool.executor for tool in tools}.values():
+            if (close := getattr(executor, "close", None)) is not None:
+                try:
+                    close()
+                except Exception:
+                    logger.exception("an executor could not be closed")
 
     def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:
         """Add tools that are known at run time only, all or none, as far as `filter_tools_regex` lets them.
@@ -362,10 +365,16 @@ class AgentBase(Family):
         `initialize`, `ValueError` where a name is taken.
         """
         before = self.tools_brought_by(client)
-        others = {name: tool for name, tool in self.tools_map.items() if name not in before}
-        self._tools_map = checked_toolset(others, definitions, self.filter_tools_regex)
+        tools = {name: tool for name, tool in self.tools_map.items() if name not in before}
+        others = frozenset(tools)
+        for definition in definitions:
+            if self.filter_tools_regex is None or re.match(self.filter_tools_regex, definition.name):
+                if definition.name in tools:
+                    raise ValueError(f"two tools are named {definition.name!r}; names must differ")
+                tools[definition.name] = definition
+        self._tools_map = tools
         if client:
-            self._brought = {**self._brought, client: frozenset(self._tools_map.keys() - others.keys())}
+            self._brought = {**self._brought, client: frozenset(tools.keys() - others)}
 
     def attach_skills(self, found: Sequence[Skill]) -> None:
         """Have the tool for reading skills, added where it is needed, serve those of the workspace too.
@@ -382,10 +391,18 @@ class AgentBase(Family):
     def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
         """The tools of this agent by name: its own, as far as `filter_tools_regex` lets them, and the default ones.
 
-        Raises `ToolNotFoundError` for an unregistered tool, `ValueError` where two have the same name.
+        That for skills and that for images are added where they are needed; one of its own with a form for the answers
+        of a default tool replaces that. Raises `ToolNotFoundError` for an unregistered tool, `ValueError` where two
+        have the same name.
         """
-        defaults, regex = self.include_default_tools, self.filter_tools_regex
-        tools = toolset(self.tools, defaults, regex, conv_state, self.agent_context)
+        found, regex = resolve_tools(self.tools, conv_state, shaped=structured), self.filter_tools_regex
+        own = {name: tool for name, tool in found.items() if regex is None or re.match(regex, name)}
+        named = resolve_tools([Tool(name=name) for name in self.include_default_tools], conv_state)
+        defaults = {name: tool for name, tool in named.items() if not isinstance(found.get(name), StructuredTool)}
+        if doubled := own.keys() & defaults.keys():
+            raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
+        tools = {**own, **defaults}
+        tools.update(skill_tools(self.agent_context, taken=tools.keys()))
         return {**tools, **vision_tools(self.llm, tools.keys())}
 
     # At work

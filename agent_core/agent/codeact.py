@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Final
 
 from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
 from agent_core.agent.system_prompt import SYSTEM_PROMPT
-from agent_core.agent.toolbox import ToolSpecs, shown_to_model, takes_short_descriptions
+from agent_core.agent.toolbox import ToolSpecs, shown_to_model
 from agent_core.llm.llm import AnyLLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
@@ -35,6 +36,7 @@ _BY_FLAG: Final = {
 }
 _ALWAYS_BY_FLAG: Final = {"enable_think": ThinkTool.__name__, "enable_finish": FinishTool.__name__}
 _STATING_RISK: Final = frozenset({_TERMINAL, "execute_ipython_cell", _BROWSER, _LLM_EDITOR, "file_editor"})
+_TAKES_SHORT_DESCRIPTIONS: Final = re.compile(r"gpt-4|o1|o3|o4")
 
 
 class CodeActAgent(Agent):
@@ -108,7 +110,7 @@ class CodeActAgent(Agent):
         return {name: found[name] for name in dict.fromkeys((*first, *found))}
 
     def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
-        short = takes_short_descriptions(self.llm.model)
+        short = _TAKES_SHORT_DESCRIPTIONS.search(self.llm.model.lower()) is not None
         return shown_to_model(tool, short=short, states_risk=tool.name in _STATING_RISK)
 
     @model_validator(mode="before")

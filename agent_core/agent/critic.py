@@ -82,12 +82,7 @@ async def criticised(critic: CriticBase, known: Sequence[Event], events: Sequenc
     return judged
 
 
-def _revive(value: object) -> object:
-    revived: object = CriticBase.revive(value)
-    return revived
-
-
-AnyCritic = Annotated[SerializeAsAny[CriticBase], BeforeValidator(_revive)]
+AnyCritic = Annotated[SerializeAsAny[CriticBase], BeforeValidator(lambda value: CriticBase.revive(value))]
 """A field holding any critic, restored to its own class when read back."""
 
 

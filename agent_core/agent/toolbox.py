@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
@@ -18,58 +16,13 @@ from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.invoke_skill import InvokeSkillTool
-from agent_core.tools.registry import registered_tools, resolve_tools
+from agent_core.tools.registry import registered_tools
 from agent_core.tools.spec import DeclaredResources, Tool
-
-logger = logging.getLogger(__name__)
-
 
 DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
 """Class names of the tools that every agent has unless it says otherwise."""
 MAX_SHORT_CHARS: Final = 1023
 STATED_RISKS: Final = ("LOW", "MEDIUM", "HIGH")
-_SHORT = re.compile(r"gpt-4|o1|o3|o4")
-
-
-def builtin_tool_classes() -> dict[str, type[ToolDefinition]]:
-    """The registered tools that are classes, by the names of these."""
-    return {tool.__name__: tool for tool in registered_tools().values() if isinstance(tool, type)}
-
-
-def toolset(
-    specs: Sequence[Tool],
-    default_names: Sequence[str],
-    names_regex: str | None,
-    conv_state: Any = None,
-    context: AgentContext | None = None,
-) -> dict[str, ToolDefinition]:
-    """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
-
-    The tool for skills is added where the `context` has some that the agent may ask for. A spec with a form for the
-    answers of a default tool replaces it. Raises `ToolNotFoundError` for an unregistered tool, `ValueError` for two of
-    one name or an unknown default tool.
-    """
-    found = resolve_tools(specs, conv_state, shaped=structured)
-    own = _filtered(found, names_regex)
-    named = resolve_tools([Tool(name=name) for name in default_names], conv_state)
-    defaults = {name: tool for name, tool in named.items() if not isinstance(found.get(name), StructuredTool)}
-    if doubled := own.keys() & defaults.keys():
-        raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
-    return {**own, **defaults, **skill_tools(context, taken=own.keys() | defaults.keys())}
-
-
-def checked_toolset(
-    present: Mapping[str, ToolDefinition], added: Sequence[ToolDefinition], names_regex: str | None
-) -> dict[str, ToolDefinition]:
-    """The present tools with those of `added` whose names match; raises `ValueError` for a name that is taken."""
-    result = dict(present)
-    for definition in added:
-        if not _filtered({definition.name: definition}, names_regex):
-            continue
-        if definition.name in result:
-            raise ValueError(f"two tools are named {definition.name!r}; names must differ")
-        result[definition.name] = definition
-    return result
 
 
 def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) -> dict[str, ToolDefinition]:
@@ -78,18 +31,6 @@ def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) ->
         return {}
     listed = [skill for skill in context.active_skills if skill.is_listed]
     return {tool.name: tool for tool in InvokeSkillTool.create(skills=listed)}
-
-
-def end_tools(tools: Iterable[ToolDefinition]) -> None:
-    """Close the executors of these tools that can be closed, each once; one that fails is logged."""
-    for executor in {id(tool.executor): tool.executor for tool in tools}.values():
-        close = getattr(executor, "close", None)
-        if close is None:
-            continue
-        try:
-            close()
-        except Exception:
-            logger.exception("an executor could not be closed")
 
 
 class StructuredTool(ToolDefinition):
@@ -134,12 +75,6 @@ def structured(tool: ToolDefinition, schema: Mapping[str, Any]) -> StructuredToo
     )
 
 
-def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict[str, ToolDefinition]:
-    if names_regex is None:
-        return tools
-    return {name: tool for name, tool in tools.items() if re.match(names_regex, name)}
-
-
 def specs_of(value: Any) -> Any:
     """The list with a spec in place of each definition, or sequence of these.
 
@@ -177,11 +112,6 @@ def _is_plain(definition: ToolDefinition) -> bool:
         return False
     mine, its = definition.executor, made.executor
     return mine is its or (type(mine) is type(its) and getattr(mine, "__dict__", None) == getattr(its, "__dict__", 0))
-
-
-def takes_short_descriptions(model: str) -> bool:
-    """Whether a model takes only short descriptions of tools."""
-    return _SHORT.search(model.lower()) is not None
 
 
 def shown_to_model(tool: ToolDefinition, *, short: bool = False, states_risk: bool = False) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from agent_core.events.llm_events import (
     ActionDecision,
     ActionEvent,
     AgentErrorEvent,
-    AnswerEvent,
     MessageEvent,
     MetricsSnapshot,
     ObservationEvent,
@@ -192,8 +191,11 @@ class TaskRound:
                 self._unanswered.add(event.id)
                 if event.awaits_confirmation:
                     self.undecided[event.id] = event
-            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
-                self._answer(event)
+            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent() if event.cause is not None:
+                self._unanswered.discard(event.cause)
+                self.undecided.pop(event.cause, None)
+                if isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation):
+                    self._result = event.observation.text.strip() or self._result
             case RecallAction() if event.cause in self._unread:
                 self._unread.discard(event.cause)
                 self._state, self._since = AgentState.RUNNING, event.id  # it is about to be
@@ -204,13 +206,6 @@ class TaskRound:
                 self._state, self._since = event.agent_state, event.id
                 self._failure = event.detail or event.reason
         self.metrics = metrics_of(event) or self.metrics
-
-    def _answer(self, event: AnswerEvent) -> None:
-        if event.cause is not None:
-            self._unanswered.discard(event.cause)
-            self.undecided.pop(event.cause, None)
-        if isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation):
-            self._result = event.observation.text.strip() or self._result
 
     @property
     def waits_for_word(self) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from agent_core.controller.guards import check_budget, check_limits
+from agent_core.controller.state import ConversationState
 from agent_core.events.control import Condensation, MetricsUpdated
 from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.llm.metrics import ConversationStats
+from agent_core.llm.metrics import ConversationStats, Metrics
 from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.response import LLMResponse
 
@@ -76,3 +79,38 @@ class UsageTracker:
         if self._noted < self.stats.calls:
             updates: list[AnyEvent] = [MetricsUpdated(metrics=self.note())]
             await self._stream.add_events(updates)
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentBudget:
+    """What one sub-agent may spend: it is the money of the conversation that asks, all the way up.
+
+    `usage` and `state` are those of the asking conversation; `above` is its own budget.
+    """
+
+    usage: UsageTracker
+    state: Callable[[], ConversationState]
+    label: str
+    above: SubAgentBudget | None = None
+
+    def count(self, response: LLMResponse) -> None:
+        self.usage.stats.add(response, self.label)
+        if self.above is not None:
+            self.above.count(response)
+
+    def add(self, metrics: Metrics) -> None:
+        """Count what the sub-agent's own log has, and nobody here has counted yet."""
+        self.usage.stats.of(self.label).merge(metrics)
+        if self.above is not None:
+            self.above.add(metrics)
+
+    def check(self, spending: ConversationState) -> None:
+        """Raise `LimitReachedError` where the sub-agent, whose state is `spending`, may not ask its model again."""
+        check_limits(spending)
+        self.check_money()
+
+    def check_money(self) -> None:
+        """Raise `LimitReachedError` where the asking conversation, or one above it, has no money left."""
+        if self.above is not None:
+            self.above.check_money()
+        check_budget(self.state().limits, self.usage.stats.accumulated_cost)

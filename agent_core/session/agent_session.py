@@ -220,7 +220,7 @@ class AgentSession:
                 problem = " ".join(str(error).split())  # one line: what a program said last may be many
             await self._report.start_failed(type(error).__name__, problem)
             raise
-        self._report.ready()
+        self._report.enter(READY)
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
 
@@ -424,9 +424,6 @@ class StatusReport:
         self._note(status_id if status_id != READY else self.status, text)
         self._stream.publish(StatusNotice(status_id, text))
 
-    def ready(self) -> None:
-        self._set(READY)
-
     def changed(self, status_id: str, text: str) -> None:
         if not self._stream.closed:
             if status_id != DISK_LIMIT:  # it is as it was, or its stop is told as well
@@ -441,7 +438,7 @@ class StatusReport:
         await self._store_failure("RuntimeError", problem)
 
     async def start_failed(self, kind: str, problem: str) -> None:
-        self._set(FAILED)
+        self.enter(FAILED)
         self._stream.publish(StatusNotice(FAILED, problem, "error", start_failed=True))
         await self._store_failure(kind, problem)
 
@@ -460,9 +457,9 @@ class StatusReport:
             return
         if status_id == STARTING:
             self.warning = ""
-        self._set(status_id)
+        self.enter(status_id)
 
-    def _set(self, status_id: str) -> None:
+    def enter(self, status_id: str) -> None:
         self.status = status_id
         if self._on_status is not None:
             self._on_status(status_id)

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.controller.child_run import ChildSession, DelegatedTask
-from agent_core.controller.delegation import SubAgentBudget
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
+from agent_core.controller.usage import SubAgentBudget
 from agent_core.errors import SandboxError, ToolError
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.store import EventStore, child_id
@@ -98,7 +98,7 @@ class Shared:
 
 
 class SubagentFactory:
-    """Fulfils `agent_core.controller.delegation.SubagentProvider` for a session."""
+    """Where the sub-agents of a session come from: their kinds, agents and sessions."""
 
     def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
         self._shared = shared
@@ -109,23 +109,20 @@ class SubagentFactory:
     def _policy(self) -> ConfirmationPolicy:
         return self._shared.step.gate(self._state()).policy
 
-    async def kind(self, name: str) -> AgentKind:
-        found = (await self._known()).find(name)
-        if found is None:  # it may have been written since
-            self._catalog = None
-            found = (await self._known()).find(name)
-        if found is None or not is_kind_usable(found):
-            known = ", ".join(usable_kinds(await self._known()))
-            raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
-        return found
-
     async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
-        asking = self._shared.agent
-        if order.is_class and not is_registered(order.agent_type):
-            agent = make_agent_of_class(order.agent_type, asking, order.label)
+        """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
+        asking, name = self._shared.agent, order.agent_type
+        if order.is_class and not is_registered(name):
+            agent = make_agent_of_class(name, asking, order.label)
             if agent is not None:
                 return agent, None
-        kind = await self.kind(order.agent_type)
+        kind = (await self._known()).find(name)
+        if kind is None:  # it may have been written since
+            self._catalog = None
+            kind = (await self._known()).find(name)
+        if kind is None or not is_kind_usable(kind):
+            known = ", ".join(usable_kinds(await self._known()))
+            raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
         return make_subagent(kind, asking, order.label), kind
 
     async def session(
@@ -139,6 +136,12 @@ class SubagentFactory:
         elif own is not None:
             limits["max_iterations"] = own.max_iteration_per_run or shared.settings.max_iterations
             limits["max_budget"] = own.max_budget_per_run or shared.settings.max_budget
+        hooks = shared.settings.hooks
+        if own is not None and own.hooks:
+            try:
+                hooks = hooks.followed_by(HookConfig.model_validate(own.hooks))
+            except ValueError as error:
+                raise SubAgentError(f"the hooks of the sub-agent {own.name!r} cannot be used: {error}") from error
         settings = replace(
             shared.settings,
             agent=agent,
@@ -148,7 +151,7 @@ class SubagentFactory:
             git=GitSetup(),  # their sandbox has it already
             limits_per_run=True,  # each task is a run
             policy=_policy(own, self._policy),
-            hooks=_hooks(own, shared.settings.hooks),
+            hooks=hooks,
             **limits,
         )
         return await shared.open(
@@ -234,15 +237,6 @@ def _policy(own: AgentDefinition | None, asking: ConfirmationPolicy) -> Confirma
     wanted = _POLICIES[own.permission_mode]
     is_stricter = isinstance(asking, NeverConfirm) or isinstance(wanted, AlwaysConfirm)
     return wanted if own.level != "project" or is_stricter else asking
-
-
-def _hooks(own: AgentDefinition | None, asking: HookConfig) -> HookConfig:
-    if own is None or not own.hooks:
-        return asking
-    try:
-        return asking.followed_by(HookConfig.model_validate(own.hooks))
-    except ValueError as error:
-        raise SubAgentError(f"the hooks of the sub-agent {own.name!r} cannot be used: {error}") from error
 
 
 DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent"})

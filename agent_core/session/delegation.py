@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from agent_core.agent.base import AgentBase
-from agent_core.controller.child_run import ChildRun, ChildSession, DelegatedTask
-from agent_core.controller.guards import check_budget, check_limits
+from agent_core.controller.child_run import ChildRun, DelegatedTask
 from agent_core.controller.state import ConversationState
-from agent_core.controller.usage import UsageTracker
+from agent_core.controller.usage import SubAgentBudget, UsageTracker
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
@@ -25,8 +22,7 @@ from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageTot
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
-from agent_core.llm.response import LLMResponse
-from agent_core.skills.agent_catalog import AgentKind
+from agent_core.session.subagent_factory import SubagentFactory
 from agent_core.tools.context import SpawnedAgent, SubAgentError, TaskReport, TaskRun, ToolContext
 from agent_core.tools.delegate import AgentDelegateAction, DelegateAction, DelegateObservation, TaskAction
 from agent_core.tools.subagents import DEFAULT_TYPE, MAX_CHILDREN, MAX_DEPTH, MAX_RUNS_IN_ANSWER
@@ -51,7 +47,7 @@ class Delegation:
     def __init__(
         self,
         stream: EventStream,
-        provider: SubagentProvider,
+        provider: SubagentFactory,
         *,
         usage: UsageTracker,
         state: Callable[[], ConversationState],
@@ -234,28 +230,6 @@ class Delegation:
             logger.warning("what the sub-agent %s has cost is not stored yet: %s", order.name, error)
 
 
-class SubagentProvider(Protocol):
-    """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
-
-    async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
-        """Whether a sub-agent may carry out these actions, which a user would be asked about."""
-        ...
-
-    async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
-        """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
-        ...
-
-    async def session(
-        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
-    ) -> ChildSession:
-        """Open a session for this agent in a conversation of its own; raises `DrydockError`."""
-        ...
-
-    async def end_shells(self, name: str) -> None:
-        """End the shells of the sub-agent in this conversation, as far as that can be done."""
-        ...
-
-
 class Roster:
     """The sub-agents by id, the tasks by number, and what each has cost; takes the events in the order of their ids.
 
@@ -316,41 +290,6 @@ class Roster:
             isinstance(action, DelegateAction) and action.command == "delegate"
         ):
             self.places[event.id] = len(self.places) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class SubAgentBudget:
-    """What one sub-agent may spend: it is the money of the conversation that asks, all the way up.
-
-    `usage` and `state` are those of the asking conversation; `above` is its own budget.
-    """
-
-    usage: UsageTracker
-    state: Callable[[], ConversationState]
-    label: str
-    above: SubAgentBudget | None = None
-
-    def count(self, response: LLMResponse) -> None:
-        self.usage.stats.add(response, self.label)
-        if self.above is not None:
-            self.above.count(response)
-
-    def add(self, metrics: Metrics) -> None:
-        """Count what the sub-agent's own log has, and nobody here has counted yet."""
-        self.usage.stats.of(self.label).merge(metrics)
-        if self.above is not None:
-            self.above.add(metrics)
-
-    def check(self, spending: ConversationState) -> None:
-        """Raise `LimitReachedError` where the sub-agent, whose state is `spending`, may not ask its model again."""
-        check_limits(spending)
-        self.check_money()
-
-    def check_money(self) -> None:
-        """Raise `LimitReachedError` where the asking conversation, or one above it, has no money left."""
-        if self.above is not None:
-            self.above.check_money()
-        check_budget(self.state().limits, self.usage.stats.accumulated_cost)
 
 
 def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
