@@ -23,7 +23,7 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import Frozen, TextContent
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.transport.json_text import canonical
+from agent_core.llm.transport.exchange import canonical
 from agent_core.tools.ipython import IPythonObservation
 
 WINDOW = 20

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.llm.transport.exchange import CallDelta, Chunk
-from agent_core.llm.transport.json_text import whole_characters
+from agent_core.llm.transport.exchange import CallDelta, Chunk, whole_characters
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 from agent_core.events.transient import TextDelta, TextDiscarded
-from agent_core.llm.transport.json_text import is_half, whole_characters
+from agent_core.llm.transport.exchange import is_half, whole_characters
 
 logger = logging.getLogger(__name__)
 

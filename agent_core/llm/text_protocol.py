@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from agent_core.errors import FunctionCallConversionError, FunctionCallNotExistsError, FunctionCallValidationError
@@ -57,8 +57,6 @@ _ALIASES = {
 
 _RISK = "security_risk"
 """Never asked for, and never refused: models that saw it at some tools say it of all of them."""
-
-_TRUTH = {"true": True, "false": False}
 
 _JSON_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "number": ((int, float), "a number"),
@@ -176,36 +174,27 @@ def _around(message: WireMessage, before: str = "", after: str = "") -> WireMess
 
 def system_suffix(tools: Sequence[Mapping[str, Any]]) -> str:
     """The list of functions and the rules, to stand at the end of the system prompt."""
-    described = "\n\n".join(_described(number, tool["function"]) for number, tool in enumerate(tools, start=1))
-    return f"\n\nYou can call these functions:\n\n{described}\n\n{_FORMAT}"
-
-
-def _described(number: int, function: Mapping[str, Any]) -> str:
-    lines = [f"Function {number}: {function['name']}", f"Description: {function.get('description', '')}".rstrip()]
-    schema = reduced(function.get("parameters") or {})
-    if not schema["properties"]:
-        return "\n".join([*lines, "It takes no parameters."])
-    lines.append("Parameters:")
-    for position, (name, about) in enumerate(schema["properties"].items(), start=1):
-        lines.append(f"  ({position}) {_parameter(name, about, schema['required'])}")
-        lines += _nested(about, "      ")
-    return "\n".join(lines)
+    lines = ["", "", "You can call these functions:"]
+    for number, function in enumerate((tool["function"] for tool in tools), start=1):
+        lines += ["", f"Function {number}: {function['name']}"]
+        lines.append(f"Description: {function.get('description', '')}".rstrip())
+        schema = reduced(function.get("parameters") or {})
+        lines.append("Parameters:" if schema["properties"] else "It takes no parameters.")
+        for position, (name, about) in enumerate(schema["properties"].items(), start=1):
+            lines.append(f"  ({position}) {_parameter(name, about, schema['required'])}")
+            lines += _nested(about, "      ")
+    return "\n".join([*lines, "", _FORMAT])
 
 
 def _parameter(name: str, about: Mapping[str, Any], required: Collection[str]) -> str:
-    need = "required" if name in required else "optional"
-    said = f": {about['description']}" if about.get("description") else ""
-    if allowed := about.get("enum"):
-        said += f" Allowed values: {', '.join(f'`{value}`' for value in allowed)}."
-    return f"{name} ({_type(about)}, {need}){said}"
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type") or "string"
-    items = schema.get("items")
+    kind, items = about.get("type") or "string", about.get("items")
     if kind == "array" and isinstance(items, Mapping) and items.get("type"):
-        return f"array of {items['type']}"
-    return str(kind)
+        kind = f"array of {items['type']}"
+    need = "required" if name in required else "optional"
+    description = f": {about['description']}" if about.get("description") else ""
+    if allowed := about.get("enum"):
+        description += f" Allowed values: {', '.join(f'`{value}`' for value in allowed)}."
+    return f"{name} ({kind}, {need}){description}"
 
 
 def _nested(schema: Mapping[str, Any], indent: str) -> Iterator[str]:
@@ -254,17 +243,18 @@ def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int,
         raise FunctionCallValidationError(
             "The call was cut off at the model's output limit, so nothing was run: do it in smaller parts."
         )
-    call = found(text)
+    call = _found(text)
     if call is None:
         return message
+    before, written_name, values = call
     schemas = {str(tool["function"]["name"]): tool["function"].get("parameters") or {} for tool in tools}
-    name = call.name if call.name in schemas else _ALIASES.get(call.name, call.name)
+    name = written_name if written_name in schemas else _ALIASES.get(written_name, written_name)
     if name not in schemas:
-        raise FunctionCallNotExistsError(f"There is no function {call.name[:100]!r}. Available: {sorted(schemas)}.")
-    arguments = json.dumps(_checked(name, call.arguments, reduced(schemas[name])), ensure_ascii=False)
-    before = [TextContent(text=call.before)] if call.before else []
+        raise FunctionCallNotExistsError(f"There is no function {written_name[:100]!r}. Available: {sorted(schemas)}.")
+    arguments = json.dumps(_checked(name, values, reduced(schemas[name])), ensure_ascii=False)
+    content = [*message.content[:-1], *([TextContent(text=before)] if before else [])]
     made = MessageToolCall(id=f"toolu_{number:02d}", name=name, arguments=arguments)
-    return message.model_copy(update={"content": [*message.content[:-1], *before], "tool_calls": [made]})
+    return message.model_copy(update={"content": content, "tool_calls": [made]})
 
 
 def _checked(name: str, given: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,10 +285,10 @@ def _typed(name: str, key: str, text: str, wanted: object) -> Any:
         except ValueError:
             raise FunctionCallValidationError(f"{problem} an integer.") from None
     if wanted == "boolean":
-        truth = _TRUTH.get(text.strip().lower())
-        if truth is None:
+        truth = text.strip().lower()
+        if truth not in ("true", "false"):
             raise FunctionCallValidationError(f"{problem} true or false.")
-        return truth
+        return truth == "true"
     if wanted not in _JSON_TYPES:
         return text
     kinds, what = _JSON_TYPES[str(wanted)]
@@ -311,47 +301,27 @@ def _typed(name: str, key: str, text: str, wanted: object) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class TextCall:
-    """A call as it was written: the text before it, its name, its arguments as texts."""
+def _found(text: str) -> tuple[str, str, dict[str, str]] | None:
+    """The first complete call, its end put back: the text before it, its name, its arguments as they were written.
 
-    before: str
-    name: str
-    arguments: Mapping[str, str]
-
-
-def found(text: str) -> TextCall | None:
-    """The first complete call in the text, its end put back; `FunctionCallValidationError`: a value has no end."""
+    Raises `FunctionCallValidationError` where a value has no end.
+    """
     start = _CALL.search(text)
     if start is None:
         return None
-    rest = _with_end(text[start.end() :]) if text.count(CALL_START) == 1 else text[start.end() :]
+    rest = text[start.end() :]
     if "</function>" not in rest:
-        return None
-    rest = _UNCLOSED_NAME.sub(r"<parameter=\1>\2</parameter>", rest)
-    return TextCall(_unwrapped(text[: start.start()]), start.group(1).strip(), _arguments(rest))
-
-
-def _with_end(rest: str) -> str:
-    if "</function>" in rest:
-        return rest
-    stripped = rest.rstrip()
-    for cut in ("</function", "</"):
-        if stripped.endswith(cut):
-            stripped = stripped.removesuffix(cut)
-            break
-    return f"{stripped}</function>"
-
-
-def _unwrapped(text: str) -> str:
-    """The text without the tags that models open, or close, before a call: a few, as a longer row is no wrapping."""
-    text = text.rstrip()
+        if text.count(CALL_START) != 1:
+            return None
+        rest = rest.rstrip()
+        cut = next((one for one in ("</function", "</") if rest.endswith(one)), "")
+        rest = f"{rest.removesuffix(cut)}</function>"
+    # Without the tags that models open, or close, before a call: a few, as a longer row is no wrapping.
+    before = text[: start.start()].rstrip()
     for _ in range(_MOST_WRAPPERS):
-        tag = next((one for one in _WRAPPERS if text.endswith(one)), None)
-        if tag is None:
-            break
-        text = text.removesuffix(tag).rstrip()
-    return text
+        tag = next((one for one in _WRAPPERS if before.endswith(one)), "")
+        before = before.removesuffix(tag).rstrip()
+    return before, start.group(1).strip(), _arguments(_UNCLOSED_NAME.sub(r"<parameter=\1>\2</parameter>", rest))
 
 
 def _arguments(rest: str) -> dict[str, str]:
@@ -370,13 +340,10 @@ def _arguments(rest: str) -> dict[str, str]:
             raise FunctionCallValidationError(
                 f"The parameter {name!r} has no end: close each value with </parameter>, and the call with </function>."
             )
-        arguments[name] = _unframed(rest[start.end() : closed.start()])
+        value = rest[start.end() : closed.start()]
+        value = value.removeprefix("\r\n") if value.startswith("\r\n") else value.removeprefix("\n")
+        arguments[name] = value.removesuffix("\r\n") if value.endswith("\r\n") else value.removesuffix("\n")
         position = closed.end()
-
-
-def _unframed(value: str) -> str:
-    value = value.removeprefix("\r\n") if value.startswith("\r\n") else value.removeprefix("\n")
-    return value.removesuffix("\r\n") if value.endswith("\r\n") else value.removesuffix("\n")
 
 
 def written(name: str, arguments: str) -> str:

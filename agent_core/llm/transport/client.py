@@ -17,8 +17,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -99,7 +99,12 @@ class LiteLLMClient:
         library = await self._imported()
         route = route_of(request.endpoint, library.providers)
         if route.kind != "provider":
-            source = await self._from_server(library, request, route)
+            prepare = openai_request if route.kind == "openai" else compatible_request
+            if request.api == "responses":
+                prepare = responses_request
+            http = await self.http(request.timeout)
+            prepared = prepare(library, request, route)
+            source = CompatibleExchange(http, library.failures, prepared, self._found_urls).stream()
         elif request.api == "responses":
             what = f"Model {request.endpoint.label} is not reached through the Responses API: set api_mode to 'chat'"
             raise build(request.endpoint, LLMBadRequestError, what)
@@ -125,15 +130,6 @@ class LiteLLMClient:
         if self._library is not None:
             await self._library.close_clients()
 
-    async def _from_server(
-        self, library: _Library, request: CompletionRequest, route: ModelRoute
-    ) -> AsyncGenerator[Chunk, None]:
-        make = openai_request if route.kind == "openai" else compatible_request
-        if request.api == "responses":
-            make = responses_request
-        client = await self.http(request.timeout)
-        return CompatibleExchange(client, library.failures, make(library, request, route), self._found_urls).stream()
-
 
 async def _from_provider(
     library: _Library, request: CompletionRequest, route: ModelRoute
@@ -152,7 +148,8 @@ async def _from_provider(
         **{name: value for name, value in request.parameters.items() if name not in OPENAI_OWN},
     }
     try:
-        with mending(endpoint.modify_params):
+        may_mend = _may_mend.set(endpoint.modify_params)
+        try:
             stream = await library.litellm.acompletion(
                 model=route.model,
                 messages=copied(request.messages),
@@ -167,6 +164,8 @@ async def _from_provider(
                     if value is not None
                 },
             )
+        finally:
+            _may_mend.reset(may_mend)
         async with aclosing(stream):
             async for piece in stream:
                 yield _chunk(piece)
@@ -221,25 +220,14 @@ async def aclose() -> None:
 
 
 _may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
+"""Whether litellm may change requests that are begun in this context, also in the threads that get it."""
 
 
-@contextmanager
-def mending(allowed: bool) -> Iterator[None]:
-    """Whether litellm may change requests that are begun inside, also in the threads that get this context."""
-    token = _may_mend.set(allowed)
-    try:
-        yield
-    finally:
-        _may_mend.reset(token)
-
-
-def decide_by_call(library: ModuleType) -> None:
+def _decide_by_call(library: ModuleType) -> None:
     """Have litellm ask for each call: its own `modify_params` is one switch for the whole process."""
 
     class Asking(type(library)):  # type: ignore[misc] # a class that only litellm itself knows
-        @property
-        def modify_params(self) -> bool:
-            return _may_mend.get()
+        modify_params = property(lambda self: _may_mend.get())
 
     vars(library).pop("modify_params", None)
     library.__class__ = Asking
@@ -260,7 +248,7 @@ class _Library:
 
         litellm.suppress_debug_info = True
         litellm.telemetry = False
-        decide_by_call(litellm)
+        _decide_by_call(litellm)
         litellm.set_verbose = False
         litellm.disable_token_counter = True
         litellm.disable_streaming_logging = True
@@ -310,18 +298,14 @@ def _import() -> _Library:
         library = _Library()
         gc.freeze()
     except BaseException:
-        forget("litellm")
+        # The parts that are there would make every later attempt fail.
+        for name in [one for one in sys.modules if one.partition(".")[0] == "litellm"]:
+            del sys.modules[name]
         raise
     finally:
         if was_collecting:
             gc.enable()
     return library
-
-
-def forget(package: str) -> None:
-    """Forget a package whose import broke off: the parts that are there would make every later attempt fail."""
-    for name in [one for one in sys.modules if one.partition(".")[0] == package]:
-        del sys.modules[name]
 
 
 class _OnceInThread(Generic[_T]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -22,9 +22,8 @@ from agent_core.errors import (
     LLMUnavailableError,
 )
 from agent_core.llm.render import hoist_images
-from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint, encoded
 from agent_core.llm.transport.failures import build, from_status
-from agent_core.llm.transport.json_text import encoded
 from agent_core.llm.transport.responses_api import ResponsesEvents, responses_body
 from agent_core.llm.transport.routes import ModelRoute
 from agent_core.llm.transport.sse import AnswerReader, chunk_of, money
@@ -123,23 +122,8 @@ def copied(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _request(
     library: Any, request: CompletionRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
 ) -> HttpRequest:
-    is_chat = request.api == "chat"
-    address = address_of(request.endpoint, base_url, _COMPLETIONS if is_chat else _RESPONSES)
-    counts: dict[str, Any] = {"stream_options": {"include_usage": True}} if is_chat else {}
-    limit = request.timeout + 1.0
-    return HttpRequest(
-        endpoint=request.endpoint,
-        url=address.url,
-        other_url=address.other_url,
-        headers=_headers(request.endpoint, secret, address),
-        body={**body, "stream": True, **counts, **request.extra_body},
-        timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
-        secret=secret,
-        api=request.api,
-    )
-
-
-def _headers(endpoint: Endpoint, secret: str, address: Address) -> dict[str, str]:
+    endpoint, is_chat = request.endpoint, request.api == "chat"
+    address = address_of(endpoint, base_url, _COMPLETIONS if is_chat else _RESPONSES)
     if not _is_sendable(secret):
         what = "The API key holds characters that no key has; was something else pasted with it"
         raise build(endpoint, LLMAuthenticationError, f"{what}?")
@@ -151,7 +135,18 @@ def _headers(endpoint: Endpoint, secret: str, address: Address) -> dict[str, str
             what = f"The extra header {name!r} holds characters that cannot be sent (`extra_headers`)"
             raise build(endpoint, LLMBadRequestError, what)
         headers[name.lower()] = value
-    return headers
+    counts: dict[str, Any] = {"stream_options": {"include_usage": True}} if is_chat else {}
+    limit = request.timeout + 1.0
+    return HttpRequest(
+        endpoint=endpoint,
+        url=address.url,
+        other_url=address.other_url,
+        headers=headers,
+        body={**body, "stream": True, **counts, **request.extra_body},
+        timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
+        secret=secret,
+        api=request.api,
+    )
 
 
 def _is_sendable(text: str) -> bool:
@@ -290,7 +285,11 @@ class CompatibleExchange:
                     yield reader.end()
                     return
                 yield reader.feed(data)
-            await _drain(body)
+            # Read the little that may follow the end of the stream, so that the connection can be used again.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_SECONDS):
+                    async for _ in body:
+                        pass
 
     async def _refusal(self, response: Any) -> LLMError:
         text = b""
@@ -318,16 +317,6 @@ async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
     """A long body piece by piece: written at once it would hold up the event loop."""
     for start in range(0, len(body), _PIECE_BYTES):
         yield body[start : start + _PIECE_BYTES]
-
-
-async def _drain(body: AsyncIterator[bytes]) -> None:
-    """Read the little that may follow the end of the stream, so that the connection can be used again."""
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            async for _ in body:
-                pass
-    except TimeoutError:
-        return
 
 
 def _said(text: bytes) -> str:

@@ -1,11 +1,13 @@
-"""One exchange with a model, as every transport sees it: what is asked, and the pieces in which the answer comes."""
+"""One exchange with a model, as every transport sees it: the request, the pieces of the answer, and their JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+import orjson
 from pydantic import SecretStr
 
 from agent_core.llm.response import LLMResponse
@@ -108,3 +110,35 @@ class Transport(Protocol):
         Closing the generator early closes the connection.
         """
         ...
+
+
+def encoded(value: Any) -> bytes:
+    """The value as JSON; half characters (lone surrogates), which no server takes, become question marks."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def canonical(value: Any) -> bytes:
+    """The value as JSON that is the same for equal values: the keys of objects stand in order."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
+
+
+def whole_characters(text: str) -> str:
+    """The text with halves of characters that follow each other made whole; single ones become U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def is_half(character: str) -> bool:
+    """Whether it is the first half of a character (a high surrogate), as a stream may be cut between both."""
+    return "\ud800" <= character <= "\udbff"

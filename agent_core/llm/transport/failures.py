@@ -211,12 +211,9 @@ def keys_of(endpoint: Endpoint) -> list[str]:
     """The endpoint's key and the values of its secret headers, these also without their scheme."""
     keys = [endpoint.api_key.get_secret_value()] if endpoint.api_key is not None else []
     keys += [value.get_secret_value() for _, value in endpoint.options if isinstance(value, SecretStr)]
-    keys += [value for name, value in endpoint.headers if _is_secret_header(name)]
+    words = ("authorization", "key", "token", "secret", "cookie")
+    keys += [value for name, value in endpoint.headers if any(word in name.lower() for word in words)]
     return keys + [value.split(" ", 1)[1] for value in keys if value.lower().startswith(("bearer ", "basic "))]
-
-
-def _is_secret_header(name: str) -> bool:
-    return any(word in name.lower() for word in ("authorization", "key", "token", "secret", "cookie"))
 
 
 def readable(text: str) -> str:

@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -24,9 +24,8 @@ from agent_core import errors
 from agent_core.errors import LLMBadRequestError, LLMError
 from agent_core.events.masking import SecretMasker, StreamingMask
 from agent_core.llm.response import LLMResponse
-from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint, Transport
+from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint, Transport, encoded
 from agent_core.llm.transport.failures import hide_keys, keys_of
-from agent_core.llm.transport.json_text import encoded
 
 _EXCERPT = 60
 VERSION = 1
@@ -62,7 +61,20 @@ class RecordingTransport:
             raise
         finally:
             if failure is not None or any("finish_reason" in piece for piece in pieces):
-                await asyncio.to_thread(_append, self._path, _line(request, pieces, failure) + "\n")
+                line = {
+                    "version": VERSION,
+                    "model": request.endpoint.model,
+                    "request": _asked(request),
+                    "chunks": _masked(pieces, request.endpoint),
+                    "error": failure
+                    and {
+                        "kind": type(failure).__name__,
+                        "message": str(failure),
+                        "retry_after": failure.retry_after,
+                    },
+                }
+                text = hide_keys(encoded(line).decode(), request.endpoint)
+                await asyncio.to_thread(_append, self._path, f"{text}\n")
 
 
 class ReplayTransport:
@@ -94,15 +106,7 @@ class ReplayTransport:
         if len(self._used) > MAX_CONVERSATIONS:
             self._used.clear()
         used = self._used.setdefault(request.context.prompt_cache_key, set())
-        exchange = self._find(_asked(request), self._exchanges, used)
-        for piece in exchange["chunks"]:
-            yield _chunk(piece)
-        failure = exchange["error"]
-        if failure is not None:
-            kind: type[LLMError] = getattr(errors, failure["kind"], LLMError)
-            raise kind(failure["message"], retry_after=failure["retry_after"])
-
-    def _find(self, asked: dict[str, Any], exchanges: list[dict[str, Any]], used: set[int]) -> dict[str, Any]:
+        asked, exchanges = _asked(request), self._exchanges
         equal = [number for number, exchange in enumerate(exchanges) if exchange["request"] == asked]
         if not equal:
             raise LLMBadRequestError(
@@ -112,7 +116,16 @@ class ReplayTransport:
             )
         chosen = next((number for number in equal if number not in used), equal[-1])
         used.add(chosen)
-        return exchanges[chosen]
+        exchange = exchanges[chosen]
+        for piece in exchange["chunks"]:
+            values = {name: value for name, value in piece.items() if name != "at"}
+            values["calls"] = tuple(CallDelta(**call) for call in values.get("calls", ()))
+            values["thinking_blocks"] = tuple(values.get("thinking_blocks", ()))
+            yield Chunk(**values)
+        failure = exchange["error"]
+        if failure is not None:
+            kind: type[LLMError] = getattr(errors, failure["kind"], LLMError)
+            raise kind(failure["message"], retry_after=failure["retry_after"])
 
 
 def read_recording(path: Path) -> list[dict[str, Any]]:
@@ -139,22 +152,6 @@ def _append(path: Path, text: str) -> None:
         raise LLMBadRequestError(f"The recording (`record_to`) cannot be written: {error}") from None
 
 
-def _line(request: CompletionRequest, pieces: list[dict[str, Any]], failure: LLMError | None) -> str:
-    error = failure and {
-        "kind": type(failure).__name__,
-        "message": str(failure),
-        "retry_after": failure.retry_after,
-    }
-    line = {
-        "version": VERSION,
-        "model": request.endpoint.model,
-        "request": _asked(request),
-        "chunks": _masked(pieces, request.endpoint),
-        "error": error,
-    }
-    return hide_keys(encoded(line).decode(), request.endpoint)
-
-
 def _masked(pieces: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
     masker = SecretMasker(keys_of(endpoint))
     masks: dict[object, StreamingMask] = {}
@@ -178,15 +175,8 @@ def _masked(pieces: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, 
 
 def _asked(request: CompletionRequest) -> dict[str, Any]:
     """What counts about a request: not where it went, nor with which key."""
-    asked: dict[str, Any] = orjson.loads(
-        encoded(
-            {
-                "messages": list(request.messages),
-                "tools": list(request.tools),
-                "parameters": dict(request.parameters),
-            }
-        )
-    )
+    lists = {"messages": list(request.messages), "tools": list(request.tools)}
+    asked: dict[str, Any] = orjson.loads(encoded({**lists, "parameters": dict(request.parameters)}))
     return asked
 
 
@@ -194,11 +184,7 @@ def _nearest(asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> str:
     best: tuple[int, int, str] | None = None
     for number, exchange in enumerate(exchanges, start=1):
         recorded = exchange["request"]["messages"]
-        same = 0
-        for old, new in zip(recorded, asked["messages"], strict=False):
-            if old != new:
-                break
-            same += 1
+        same = _same(recorded, asked["messages"])
         gap = abs(len(recorded) - len(asked["messages"]))
         difference = first_difference(exchange["request"], asked) or ""
         if best is None or (same, -gap) > best[:2]:
@@ -234,13 +220,15 @@ def first_difference(recorded: Any, asked: Any, path: str = "") -> str | None:
 def _excerpts(recorded: Any, asked: Any) -> str:
     if not (isinstance(recorded, str) and isinstance(asked, str)):
         return f"recorded {_short(repr(recorded))}, asked {_short(repr(asked))}"
-    same = 0
-    for old, new in zip(recorded, asked, strict=False):
-        if old != new:
-            break
-        same += 1
+    same = _same(recorded, asked)
     start = max(0, same - _EXCERPT // 3)
     return f"from character {same}: recorded {_short(repr(recorded[start:]))}, asked {_short(repr(asked[start:]))}"
+
+
+def _same(recorded: Sequence[Any], asked: Sequence[Any]) -> int:
+    """How many of their first items are equal."""
+    pairs = enumerate(zip(recorded, asked, strict=False))
+    return next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(asked)))
 
 
 def _short(text: str) -> str:
@@ -256,13 +244,6 @@ def _data(chunk: Chunk) -> dict[str, Any]:
     return data
 
 
-def _chunk(data: dict[str, Any]) -> Chunk:
-    values = {name: value for name, value in data.items() if name != "at"}
-    values["calls"] = tuple(CallDelta(**call) for call in values.get("calls", ()))
-    values["thinking_blocks"] = tuple(values.get("thinking_blocks", ()))
-    return Chunk(**values)
-
-
 async def log_completion(
     folder: str,
     request: CompletionRequest,
@@ -276,18 +257,6 @@ async def log_completion(
     mark = "-error" if isinstance(outcome, LLMError) else ""
     model = request.endpoint.model.replace("/", "__")
     name = f"{model}-{time.time():.3f}-{secrets.token_hex(2)}{mark}.json"
-    text = hide_keys(encoded(_entry(request, outcome)).decode(), request.endpoint)
-    try:
-        if callback is None:
-            await asyncio.to_thread(_write, folder, name, text)
-        else:
-            callback(name, text)
-    except Exception as error:  # noqa: BLE001 - a program's function raises what it likes
-        told = error if isinstance(error, OSError) else type(error).__name__
-        logger.warning("the log of a model call could not be written: %s", told)
-
-
-def _entry(request: CompletionRequest, outcome: LLMResponse | LLMError) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "timestamp": datetime.now(UTC).isoformat(),
         "model": request.endpoint.model,
@@ -298,16 +267,25 @@ def _entry(request: CompletionRequest, outcome: LLMResponse | LLMError) -> dict[
         "session_id": request.context.session_id,
     }
     if isinstance(outcome, LLMError):
-        return {**entry, "error": f"{type(outcome).__name__}: {outcome}"}
-    return {
-        **entry,
-        "response": outcome.message.model_dump(mode="json", exclude_none=True),
-        "response_id": outcome.id,
-        "finish_reason": outcome.finish_reason,
-        "usage": outcome.usage.model_dump(),
-        "cost": outcome.cost,
-        "latency": outcome.latency,
-    }
+        entry["error"] = f"{type(outcome).__name__}: {outcome}"
+    else:
+        entry |= {
+            "response": outcome.message.model_dump(mode="json", exclude_none=True),
+            "response_id": outcome.id,
+            "finish_reason": outcome.finish_reason,
+            "usage": outcome.usage.model_dump(),
+            "cost": outcome.cost,
+            "latency": outcome.latency,
+        }
+    text = hide_keys(encoded(entry).decode(), request.endpoint)
+    try:
+        if callback is None:
+            await asyncio.to_thread(_write, folder, name, text)
+        else:
+            callback(name, text)
+    except Exception as error:  # noqa: BLE001 - a program's function raises what it likes
+        told = error if isinstance(error, OSError) else type(error).__name__
+        logger.warning("the log of a model call could not be written: %s", told)
 
 
 def _write(folder: str, name: str, text: str) -> None:

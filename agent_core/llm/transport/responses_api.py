@@ -58,35 +58,26 @@ def _items(message: WireMessage) -> Iterator[dict[str, Any]]:
     if message["role"] == "tool":
         yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": _text(message)}
     elif message["role"] == "assistant":
-        yield from _assistant_items(message)
+        for block in message.get("thinking_blocks") or ():
+            if block.get("type") == REASONING and block.get("encrypted_content"):
+                yield block
+        if text := _text(message):
+            part = {"type": "output_text", "text": text, "annotations": []}
+            yield {"type": "message", "role": "assistant", "content": [part]}
+        for call in message.get("tool_calls") or ():
+            item = {"type": "function_call", "call_id": call["id"], **call["function"]}
+            yield {**item, "id": call["item_id"]} if call.get("item_id") else item
     else:
-        yield {"type": "message", "role": "user", "content": list(_parts(message))}
-
-
-def _assistant_items(message: WireMessage) -> Iterator[dict[str, Any]]:
-    for block in message.get("thinking_blocks") or ():
-        if block.get("type") == REASONING and block.get("encrypted_content"):
-            yield block
-    text = _text(message)
-    if text:
-        part = {"type": "output_text", "text": text, "annotations": []}
-        yield {"type": "message", "role": "assistant", "content": [part]}
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        item = {"type": "function_call", "call_id": call["id"], **function}
-        yield {**item, "id": call["item_id"]} if call.get("item_id") else item
-
-
-def _parts(message: WireMessage) -> Iterator[dict[str, Any]]:
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        yield {"type": "input_text", "text": content}
-        return
-    for item in content:
-        if item.get("type") == "image_url":
-            yield {"type": "input_image", "image_url": item["image_url"]["url"], "detail": "auto"}
-        else:
-            yield {"type": "input_text", "text": item["text"]}
+        content = message.get("content") or ""
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        parts = [
+            {"type": "input_image", "image_url": part["image_url"]["url"], "detail": "auto"}
+            if part.get("type") == "image_url"
+            else {"type": "input_text", "text": part["text"]}
+            for part in content
+        ]
+        yield {"type": "message", "role": "user", "content": parts}
 
 
 def _text(message: WireMessage) -> str:

@@ -21,14 +21,18 @@ from agent_core.llm.transport.routes import endpoint_of, route_of
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 3.0
-
 FRESH_SECONDS: Final = 300.0
 """After which a server is asked again."""
-
 KEPT: Final = 256
 """Of how many models it is kept."""
-
 MAX_BYTES: Final = 16 * 1024 * 1024
+_ROUTES: Final[Mapping[str, str]] = {
+    "litellm_proxy": "/model/info",
+    "openhands": "/model/info",
+    "hosted_vllm": "/models",
+    "vllm": "/models",
+    "openrouter": "/models",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +104,10 @@ async def _asked(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
     endpoint = endpoint_of(config)
     address = address_of(endpoint, base_url, _ROUTES[config.model.partition("/")[0]])
     headers = {"accept": "application/json"}
-    if endpoint.api_key is not None or address.authorization:
-        key_header = f"Bearer {endpoint.api_key.get_secret_value()}" if endpoint.api_key else address.authorization
-        headers["authorization"] = key_header
+    if endpoint.api_key is not None:
+        headers["authorization"] = f"Bearer {endpoint.api_key.get_secret_value()}"
+    elif address.authorization:
+        headers["authorization"] = address.authorization
     headers |= dict(endpoint.headers)
     for url in (address.url, address.other_url):
         if url is not None and (body := await _body(http, url, headers)) is not None:
@@ -142,12 +147,3 @@ def _said(value: Any) -> Iterator[tuple[str, ServedLimits]]:
 def _count(facts: Mapping[str, Any], *names: str) -> int | None:
     values = (facts.get(name) for name in names)
     return next((one for one in values if isinstance(one, int) and not isinstance(one, bool) and one > 0), None)
-
-
-_ROUTES: Final[Mapping[str, str]] = {
-    "litellm_proxy": "/model/info",
-    "openhands": "/model/info",
-    "hosted_vllm": "/models",
-    "vllm": "/models",
-    "openrouter": "/models",
-}

@@ -11,9 +11,8 @@ from typing import Any
 import orjson
 
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError, LLMNoResponseError
-from agent_core.llm.transport.exchange import CallDelta, Chunk, Endpoint
+from agent_core.llm.transport.exchange import CallDelta, Chunk, Endpoint, encoded
 from agent_core.llm.transport.failures import build, from_status, readable
-from agent_core.llm.transport.json_text import encoded
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_SPLIT_EVENT_BYTES = 1024 * 1024
@@ -150,7 +149,13 @@ class AnswerReader:
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
             raise self._broken(f"sent more than {MAX_ANSWER_BYTES // 2**20} MiB")
-        data = self._with_newlines(data)
+        # Each of the line ends that events may have (CR, LF, both) becomes a newline.
+        if self._after_return:
+            data = data.removeprefix(b"\n")
+            self._after_return = False
+        if b"\r" in data:
+            self._after_return = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in data:
             self._rest.append(data)
             return []
@@ -170,16 +175,6 @@ class AnswerReader:
             what = "cut its answer off before the end" if self._has_events else "sent an empty answer"
             raise self._broken(what)
         return chunks
-
-    def _with_newlines(self, data: bytes) -> bytes:
-        """The data with each of the line ends that events may have (CR, LF, both) as a newline."""
-        if self._after_return:
-            data = data.removeprefix(b"\n")
-            self._after_return = False
-        if b"\r" in data:
-            self._after_return = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return data
 
     def _line(self, line: bytes) -> Iterator[Chunk]:
         if self.is_done:
