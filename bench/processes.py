@@ -115,8 +115,9 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without what would configure a server."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_", "LLM_"))}
+    """Ours without what would configure a server, or make it compile itself at each start."""
+    refused = ("DRYDOCK_", "LLM_", "PYTHONDONTWRITEBYTECODE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(refused)}
 
 
 async def _announced(process: asyncio.subprocess.Process, pattern: re.Pattern[str], log: Path | None) -> str:

@@ -37,7 +37,7 @@ from server.git_providers.accounts import GitAccess
 from server.git_providers.request_tools import RequestMaker
 from server.http.gate import Gate
 from server.http.page import page_of
-from server.openapi import docs_endpoint, openapi_document, operation_id
+from server.openapi import docs_endpoint, openapi_document
 from server.routes import (
     chat_completions,
     client_compatibility,
@@ -244,7 +244,6 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
         lifespan=lifespan,  # type: ignore[arg-type]
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=operation_id,
     )
     api.openapi = cache(partial(openapi_document, api))  # type: ignore[method-assign] # as the library says to do it
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
@@ -254,7 +253,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
         *(conversation_events, client_tools, conversation_files, conversation_git, workspace_page, ports, microagents),
         *(feedback, client_compatibility, chat_completions, webhooks),
     ):
-        api.include_router(module.router)
+        api.router.routes.extend(module.router.routes)
     api.router.routes.extend(PROVIDER_ROUTES)
     api.mount("/", page)
     return api

@@ -64,11 +64,6 @@ _TAGS: Final = {
 """The group of a route, by the longest of these that its path begins with."""
 
 
-def operation_id(route: APIRoute | RouteContext) -> str:
-    """The stable name of a route, from which clients make the names of their functions: that of its handler."""
-    return f"chat_{route.name}" if str(route.path).startswith("/v1/") else str(route.name)
-
-
 def openapi_document(api: FastAPI) -> dict[str, Any]:
     """The document of all routes of `api`."""
     document = get_openapi(

@@ -36,7 +36,9 @@ class Tagged(Kindred):
     them before the others, and then whichever the data fit.
     """
 
-    model_config = ConfigDict(defer_build=True)  # until `kind` has its default, just below: to build twice takes long
+    # Ours are built when first used: all of them at once take long. Others are as soon as `kind` has its default, just
+    # below, so that a field that cannot be is said where its class is made.
+    model_config = ConfigDict(defer_build=True)
 
     kind: str = ""
 
@@ -47,7 +49,8 @@ class Tagged(Kindred):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         cls.model_fields["kind"].default = cls.__name__
-        cls.model_rebuild(force=True)
+        if not cls.__module__.startswith(_OURS):
+            cls.model_rebuild(force=True)
         known = [cls, *Tagged.namesakes.get(cls.__name__, ())]
         known.sort(key=lambda each: each.__module__.startswith(_OURS))
         Tagged.namesakes[cls.__name__] = tuple(known[:NAMESAKES])

@@ -16,9 +16,8 @@ from typing import Final, cast
 from agent_core.errors import DrydockError
 from agent_core.version import VERSION
 
-CLIENT_LIBRARIES = ("aiohttp", "requests", "tornado")
-"""What python-socketio loads for its clients only: 0.2 s and 20 MB."""
-
+UNUSED_MODULES = ("aiohttp", "requests", "tornado", "pydantic.v1")
+"""What python-socketio loads for its clients only (0.2 s, 20 MB), and FastAPI to refuse models of pydantic 1."""
 
 YOUNG_OBJECTS = 5000
 """Objects made before the collector looks for cycles (Python: 700): a page of events has more, and no cycles."""
@@ -26,8 +25,8 @@ YOUNG_OBJECTS = 5000
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Within this, modules load without garbage collection and without `CLIENT_LIBRARIES`, for the server's process."""
-    hidden = [name for name in CLIENT_LIBRARIES if name not in sys.modules]
+    """Within this, modules load without garbage collection and without `UNUSED_MODULES`, for the server's process."""
+    hidden = [name for name in UNUSED_MODULES if name not in sys.modules]
     modules = cast(dict[str, ModuleType | None], sys.modules)
     modules.update(dict.fromkeys(hidden))
     was_collecting = gc.isenabled()

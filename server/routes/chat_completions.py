@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
@@ -36,7 +36,7 @@ from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, 
 from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
-from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, while_connected
+from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
@@ -165,7 +165,7 @@ class Completion(BaseModel):
     usage: Usage
 
 
-router = APIRouter(prefix="/v1", route_class=OpenAIRoute, responses=errors(404, model=OpenAIError))
+router = make_router("/v1", route_class=OpenAIRoute, responses=errors(404, model=OpenAIError))
 
 CONVERSATION_HEADER = "X-Conversation-Id"
 SILENCE_SECONDS = 15.0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
+from fastapi import Query, Request
 from pydantic import BaseModel, Field, StringConstraints
 
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, OwnConversation, Services, ServicesDependency
 from server.routes.replies import MEANINGS, Alive, ErrorReply, plain_error
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 
-router = APIRouter(prefix="/api", route_class=JsonRoute)
+router = make_router("/api")
 
 Id = Annotated[str, StringConstraints(max_length=100)]
 SandboxIds = Annotated[list[Id], Query(alias="id", max_length=100, default_factory=list)]

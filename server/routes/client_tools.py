@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel
 
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
@@ -12,13 +12,13 @@ from server.errors import ReplyError
 from server.routes.conversation_events import Done
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.client_tools import CLIENT_TOOLS, ClientTools
 from server.wire.errors import WireError
 from server.wire.fields import ResultArgs
 from server.wire.incoming import result_event
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+router = make_router("/api/conversations/{conversation_id}")
 
 
 class ClientToolsReply(BaseModel):

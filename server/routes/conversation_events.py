@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query
+from fastapi import Body, Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response, StreamingResponse
 
@@ -18,7 +18,7 @@ from server.dependencies import IdempotencyKey, OwnConversation, Services, Servi
 from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError
 from server.routes.query import EventId, PageId
 from server.routes.replies import errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.web_session import ImagesRefusedError
 from server.wire.envelope import is_hidden, to_record, wire_time, without_view
 from server.wire.errors import WireError
@@ -26,7 +26,7 @@ from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS
 from server.wire.frames import to_json
 from server.wire.incoming import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS, taken_from_wire
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+router = make_router("/api/conversations/{conversation_id}")
 
 MAX_LIMIT = 100
 Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -31,11 +31,12 @@ from server.http.files import (
 )
 from server.routes.query import LINKED, FilePath, Paging, PagingDependency
 from server.routes.replies import errors
-from server.routes.route_classes import WatchedJsonRoute, WatchedRoute
+from server.routes.route_classes import WatchedJsonRoute, WatchedRoute, make_router
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}")
-_files = APIRouter(route_class=WatchedRoute, responses=errors(403, 413, 503, 507))
-_folders = APIRouter(route_class=WatchedJsonRoute, responses=errors(403, 503))
+_PREFIX = "/api/conversations/{conversation_id}"
+router = make_router(_PREFIX)
+_files = make_router(_PREFIX, route_class=WatchedRoute, responses=errors(403, 413, 503, 507))
+_folders = make_router(_PREFIX, route_class=WatchedJsonRoute, responses=errors(403, 503))
 MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096
 NO_SANDBOX = "Runtime not yet initialized"
@@ -363,5 +364,4 @@ def _folder_order(entry: dict[str, Any]) -> tuple[bool, str, str]:
     return (entry["kind"] != "folder", entry["name"].lower(), entry["name"])
 
 
-router.include_router(_files)
-router.include_router(_folders)
+router.routes.extend([*_files.routes, *_folders.routes])

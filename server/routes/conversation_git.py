@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SandboxClosedError
@@ -20,11 +20,9 @@ from server.errors import ReplyError
 from server.routes.conversation_files import STATUSES, refusal
 from server.routes.query import LINKED, FilePath, PageId, PagingDependency
 from server.routes.replies import errors, plain_error
-from server.routes.route_classes import WatchedJsonRoute
+from server.routes.route_classes import WatchedJsonRoute, make_router
 
-router = APIRouter(
-    prefix="/api/conversations/{conversation_id}/git", route_class=WatchedJsonRoute, responses=errors(403)
-)
+router = make_router("/api/conversations/{conversation_id}/git", route_class=WatchedJsonRoute, responses=errors(403))
 GIT_SECONDS = 40.0
 NOT_RUNNING = "Not a git repository as far as can be seen: the conversation is not running"
 _COMMIT = re.compile("[0-9a-f]{40,64}", re.ASCII)

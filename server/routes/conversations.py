@@ -7,7 +7,7 @@ import logging
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field, StringConstraints
 
 from agent_core.errors import DrydockError, NoSuchEventError
@@ -33,12 +33,12 @@ from server.errors import ConversationNotFoundError, ReplyError, status_of
 from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.query import PageId, Repository
 from server.routes.replies import errors, status_error
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.user_settings import masker_of
 from server.settings.git_hosts import Provider
 
 logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
+router = make_router("/api/conversations")
 
 MAX_PAGE: Final = 1000
 """As many as the protocol's client asks for at once where it shows what makes a repository's microagents."""

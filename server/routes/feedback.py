@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from server.db.errors import DatabaseError, InvalidPageError
@@ -14,11 +14,11 @@ from server.dependencies import IdentityDependency, OwnConversation, ServicesDep
 from server.errors import ReplyError
 from server.routes.query import PageId
 from server.routes.replies import errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.wire.envelope import wire_time
 
 logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api", route_class=JsonRoute)
+router = make_router("/api")
 
 THANKS = "Thank you. Your feedback is kept on this server, with the conversation."
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
 from agent_core.events.event import utc_now
@@ -29,14 +29,13 @@ from server.git_providers.model import (
 )
 from server.git_providers.provider import GitProvider
 from server.routes.replies import Confirmation, ErrorReply, errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.settings.git_hosts import Provider, host_problem
 from server.wire.envelope import wire_time
 
-router = APIRouter(prefix="/api", route_class=JsonRoute)
-_accounts_router = APIRouter(
-    prefix="/user",
-    route_class=JsonRoute,
+router = make_router("/api")
+_accounts_router = make_router(
+    "/api/user",
     responses={
         401: {
             "model": str | ErrorReply,
@@ -312,4 +311,4 @@ async def read_repository_microagent(repository: str, file_path: Name, accounts:
     return await accounts.of_repository(None, repository, lambda one: _microagent(one, repository, file_path))
 
 
-router.include_router(_accounts_router)
+router.routes.extend(_accounts_router.routes)

@@ -11,15 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from server.dependencies import ServicesDependency
 from server.http.gate import SERVER_INFO
 from server.routes.replies import Alive
+from server.routes.route_classes import make_router
 
-router = APIRouter()
+router = make_router(route_class=APIRoute)
 _PROC = Path("/proc/self")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 
 from agent_core.events.control import Recorded
 from agent_core.events.event import utc_now
@@ -17,7 +17,7 @@ from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.replies import errors, status_error
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import JsonRoute, make_router
 from server.session.titles import title_from_message
 from server.session.unfinished import unfinished_conversation
 from server.session.user_settings import choose_model, masker_of
@@ -46,7 +46,7 @@ class LongJsonRoute(JsonRoute):
     max_values = MAX_VALUES
 
 
-router = APIRouter(prefix="/api/conversations", route_class=LongJsonRoute)
+router = make_router("/api/conversations", route_class=LongJsonRoute)
 
 
 @router.post("/import", response_model=ConversationReply, responses=errors(400, 409), openapi_extra=_BODY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from agent_core.errors import DrydockError, LLMBadRequestError
@@ -19,11 +19,11 @@ from server.git_providers.accounts import GitAccounts
 from server.routes.conversations import ConversationList, PageLimit, conversation_page
 from server.routes.query import LINKED, PageId, PagingDependency
 from server.routes.replies import errors, status_error
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.memory_request import AROUND, remember_prompt
 from server.settings.git_hosts import Provider
 
-router = APIRouter(prefix="/api", route_class=JsonRoute)
+router = make_router("/api")
 
 
 class MicroagentInput(BaseModel):

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from agent_core.controller.replay import beginning_of
@@ -26,7 +25,7 @@ from server.dependencies import IdempotencyKey, IdentityDependency, Services, Se
 from server.errors import PlainError, ReplyError
 from server.git_providers.kinds import KINDS
 from server.routes.replies import ErrorReply, errors, status_error
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.session.user_settings import choose_model, masker_of
@@ -37,7 +36,7 @@ from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.trajectory import read_trajectory
 
-router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
+router = make_router("/api/conversations")
 
 _ERRORS = {**errors(400, 409), **errors(401, model=str | ErrorReply)}
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"

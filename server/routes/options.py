@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from agent_core.agent.base import AgentBase
@@ -13,11 +12,11 @@ from agent_core.security.analyzers import ANALYZERS
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.routes.query import LINKED, Paging, PagingDependency
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.user_settings import choose_model
 from server.settings.settings import DEMO_MODEL
 
-router = APIRouter(prefix="/api/options", route_class=JsonRoute)
+router = make_router("/api/options")
 SUGGESTED_MODELS = (
     "anthropic/claude-opus-4-5",
     "anthropic/claude-sonnet-4-5",

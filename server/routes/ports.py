@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SandboxClosedError
@@ -13,9 +13,9 @@ from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
-from server.routes.route_classes import WatchedJsonRoute
+from server.routes.route_classes import WatchedJsonRoute, make_router
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
+router = make_router("/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
 
 
 class ListeningPort(BaseModel):

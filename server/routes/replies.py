@@ -49,6 +49,8 @@ class ErrorReply(BaseModel):
     success: bool = Field(False, description="False, where the answer would have it otherwise.")
 
 
+_ERROR_REPLY: Final = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorReply"}}}
+
 MEANINGS: Final = {
     400: "Something in the request cannot be so",
     401: "The access token is missing or wrong",
@@ -69,9 +71,10 @@ MEANINGS: Final = {
 """What a status means on every route."""
 
 
-def errors(*statuses: int, model: Any = ErrorReply) -> dict[int | str, dict[str, Any]]:
-    """The entries of a route's ``responses`` for these statuses."""
-    return {status: {"model": model, "description": MEANINGS[status]} for status in statuses}
+def errors(*statuses: int, model: Any = None) -> dict[int | str, dict[str, Any]]:
+    """The entries of a route's ``responses`` for these statuses; by default an `ErrorReply`, which the document has."""
+    kind = {"content": _ERROR_REPLY} if model is None else {"model": model}
+    return {status: {"description": MEANINGS[status], **kind} for status in statuses}
 
 
 def status_error(status: int, text: str, **more: str) -> ReplyError:

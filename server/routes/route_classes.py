@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Any, ClassVar, Final, TypeVar
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -71,6 +71,19 @@ class WatchedJsonRoute(JsonRoute):
 
     def get_route_handler(self) -> Handler:
         return _watched(super().get_route_handler())
+
+
+def make_router(prefix: str = "", *, route_class: type[APIRoute] = JsonRoute, **options: Any) -> APIRouter:
+    """A group of routes, complete as they are: another router takes its `routes`.
+
+    `include_router` would build each of them again, which costs the first request to them 1 ms for each.
+    """
+    return APIRouter(prefix=prefix, route_class=route_class, generate_unique_id_function=operation_id, **options)
+
+
+def operation_id(route: APIRoute) -> str:
+    """The stable name of a route, from which clients make the names of their functions: that of its handler."""
+    return f"chat_{route.name}" if route.path.startswith("/v1/") else route.name
 
 
 class _StrictRequest(Request):

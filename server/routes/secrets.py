@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError
@@ -20,10 +19,10 @@ from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import Confirmation, errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 
 logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api", route_class=JsonRoute)
+router = make_router("/api")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
 from server.routes.replies import MEANINGS, Confirmation, ErrorReply, errors
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.session.user_settings import KEPT_WHEN_NULL, SettingsChange, merged, public_form
 from server.settings.mcp_config import HiddenSecretError
 
 logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api", route_class=JsonRoute)
+router = make_router("/api")
 
 
 class SecretsStore(BaseModel):

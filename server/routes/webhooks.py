@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from server.doors.webhooks.delivery import EVENT_TYPES
 from server.doors.webhooks.sender import new_secret, secret_problem
 from server.errors import ConversationNotFoundError
 from server.routes.query import PagingDependency
-from server.routes.route_classes import JsonRoute
+from server.routes.route_classes import make_router
 from server.wire.envelope import wire_time
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def url_problem(url: str) -> str | None:
     return "has the port 0, to which nothing can be sent" if port == 0 else None
 
 
-router = APIRouter(prefix="/api/webhooks", route_class=JsonRoute, tags=["webhooks"])
+router = make_router("/api/webhooks", tags=["webhooks"])
 
 
 def _event_type_problem(value: str) -> str | None:

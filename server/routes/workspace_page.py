@@ -8,7 +8,6 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from agent_core.errors import DrydockError
@@ -17,9 +16,9 @@ from server.dependencies import OwnConversation, ServicesDependency
 from server.routes.conversation_files import refusal, workspace_of
 from server.routes.query import FilePath
 from server.routes.replies import errors
-from server.routes.route_classes import WatchedRoute
+from server.routes.route_classes import WatchedRoute, make_router
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedRoute)
+router = make_router("/api/conversations/{conversation_id}", route_class=WatchedRoute)
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors"
 _STYLE: Final = (

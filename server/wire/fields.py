@@ -21,7 +21,8 @@ RecallType = Literal["workspace_context", "knowledge"]
 class Fields(BaseModel):
     """Base of all public types: JSON types only, nothing converted, unknown names refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+    # Built when first used: all of them at once take long.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 class NoFields(Fields):
@@ -262,7 +263,7 @@ class ImageBlock(Fields):
 Block = Annotated[TextBlock | ImageBlock, Field(discriminator="type")]
 
 
-class ResultArgs(Fields):
+class ResultArgs(Fields, defer_build=False):  # a body of a route: FastAPI needs it at once
     """What a client answers: a text, or blocks as MCP has them."""
 
     content: str | list[Block]
