@@ -245,7 +245,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    api.openapi = cache(partial(openapi_document, api))  # type: ignore[method-assign] # as the library says to do it
+    api.openapi = cache(partial(openapi_document, api))  # type: ignore[method-assign] # as FastAPI says to do it
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api)
     for module in (

@@ -69,7 +69,7 @@ def checked_conversation_id(conversation_id: str) -> str:
     return conversation_id
 
 
-# The dependencies below do not depend on one another, but call what they need: the library takes the signature of each
+# The dependencies below do not depend on one another, but call what they need: FastAPI takes the signature of each
 # apart anew for each route that has it, which was a tenth of the server's start. They are asynchronous, because others
 # run in threads.
 

@@ -364,7 +364,7 @@ class YieldingLock(asyncio.Lock):
 
     give_back: Callable[[], object] | None = None
 
-    async def acquire(self) -> bool:  # type: ignore[override]  # the library's type says always true
+    async def acquire(self) -> bool:  # type: ignore[override]  # asyncio's type says always true
         if self.give_back is not None:
             self.give_back()
         return await super().acquire()

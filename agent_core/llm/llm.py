@@ -126,7 +126,7 @@ def _tokenizer(path: str) -> Any:
 
     try:
         return Tokenizer.from_file(path)
-    except Exception as error:  # noqa: BLE001 - the library raises nothing more exact
+    except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more exact
         logger.warning("custom_tokenizer %r cannot be used, tokens are estimated: %s", path, error)
         return None
 

@@ -335,7 +335,7 @@ async def _client(
     try:
         await client.__aenter__()
     except Exception as error:
-        if refusals and isinstance(cause_of(error), MCPError):  # the library keeps the status to itself
+        if refusals and isinstance(cause_of(error), MCPError):  # the MCP SDK keeps the status to itself
             raise McpServerError(f"it answered with the HTTP status {refusals[-1]}{advice_on(refusals[-1])}") from error
         if program is None or not is_closed(error):
             raise

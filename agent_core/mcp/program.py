@@ -214,7 +214,7 @@ class ProgramInput:
 
     async def send(self, item: Any, /) -> None:
         """Write one message; waits while the program does not read. Raises anyio's `BrokenResourceError`."""
-        # The library expects the error of its own streams.
+        # The MCP SDK expects the error of its own streams.
         from anyio import BrokenResourceError
 
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

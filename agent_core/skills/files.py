@@ -191,7 +191,7 @@ def _yaml() -> tuple[Any, Any]:
     # Imported here: only conversations with skills need it, and it costs every start of the server 15 ms.
     import yaml
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined,unused-ignore] # the library comes without types
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined,unused-ignore] # PyYAML comes without types
         depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:

@@ -55,7 +55,7 @@ def serve(settings: Settings, out: TextIO) -> int:
         log_config=None,
         access_log=settings.log_level == "debug",
         server_header=False,
-        # Left to itself the library believes whoever connects over loopback, or what the environment says.
+        # Left to itself uvicorn believes whoever connects over loopback, or what the environment says.
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,

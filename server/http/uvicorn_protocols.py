@@ -182,7 +182,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _time_is_up(self) -> None:
         self._timer = None
         if self.cycle is not None and not self.cycle.response_complete:
-            return  # the time after the answer is the library's to limit
+            return  # the time after the answer is uvicorn's to limit
         if self._loose_bytes:
             self._refuse(408, f"the head of the request did not end within {self.head_seconds:g} seconds")
         else:

@@ -106,7 +106,7 @@ class SocketGateway:
             if connection.conversation_id == conversation_id:
                 await connection.outlet.send_now(EVENT, body)
 
-    # The library's handlers. It calls a handler again, with fewer arguments, when a TypeError comes out of it, and a
+    # python-socketio calls a handler again, with fewer arguments, when a TypeError comes out of it, and a
     # connect handler that raises leaves the client hanging: so these let nothing out but refusals.
 
     async def _on_connect(self, connection_id: str, environ: Mapping[str, Any], auth: object = None) -> None:

@@ -104,7 +104,7 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
     An event that cannot be read becomes ``oh_user_action`` with a `Malformed` argument, so that its sender is answered.
     """
 
-    class ClientPacket(socketio.packet.Packet):  # type: ignore[misc] # the library is not typed
+    class ClientPacket(socketio.packet.Packet):  # type: ignore[misc] # python-socketio is not typed
         uses_binary_events = False
         json = _Json
         data: Any
@@ -112,7 +112,7 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             if self.packet_type == socketio.packet.EVENT and self.data is None:
-                self._set_malformed(_EMPTY_PROBLEM)  # the library skips decoding where there is nothing
+                self._set_malformed(_EMPTY_PROBLEM)  # python-socketio skips decoding where there is nothing
 
         def decode(self, encoded_packet: str | bytes) -> int:
             if (problem := _refusal(encoded_packet, max_message_bytes)) is not None:
@@ -148,7 +148,7 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
     return ClientPacket
 
 
-class OutgoingPacket(engineio.packet.Packet):  # type: ignore[misc] # the library is not typed
+class OutgoingPacket(engineio.packet.Packet):  # type: ignore[misc] # engine.io is not typed
     """A message that is encoded already; it tells when the transport takes it, which is just before it is sent."""
 
     def __init__(self, event: str, body: bytes, on_taken: Callable[[int], None]) -> None:

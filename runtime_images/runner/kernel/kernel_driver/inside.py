@@ -163,7 +163,7 @@ def warm(shell: Any) -> None:
         shell.InteractiveTB.structured_traceback(*sys.exc_info())
 
 
-# The library takes a TCP port for it, which would be one of the sandbox's ports that users see and open.
+# ipykernel takes a TCP port for it, which would be one of the sandbox's ports that users see and open.
 class PortlessThread(IOPubThread):  # type: ignore[misc] # ipykernel has no types
     """ipykernel's thread that hears of forks, at `address`; keeps its port where ipykernel does it otherwise."""
 
