@@ -280,8 +280,6 @@ class Parser:
         if not quoted and self._take("'"):
             found = self._expect(_ANSI_C, "a single quote is not closed")
             return (Text(_ESCAPE.sub(_decoded, found[1]).split("\0", 1)[0], quoted=True),)
-        if not quoted and self._at('"'):
-            return ()
         name = self._match(_NAME)
         if self._at("\\\n"):
             raise ShellSyntaxError("a line ends in the name of a variable")

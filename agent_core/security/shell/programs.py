@@ -41,8 +41,8 @@ looks | LOW | -o -O -x -X --exec --exec-batch | | | locate lsof top
 echo | LOW | | | | echo
 printf | LOW | | | | printf
 cd | LOW | | | | cd pushd popd
-secrets | LOW | | | | printenv
-secrets | LOW | -k keyword | | | set
+declare | LOW | | | | printenv
+declare | LOW | -k keyword | | | set
 looks | LOW | lastpipe extglob expand_aliases | | | shopt
 decode | LOW | | | | base64 base32 uudecode zcat
 decode | MEDIUM | | | | openssl gpg gunzip unxz bunzip2
@@ -65,9 +65,8 @@ language | MEDIUM | | | | perl ruby node nodejs deno bun php lua
 awk | LOW | | | | awk gawk mawk nawk
 sed | LOW | | | | sed
 write | LOW | | | | tee
-write | MEDIUM | | | | touch mkdir truncate fallocate mkfifo
+write | MEDIUM | | | | touch mkdir truncate fallocate mkfifo dd
 copy | MEDIUM | -b -S --backup --suffix | | | cp mv ln install
-dd | MEDIUM | | | | dd
 delete | MEDIUM | | catastrophic-delete | --no-preserve-root | rm shred unlink rmdir srm trash rimraf
 permissions | MEDIUM | --reference | | | chmod chown chgrp chattr setfacl chcon
 opaque | MEDIUM | | kill-all | -1 1 | kill skill
@@ -150,6 +149,7 @@ copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --
 delete rRfidpvIuzxn:s: --recursive --force --dir --verbose --one-file-system --no-preserve-root --preserve-root --zero
     --remove --iterations: --ignore-fail-on-non-empty --parents
 permissions RvcfhHLP --recursive --verbose --changes --quiet --silent
+language +wv --version
 launch +
 shell +abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --version
 """

@@ -40,7 +40,7 @@ RISKY_PYTHON: Final = re.compile(
 
 
 ANY_VARIABLE: Final = "_"  # where nobody can tell which variable is set
-_STRONG: Final = frozenset({"delete", "shell", "dd", "permissions"})  # looked at as arguments of other programs, too
+_STRONG: Final = frozenset({"delete", "shell", "permissions"})  # looked at as arguments of other programs, too
 _OPEN_TO_ALL: Final = re.compile(r"[0-7]?[0-7][0-7][2367]\Z|(?:[ugo]*[oa][ugoa]*)?\+[rxXst]*w|a[+=]rwx|o[+=]\w*w")
 _PLAIN_NAME: Final = re.compile(r"(?!-)[\w./+@%~:-]+|\[", re.ASCII)
 _FOLDER_OF_PROGRAMS: Final = re.compile(r"(?:(?:/usr(?:/local)?)?/s?bin)?")
@@ -196,17 +196,14 @@ class Rules:
         text = " ".join(call.arguments).removesuffix("\\n")
         return derived(text) if re.search(r"[%\\]", text) else text + "\n"
 
-    def secrets(self, call: ProgramCall) -> str:
-        return Mark.SECRET
-
     def decode(self, call: ProgramCall) -> str:
         return Mark.DECODED + derived(call.stdin + self._sinks.read_all(call.operands))
 
     def opaque(self, call: ProgramCall) -> str:
         """A program that may run any of its arguments, and the files that they name."""
         for position, word in enumerate(call.arguments):
-            known = program_named(posixpath.basename(word))
-            if known and (known.kind in _STRONG or known.stops == "disk"):
+            known = program_named(name := posixpath.basename(word))
+            if known and (known.kind in _STRONG or known.stops == "disk" or name == "dd"):
                 self.run(call.arguments[position:], call.stdin)
             for text in self._sinks.written(word):
                 self.run_file(word, text)
@@ -274,7 +271,7 @@ class Rules:
             name, equals, value = word.partition("=")
             if equals:
                 self.assign(name.removesuffix("+"), value)
-        return derived("") if call.arguments else Mark.SECRET
+        return derived("") if call.arguments and call.name != "printenv" else Mark.SECRET
 
     def names(self, call: ProgramCall) -> str:
         for word in call.arguments:
@@ -338,9 +335,6 @@ class Rules:
             if re.fullmatch(r"-\w*[eErp]|--eval", before):
                 self._code(call.name, word)
         self._script("".join(call.operands[:1]), call, partial(self._code, call.name))
-        options = [*takewhile(lambda word: word[:1] == "-" or may_be_option(word), call.arguments)]
-        if not all(re.fullmatch(r"-[wnlpesv]+|--version", word) for word in options):
-            self._ask(call, "options with which it may run something else")
         return derived(call.stdin)
 
     def awk(self, call: ProgramCall) -> str:
@@ -426,10 +420,11 @@ class Rules:
 
     def write(self, call: ProgramCall) -> str:
         is_appended = any(re.match(r"-\w*a|--append", word) for word in call.arguments)
+        text = {"tee": call.stdin, "touch": ""}.get(call.name, derived(call.stdin))
         for path in call.operands if call.name != "mkdir" else []:
-            text = {"tee": call.stdin, "touch": ""}.get(call.name, Mark.UNKNOWN)
-            self._sinks.write(path, text, append=is_appended)
-        return call.stdin if call.name == "tee" else derived("")
+            if call.name != "dd" or path.startswith("of=") or may_be_option(path):
+                self._sinks.write(path.removeprefix("of=") if call.name == "dd" else path, text, append=is_appended)
+        return text
 
     def copy(self, call: ProgramCall) -> str:
         folders = call.values("-t", "--target-directory")
@@ -443,14 +438,6 @@ class Rules:
             if self._sinks.scopes(path) & {Scope.SYSTEM, Scope.DEVICE} or resolve(path, ".") in {"~", "/root", "/home"}:
                 self._sinks.high("system-file", f"moves {shown(path)} away, which is no part of the work")
         return derived("")
-
-    def dd(self, call: ProgramCall) -> str:
-        parts = [word.partition("=") for word in call.arguments]
-        printed = "".join([self._sinks.read(value) for key, _, value in parts if key == "if"]) or derived(call.stdin)
-        self._ask_if_open(call, call.arguments)
-        for path in [value for key, _, value in parts if key == "of"]:
-            self._sinks.write(path, printed)
-        return printed
 
     def delete(self, call: ProgramCall) -> str:
         is_recursive = call.has("-r", "-R", "--recursive") or call.name in {"rimraf", "trash"}
@@ -513,10 +500,9 @@ class Rules:
 
     def _setting(self, text: str) -> None:
         name, _, value = text.partition("=")
-        if value[:1] == "!" or name.lower() in {"core.pager", "core.editor", "core.sshcommand", "sequence.editor"}:
-            self._run_code(value.removeprefix("!"), "")
         is_calm = name.lower().startswith(LISTS["git settings"]) or value in {"cat", "true", "false", "less"}
         if not is_calm or may_be_option(text):
+            self._run_code(value.removeprefix("!"), "")
             self._sinks.unknown("hooks", f"changes a setting with which git may run programs ({shown(name)})")
 
     def fetch(self, call: ProgramCall) -> str:

@@ -366,6 +366,7 @@ echo ls > k; ln k l; echo 'rm -rf /' > k; bash k
 .venv/bin/python -c 'import os; os.system("rm -rf /")'
 PAGER='rm -rf /' git log
 git -c core.pager='rm -rf /' log
+git -c core.fsmonitor='rm -rf /' status
 git bisect run rm -rf /
 git config --global core.editor 'rm -rf /'
 tar -C / -xf x
@@ -642,7 +643,6 @@ ln -s /bin/rm x; ./x -rf /
 cat /bin/rm > x; chmod +x x; ./x -rf /
 BASH_ENV=x bash -c ls
 NODE_OPTIONS='--require ./x' node y.js
-git -c core.fsmonitor='rm -rf /' status
 git --exec-path=/tmp/x status
 git grep -O'rm -rf /' x
 git diff --output=/etc/passwd
