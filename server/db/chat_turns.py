@@ -8,9 +8,8 @@ from typing import NamedTuple
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from server.db.engine import Engines
 from server.db.tables import chat_turns
-from server.db.writer import Writer
+from server.db.writer import Repository
 
 
 class ChatTurn(NamedTuple):
@@ -20,12 +19,8 @@ class ChatTurn(NamedTuple):
     event_id: int
 
 
-class ChatTurnRepository:
-    """Keeps `ChatTurn`s. Every method raises `DatabaseError` when the database cannot be read or written."""
-
-    def __init__(self, engines: Engines, writer: Writer) -> None:
-        self._engines = engines
-        self._writer = writer
+class ChatTurnRepository(Repository):
+    """Keeps `ChatTurn`s."""
 
     async def get(self, user_id: str, digest: str) -> ChatTurn | None:
         statement = select(chat_turns.c.conversation_id, chat_turns.c.event_id).where(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
-from sqlalchemy import Executable, Row, bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Column, Executable, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,9 +21,9 @@ from server.db.blobs import BlobStore, drop_blobs
 from server.db.engine import Engines
 from server.db.errors import ConversationExistsError
 from server.db.idempotency_keys import sending_scope
-from server.db.page_ids import timed_page_id, timed_position
+from server.db.page_ids import NewestFirst, newest_first, page_of
 from server.db.tables import chat_turns, conversations, feedback, idempotency_keys, webhook_positions
-from server.db.writer import Writer
+from server.db.writer import Repository, Writer
 
 MAX_ID_LENGTH = 100
 Changes = dict[str, Any]
@@ -79,20 +79,11 @@ class ConversationChanges(TypedDict, total=False):
     options: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationListPage:
-    """Some conversations, newest first, and where the next page begins (None: this was the last)."""
-
-    results: list[ConversationRecord]
-    next_page_id: str | None
-
-
-class ConversationRepository:
-    """Keeps `ConversationRecord`s; all methods may raise `DatabaseError`. Reads show what was touched."""
+class ConversationRepository(Repository):
+    """Keeps `ConversationRecord`s. Reads show what was touched."""
 
     def __init__(self, engines: Engines, writer: Writer, blobs: BlobStore, touches: Touches) -> None:
-        self._engines = engines
-        self._writer = writer
+        super().__init__(engines, writer)
         self._blobs = blobs
         self._touches = touches
 
@@ -118,7 +109,7 @@ class ConversationRepository:
         selected_repository: str | None = None,
         trigger: str | None = None,
         created_after: datetime | None = None,
-    ) -> ConversationListPage:
+    ) -> NewestFirst[ConversationRecord]:
         """At most `limit` of this user, newest first, from `page_id` (else `InvalidPageError`) on; none twice."""
         table = conversations.c
         statement = select(conversations).where(table.user_id == user_id)
@@ -128,15 +119,8 @@ class ConversationRepository:
             statement = statement.where(table.trigger == trigger)
         if created_after is not None:
             statement = statement.where(table.created_at > created_after)
-        if page_id is not None:
-            statement = statement.where(tuple_(table.created_at, table.id) < timed_position(page_id))
-        statement = statement.order_by(table.created_at.desc(), table.id.desc()).limit(max(limit, 0) + 1)
-        records = await self._records(statement)
-        if len(records) <= max(limit, 0) or limit <= 0:
-            return ConversationListPage(records[: max(limit, 0)], None)
-        return ConversationListPage(
-            records[:limit], timed_page_id(records[limit - 1].created_at, records[limit - 1].id)
-        )
+        statement = newest_first(statement, conversations, limit=limit, page_id=page_id)
+        return page_of(await self._records(statement), limit)
 
     async def in_states(self, agent_states: Collection[str]) -> list[ConversationRecord]:
         """All conversations in one of these states, oldest first."""
@@ -151,9 +135,6 @@ class ConversationRepository:
     async def ids(self) -> set[str]:
         return {row.id for row in await self._engines.select(select(conversations.c.id))}
 
-    async def rename(self, conversation_id: str, title: str) -> bool:
-        return await self.update(conversation_id, title=title)
-
     async def update(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> bool:
         """Change these facts, durably when it returns; False when there is no such conversation."""
         values = {name: _stored(value) for name, value in changes.items()}
@@ -165,27 +146,24 @@ class ConversationRepository:
 
     async def add_pr_number(self, conversation_id: str, number: int) -> bool:
         """Add the number of a pull or merge request behind those that it has; False: there is no such conversation."""
-        row_of = conversations.c.id == conversation_id
-
-        async def apply(connection: AsyncConnection) -> bool:
-            row = (await connection.execute(select(conversations.c.pr_number).where(row_of))).first()
-            if row is not None:
-                numbers = [*row.pr_number, number]
-                await connection.execute(update(conversations).where(row_of).values(pr_number=numbers))
-            return row is not None
-
-        return await self._writer.change(apply)
+        return await self._extend(conversation_id, conversations.c.pr_number, lambda numbers: [*numbers, number])
 
     async def add_option(self, conversation_id: str, name: str, value: object) -> bool:
         """Add this to its options, durably; False when there is one of this name, or no such conversation."""
+        return await self._extend(
+            conversation_id,
+            conversations.c.options,
+            lambda options: None if name in options else {**options, name: value},
+        )
 
+    async def _extend(self, conversation_id: str, column: Column[Any], extend: Callable[[Any], Any]) -> bool:
         async def apply(connection: AsyncConnection) -> bool:
             is_it = conversations.c.id == conversation_id
-            found = (await connection.execute(select(conversations.c.options).where(is_it))).one_or_none()
-            if found is None or name in found.options:
-                return False
-            await connection.execute(update(conversations).where(is_it).values(options={**found.options, name: value}))
-            return True
+            row = (await connection.execute(select(column).where(is_it))).first()
+            extended = None if row is None else extend(row[0])
+            if extended is not None:
+                await connection.execute(update(conversations).where(is_it).values({column: extended}))
+            return extended is not None
 
         return await self._writer.change(apply)
 

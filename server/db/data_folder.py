@@ -58,7 +58,8 @@ def _tighten(data_dir: Path) -> None:
         if _is_foreign(status):
             strange.append(f"{path} (uid {status.st_uid})")
         elif not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) & 0o077:
-            (closed if _take_rights(path, status.st_mode) else open_still).append(f"{path} ({_mode(status)})")
+            rights = stat.S_IMODE(status.st_mode)
+            (closed if _take_rights(path, rights) else open_still).append(f"{path} (mode {rights:o})")
     if closed:
         _log.warning("others could reach into the data folder, and cannot any more: %s", _some(closed))
     if open_still:
@@ -85,14 +86,10 @@ def _below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def _take_rights(path: Path, mode: int) -> bool:
     try:
-        os.chmod(path, stat.S_IMODE(mode) & ~0o077)
+        os.chmod(path, mode & ~0o077)
     except OSError:
         return False
     return True
-
-
-def _mode(status: os.stat_result) -> str:
-    return f"mode {stat.S_IMODE(status.st_mode):o}"
 
 
 def _is_foreign(found: os.stat_result) -> bool:

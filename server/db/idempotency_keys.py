@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
@@ -75,14 +75,15 @@ class IdempotencyKeys:
             row = _Row(user_id, scope, key, _digest(asked))
             now = self._now()
             found = await self._writer.change(lambda connection: row.claim(connection, resource, now))
-            if found.digest != row.digest:
+            if found is not None and found.digest != row.digest:
                 raise KeyReusedError(
                     f"Idempotency-Key: {key!r} came with another request before; a new request needs a new key"
                 )
-            if found.answer is not None:
-                return found.answer
+            stored: Answer | None = found.answer if found else None
+            if stored is not None:
+                return stored
             try:
-                answer = await work(Attempt(found.resource, found.is_repeated))
+                answer = await work(Attempt(found.resource if found else resource, is_repeated=found is not None))
             except refusals:
                 await self._writer.execute(delete(idempotency_keys).where(row.is_it))
                 raise
@@ -117,15 +118,6 @@ class _Turn:
         self.users = 0
 
 
-class _Found(NamedTuple):
-    """What is stored under a key; `is_repeated`: from before."""
-
-    digest: str
-    resource: str
-    answer: Answer | None
-    is_repeated: bool
-
-
 class _Row(NamedTuple):
     """A key with what is asked under it; `claim` runs in the writer's transactions, where old keys go."""
 
@@ -134,18 +126,17 @@ class _Row(NamedTuple):
     key: str
     digest: str
 
-    async def claim(self, connection: AsyncConnection, resource: str, now: datetime) -> _Found:
+    async def claim(self, connection: AsyncConnection, resource: str, now: datetime) -> Row[Any, Any, Any] | None:
+        """What is stored under the key; None: it was new, and is kept now."""
         table = idempotency_keys.c
         await connection.execute(delete(idempotency_keys).where(table.created_at < now - KEPT))
         found = (
             await connection.execute(select(table.digest, table.resource, table.answer).where(self.is_it))
         ).one_or_none()
-        if found is not None:
-            return _Found(found.digest, found.resource, found.answer, is_repeated=True)
-        await connection.execute(
-            insert(idempotency_keys), {**self._asdict(), "resource": resource, "answer": None, "created_at": now}
-        )
-        return _Found(self.digest, resource, None, is_repeated=False)
+        if found is None:
+            row = {**self._asdict(), "resource": resource, "answer": None, "created_at": now}
+            await connection.execute(insert(idempotency_keys), row)
+        return found
 
     @property
     def is_it(self) -> Any:

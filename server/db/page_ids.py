@@ -5,10 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from datetime import datetime
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Select, Table, tuple_
 
 from server.db.errors import InvalidPageError
 from server.db.tables import from_microseconds, to_microseconds
+
+T = TypeVar("T")
 
 
 def page_id(*last: str | int) -> str:
@@ -29,15 +34,27 @@ def position(given: str, *kinds: type) -> list[str | int]:
     return last
 
 
-def timed_page_id(moment: datetime, name: str) -> str:
-    """The id of the page behind a row, where rows are sorted by time and then by name."""
-    return page_id(to_microseconds(moment), name)
+@dataclass(frozen=True, slots=True)
+class NewestFirst(Generic[T]):
+    """Some of what is kept, newest first, and where the next page begins (None: this was the last)."""
+
+    results: list[T]
+    next_page_id: str | None
 
 
-def timed_position(given: str) -> tuple[datetime, str]:
-    """The row that `timed_page_id` was given; `InvalidPageError` likewise."""
-    moment, name = position(given, int, str)
-    try:
-        return from_microseconds(int(moment)), str(name)
-    except OverflowError as error:
-        raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none") from error
+def newest_first(statement: Select[Any], table: Table, *, limit: int, page_id: str | None) -> Select[Any]:
+    """The rows of a page by time and id, from `page_id` (else `InvalidPageError`) on, and one more; none twice."""
+    if page_id is not None:
+        moment, name = position(page_id, int, str)
+        try:
+            behind = (from_microseconds(int(moment)), str(name))
+        except OverflowError as error:
+            raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none") from error
+        statement = statement.where(tuple_(table.c.created_at, table.c.id) < behind)
+    return statement.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(max(limit, 0) + 1)
+
+
+def page_of(found: list[T], limit: int) -> NewestFirst[T]:
+    """The page of what `newest_first` has found."""
+    last: Any = found[limit - 1] if 0 < limit < len(found) else None
+    return NewestFirst(found[: max(limit, 0)], last and page_id(to_microseconds(last.created_at), last.id))

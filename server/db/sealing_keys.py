@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Column, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
@@ -87,31 +88,28 @@ class _Resealing:
         self._sealed = self._unreadable = 0
 
     async def apply(self, connection: AsyncConnection) -> Rotation:
-        await self._settings(connection)
-        await self._secrets(connection)
-        await self._webhooks(connection)
+        await self._replace(connection, settings.c.document, self._document)
+        await self._replace(
+            connection, secrets.c.sealed, lambda user, name, sealed: self._anew(sealed, purpose_of_secret(user, name))
+        )
+        await self._replace(
+            connection, webhooks.c.secret, lambda webhook, sealed: self._anew(sealed, purpose_of_webhook(webhook))
+        )
         await self._conversations(connection)
         await connection.execute(delete(sealing_keys).where(sealing_keys.c.key_id == self._box.key_id))
         await connection.execute(insert(sealing_keys), {"key_id": self._fresh.key_id, "first_used_at": utc_now()})
         return Rotation(self._sealed, self._unreadable)
 
-    async def _settings(self, connection: AsyncConnection) -> None:
-        for user_id, document in (await connection.execute(select(settings.c.user_id, settings.c.document))).all():
-            fields = sealed_fields(document)
-            anew = {name: self._anew(document[name], purpose_of_setting(user_id, name)) for name in fields}
-            row = update(settings).where(settings.c.user_id == user_id)
-            await connection.execute(row.values(document={**document, **anew}))
+    async def _replace(self, connection: AsyncConnection, column: Column[Any], make: Callable[..., Any]) -> None:
+        """Replace the values of a column by what `make` makes of each row's key and value."""
+        keys = list(column.table.primary_key)
+        for *key, value in (await connection.execute(select(*keys, column))).all():
+            row = update(column.table).where(*(one == part for one, part in zip(keys, key, strict=True)))
+            await connection.execute(row.values({column: make(*key, value)}))
 
-    async def _secrets(self, connection: AsyncConnection) -> None:
-        columns = (secrets.c.user_id, secrets.c.name, secrets.c.sealed)
-        for user_id, name, sealed in (await connection.execute(select(*columns))).all():
-            row = update(secrets).where((secrets.c.user_id == user_id) & (secrets.c.name == name))
-            await connection.execute(row.values(sealed=self._anew(sealed, purpose_of_secret(user_id, name))))
-
-    async def _webhooks(self, connection: AsyncConnection) -> None:
-        for webhook_id, sealed in (await connection.execute(select(webhooks.c.id, webhooks.c.secret))).all():
-            row = update(webhooks).where(webhooks.c.id == webhook_id)
-            await connection.execute(row.values(secret=self._anew(sealed, purpose_of_webhook(webhook_id))))
+    def _document(self, user_id: str, document: dict[str, Any]) -> dict[str, Any]:
+        fields = sealed_fields(document)
+        return document | {name: self._anew(document[name], purpose_of_setting(user_id, name)) for name in fields}
 
     async def _conversations(self, connection: AsyncConnection) -> None:
         """Options that are sealed are bound to their name and the conversation."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import aiosqlite
-from sqlalchemy import Connection, event
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
 
@@ -94,11 +94,7 @@ def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_sec
 
 def begin_as_writer(engine: AsyncEngine) -> None:
     """Let every transaction of `engine` take the write lock first, so that none fails half way for want of it."""
-
-    def on_begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    event.listen(engine.sync_engine, "begin", on_begin)
+    event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
 
 
 @lru_cache(maxsize=MAX_ROWS)

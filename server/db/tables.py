@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -19,7 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -48,6 +49,10 @@ class UtcMoment(TypeDecorator[datetime]):
         return None if value is None else from_microseconds(value)
 
 
+def _required(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name in names]
+
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -73,10 +78,10 @@ events = Table(
     # On SQLite an ordinary rowid table: clustering by this key (WITHOUT ROWID) made every append of a busy server
     # touch one more leaf of big rows, and cut the throughput to a third.
     PrimaryKeyConstraint("conversation_id", "id"),
+    # Of the rows that have a blob only; the step that makes it says so. To say it here would load the dialect of a
+    # database that most servers do not use.
+    Index("ix_events_blob", "conversation_id", "blob"),
 )
-# Of the rows that have a blob only; the step that makes it says so. To say it here would load the dialect of a database
-# that most servers do not use.
-Index("ix_events_blob", events.c.conversation_id, events.c.blob)
 
 # Not a foreign key of conversations: a log may exist without a row there (tests, imports), and the row here outlives a
 # deleted conversation so that its last owner stays fenced off.
@@ -103,35 +108,14 @@ conversations = Table(
     Column("git_provider", Text),
     Column("llm_model", Text),
     Column("accumulated_cost", Float, nullable=False),
-    Column("prompt_tokens", BigInteger, nullable=False),
-    Column("completion_tokens", BigInteger, nullable=False),
-    Column("pr_number", JSON, nullable=False),
-    Column("options", JSON, nullable=False),
+    *_required(BigInteger, "prompt_tokens", "completion_tokens"),
+    *_required(JSON, "pr_number", "options"),
+    Index("ix_conversations_listing", "user_id", "created_at", "id"),
+    Index("ix_conversations_repository", "user_id", "selected_repository", "created_at", "id"),
+    Index("ix_conversations_trigger", "user_id", "trigger", "created_at", "id"),
+    Index("ix_conversations_repository_trigger", "user_id", "selected_repository", "trigger", "created_at", "id"),
+    Index("ix_conversations_agent_state", "agent_state"),
 )
-Index("ix_conversations_listing", conversations.c.user_id, conversations.c.created_at, conversations.c.id)
-Index(
-    "ix_conversations_repository",
-    conversations.c.user_id,
-    conversations.c.selected_repository,
-    conversations.c.created_at,
-    conversations.c.id,
-)
-Index(
-    "ix_conversations_trigger",
-    conversations.c.user_id,
-    conversations.c.trigger,
-    conversations.c.created_at,
-    conversations.c.id,
-)
-Index(
-    "ix_conversations_repository_trigger",
-    conversations.c.user_id,
-    conversations.c.selected_repository,
-    conversations.c.trigger,
-    conversations.c.created_at,
-    conversations.c.id,
-)
-Index("ix_conversations_agent_state", conversations.c.agent_state)
 
 settings = Table(
     "settings",
@@ -151,33 +135,28 @@ chat_turns = Table(
     Column("conversation_id", Text, nullable=False),
     Column("event_id", BigInteger, nullable=False),
     PrimaryKeyConstraint("user_id", "digest"),
+    Index("ix_chat_turns_conversation_id", "conversation_id"),
 )
-Index("ix_chat_turns_conversation_id", chat_turns.c.conversation_id)
 
 # Requests that a client may repeat, by the key that it chose. `digest` is that of what was asked, `resource` names what
 # the request is about (see `idempotency_keys`), and `answer` is null until it was carried out.
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
-    Column("user_id", Text, nullable=False),
-    Column("scope", Text, nullable=False),
-    Column("key", Text, nullable=False),
+    *_required(Text, "user_id", "scope", "key"),
     Column("digest", String(64), nullable=False),
     Column("resource", Text, nullable=False),
     Column("answer", JSON(none_as_null=True)),
     Column("created_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "scope", "key"),
+    Index("ix_idempotency_keys_created_at", "created_at"),
 )
-Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)
 
 # What users give to their conversations' commands. `sealed` is the value, encrypted.
 secrets = Table(
     "secrets",
     metadata,
-    Column("user_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("description", Text, nullable=False),
-    Column("sealed", Text, nullable=False),
+    *_required(Text, "user_id", "name", "description", "sealed"),
     Column("updated_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "name"),
 )
@@ -194,8 +173,7 @@ webhooks = Table(
     "webhooks",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("user_id", Text, nullable=False),
-    Column("url", Text, nullable=False),
+    *_required(Text, "user_id", "url"),
     Column("events", JSON, nullable=False),
     Column("conversation_id", Text),
     Column("secret", Text, nullable=False),
@@ -204,33 +182,28 @@ webhooks = Table(
     Column("delivered_at", UtcMoment),
     Column("failing_since", UtcMoment),
     Column("problem", Text, nullable=False),
+    Index("ix_webhooks_user_id", "user_id", "created_at"),
 )
-Index("ix_webhooks_user_id", webhooks.c.user_id, webhooks.c.created_at)
 
 # Up to which event of a conversation the receiver has acknowledged; no row: it is told from the webhook's beginning on.
 webhook_positions = Table(
     "webhook_positions",
     metadata,
-    Column("webhook_id", Text, nullable=False),
-    Column("conversation_id", Text, nullable=False),
+    *_required(Text, "webhook_id", "conversation_id"),
     Column("position", BigInteger, nullable=False),
     PrimaryKeyConstraint("webhook_id", "conversation_id"),
+    Index("ix_webhook_positions_conversation_id", "conversation_id"),
 )
-Index("ix_webhook_positions_conversation_id", webhook_positions.c.conversation_id)
 
 # What users say of conversations. The trajectory that it is about is the log, up to `last_event_id`.
 feedback = Table(
     "feedback",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("user_id", Text, nullable=False),
-    Column("conversation_id", Text, nullable=False),
+    *_required(Text, "user_id", "conversation_id"),
     Column("last_event_id", BigInteger, nullable=False),
     Column("created_at", UtcMoment, nullable=False),
-    Column("polarity", Text, nullable=False),
-    Column("permissions", Text, nullable=False),
-    Column("email", Text, nullable=False),
-    Column("version", Text, nullable=False),
+    *_required(Text, "polarity", "permissions", "email", "version"),
+    Index("ix_feedback_listing", "user_id", "created_at", "id"),
+    Index("ix_feedback_conversation_id", "conversation_id"),
 )
-Index("ix_feedback_listing", feedback.c.user_id, feedback.c.created_at, feedback.c.id)
-Index("ix_feedback_conversation_id", feedback.c.conversation_id)

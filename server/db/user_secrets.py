@@ -12,10 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.security.secrets import StaticSecret
-from server.auth.secrets import SecretBox, SecretUnreadableError
-from server.db.engine import Engines
+from server.auth.secrets import SecretUnreadableError
 from server.db.tables import secrets as table
-from server.db.writer import Writer
+from server.db.writer import SealedRepository
 
 MAX_SECRETS = 500
 """Of one user; every command is looked through for their names."""
@@ -44,13 +43,8 @@ class SecretEntry(NamedTuple):
     description: str
 
 
-class SecretRepository:
-    """Keeps users' secrets. Every method raises `DatabaseError` when the database cannot be read or written."""
-
-    def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
-        self._engines = engines
-        self._writer = writer
-        self._box = box
+class SecretRepository(SealedRepository):
+    """Keeps users' secrets."""
 
     async def names(self, user_id: str = "") -> list[SecretEntry]:
         statement = select(table.c.name, table.c.description).where(table.c.user_id == user_id).order_by(table.c.name)

@@ -12,10 +12,9 @@ from sqlalchemy import Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.auth.secrets import SEALED, SecretBox, SecretUnreadableError
-from server.db.engine import Engines
+from server.auth.secrets import SEALED, SecretUnreadableError
 from server.db.tables import settings as settings_table
-from server.db.writer import Writer
+from server.db.writer import SealedRepository
 
 ENCRYPTED = frozenset(
     {"llm_api_key", "llm_base_url", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"}
@@ -70,18 +69,13 @@ class StoredSettings(BaseModel):
     agent_options: dict[str, Any] | None = None
 
 
-class SettingsRepository:
-    """Keeps `StoredSettings`, one for each user ("" without users); every method may raise `DatabaseError`."""
-
-    def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
-        self._engines = engines
-        self._writer = writer
-        self._box = box
+class SettingsRepository(SealedRepository):
+    """Keeps `StoredSettings`, one for each user ("" without users)."""
 
     async def get(self, user_id: str = "") -> StoredSettings | None:
         """The user's settings, None when none were saved. An unreadable secret counts as unset, is kept and logged."""
         rows = await self._engines.select(_document_of(user_id))
-        return self._read(user_id, rows[0].document) if rows else None
+        return StoredSettings.model_validate(self._opened(user_id, rows[0].document)[0]) if rows else None
 
     async def save(self, settings: StoredSettings, user_id: str = "") -> None:
         await self.change(lambda stored: settings, user_id, sets=ENCRYPTED)
@@ -111,9 +105,6 @@ class SettingsRepository:
                 await connection.execute(update(settings_table).where(settings_table.c.user_id == user_id).values(row))
 
         await self._writer.change(apply)
-
-    def _read(self, user_id: str, document: dict[str, Any]) -> StoredSettings:
-        return StoredSettings.model_validate(self._opened(user_id, document)[0])
 
     def _encrypted(self, user_id: str, settings: StoredSettings) -> dict[str, Any]:
         document = settings.model_dump(mode="json", exclude=set(ENCRYPTED))

@@ -11,11 +11,10 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.auth.secrets import SecretBox, SecretUnreadableError
-from server.db.engine import Engines
+from server.auth.secrets import SecretUnreadableError
 from server.db.errors import TooManyWebhooksError
 from server.db.tables import conversations, to_microseconds, webhook_positions, webhooks
-from server.db.writer import Writer
+from server.db.writer import SealedRepository
 
 MAX_PER_USER = 20
 MAX_BEHIND = 10_000
@@ -78,13 +77,8 @@ class WebhookChanges(TypedDict, total=False):
     problem: str
 
 
-class WebhookRepository:
-    """Keeps `StoredWebhook`s, their secrets encrypted. Every method raises `DatabaseError` when the database fails."""
-
-    def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
-        self._engines = engines
-        self._writer = writer
-        self._box = box
+class WebhookRepository(SealedRepository):
+    """Keeps `StoredWebhook`s, their secrets encrypted."""
 
     async def all(self) -> list[StoredWebhook]:
         rows = await self._engines.select(select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id))

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import StaleOwnerError
+from server.auth.secrets import SecretBox
 from server.db import event_rows
 from server.db.engine import Engines, InsertEvents
 from server.db.errors import DatabaseError, database_error, explain, is_conflict, is_database_failure, is_outage
@@ -332,3 +333,19 @@ class PendingQueue:
             batch.append(item)
         items.extendleft(reversed(left))
         return change or batch or None
+
+
+class Repository:
+    """What keeps something in the database. Every method raises `DatabaseError` when it cannot be read or written."""
+
+    def __init__(self, engines: Engines, writer: Writer) -> None:
+        self._engines = engines
+        self._writer = writer
+
+
+class SealedRepository(Repository):
+    """A repository that encrypts some of what it keeps."""
+
+    def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
+        super().__init__(engines, writer)
+        self._box = box

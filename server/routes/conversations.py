@@ -16,9 +16,10 @@ from agent_core.events.event import utc_now
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
 from server.conversation_manager.forks import fork_conversation
-from server.db.conversations import ConversationListPage
+from server.db.conversations import ConversationRecord
 from server.db.errors import DatabaseError, InvalidPageError
 from server.db.idempotency_keys import Attempt
+from server.db.page_ids import NewestFirst
 from server.dependencies import (
     ConversationId,
     IdempotencyKey,
@@ -129,7 +130,7 @@ async def conversation_page(
     page_id: str | None,
     selected_repository: str | None,
     trigger: Trigger | None,
-) -> ConversationListPage:
+) -> NewestFirst[ConversationRecord]:
     """At most `limit` conversations, newest first, none older than the server's setting."""
     age = services.settings.conversation_max_age_seconds
     try:
@@ -166,7 +167,7 @@ async def rename_conversation(
             text = "Permission denied: you can only rename your own conversations"
             raise _refused(403, text, "AUTHORIZATION$PERMISSION_DENIED")
         title = (await masker_of(services.database, identity.user_id)).text(body.title)
-        if record is None or not await conversations.rename(conversation_id, title):
+        if record is None or not await conversations.update(conversation_id, title=title):
             raise _refused(404, "Conversation not found", "CONVERSATION$NOT_FOUND")
     except DatabaseError as error:
         logger.warning("conversation %s could not be renamed: %s", conversation_id, error)

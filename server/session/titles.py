@@ -143,7 +143,7 @@ class TitleKeeper:
         record = await self._conversations.get(conversation_id)
         if record is None or record.title not in (old, default_title(conversation_id) if old is None else old):
             return False
-        if not await self._conversations.rename(conversation_id, new):
+        if not await self._conversations.update(conversation_id, title=new):
             return False
         await self._announcements.announce_title(conversation_id, new)
         return True

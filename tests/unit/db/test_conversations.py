@@ -71,7 +71,7 @@ async def test_everything_about_a_conversation_comes_back_as_it_was(database: Da
 
 async def test_an_unknown_conversation_is_none(database: Database) -> None:
     assert await database.conversations.get("nobody") is None
-    assert await database.conversations.rename("nobody", "x") is False
+    assert await database.conversations.update("nobody", title="x") is False
     assert await database.conversations.update("nobody", agent_state="x") is False
     assert await database.conversations.update("nobody") is False
     assert await database.conversations.delete("nobody") is False
@@ -148,7 +148,7 @@ async def test_a_page_id_that_is_none_is_refused(database: Database, page_id: st
 
 async def test_updates_change_what_they_name_and_nothing_else(database: Database) -> None:
     await database.conversations.create(FULL)
-    assert await database.conversations.rename("full", "New")
+    assert await database.conversations.update("full", title="New")
     assert await database.conversations.update("full", sandbox=None, agent_state="paused", pr_number=(1,))
     assert await database.conversations.get("full") == replace(
         FULL, title="New", sandbox=None, agent_state="paused", pr_number=(1,)
