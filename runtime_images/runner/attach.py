@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SUFFIX = "+"
 """Of the socket that takes descriptors; short, for socket paths are limited."""
 
-_RETRY_SECONDS = 0.005
 _SIZE = array.array("i").itemsize
 _CREDENTIALS = "3i"
 _OUTSIDE = 0
@@ -90,7 +89,7 @@ def _connect(path: str, deadline: float) -> Optional[socket.socket]:
             connection.close()
             if time.monotonic() >= deadline:
                 return None
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(0.005)
         else:
             return connection
 

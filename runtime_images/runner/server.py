@@ -13,7 +13,7 @@ from typing import Callable, List, Optional, Tuple
 from . import VERSION
 from .attach import SUFFIX, is_from_outside, receive_pipes
 from .core import facts
-from .core.connection import Connection, StreamEnds
+from .core.connection import Connection
 from .core.disk_limit import DiskLimiter
 from .core.log import complain
 from .core.loop import Loop, Plan
@@ -27,11 +27,8 @@ from .wire import PROTOCOL, Frame
 
 OLD_HOME = "DRYDOCK_OLD_HOME"
 """Variable with the image's home of the user, where another one takes its place."""
-_DEPTH = 4
-_ENTRIES = 2000
 _COPIED_BYTES = 64 * 1024
 _DESCRIPTOR = "fd:"
-_LOOK_SECONDS = 1.0
 
 
 class Server:
@@ -70,7 +67,7 @@ class Server:
         `OSError` where a live one is there.
         """
         if descriptor >= 0:
-            self._watch(socket.socket(fileno=descriptor), self._accepted)
+            self._watch(socket.socket(fileno=descriptor), self._serve)
         else:
             self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -96,7 +93,7 @@ class Server:
     def _listen_anew(self) -> None:
         self._stop_listening()
         self._listen_at(self._path + SUFFIX, self._arrived)
-        self._listen_at(self._path, self._accepted)
+        self._listen_at(self._path, self._serve)
         self._places = [_place(path) for path in self._paths()]
 
     def _stop_listening(self) -> None:
@@ -118,7 +115,7 @@ class Server:
                 self._listen_anew()
             except OSError as error:
                 complain(f"the runner cannot listen at {self._path}: {error}")
-        self._look_plan.at(_LOOK_SECONDS, self._keep_listening)
+        self._look_plan.at(1.0, self._keep_listening)
 
     def _listen_at(self, path: str, accepted: Callable[[socket.socket], None]) -> None:
         try:
@@ -153,9 +150,6 @@ class Server:
         self._listeners.append(listener)
         self._loop.add_reader(listener.fileno(), accept)
 
-    def _accepted(self, stream: socket.socket) -> None:
-        self._serve(StreamEnds(stream))
-
     def _arrived(self, control: socket.socket) -> None:
         """Somebody is about to hand over pipes, in place of whoever was before."""
         self._turn_away()
@@ -169,7 +163,7 @@ class Server:
             except OSError:
                 control.close()
                 return
-            self._serve(StreamEnds(control, pipes))
+            self._serve(control, pipes)
 
         self._arriving = control
         self._loop.add_reader(control.fileno(), take_over)
@@ -180,10 +174,10 @@ class Server:
             self._arriving.close()
             self._arriving = None
 
-    def _serve(self, ends: StreamEnds) -> None:
+    def _serve(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
         self._tunnels.close()
         before = self._connection
-        self._connection = Connection(self._loop, ends, self._received, self._lost)
+        self._connection = Connection(self._loop, control, pipes, self._received, self._lost)
         if before is not None:
             before.end({"error": {"code": "replaced", "message": "another server has attached to this runner"}})
         self._idle_plan.cancel()
@@ -237,7 +231,7 @@ def furnish(old: str, new: str) -> None:
     Small files right in it, which are settings, are copied, so that they can be changed. Upper folders are made anew,
     so that something can be added; all else is linked. What cannot be had is left out.
     """
-    left = _ENTRIES
+    left = 2000
 
     def fill(old: str, new: str, depth: int) -> None:
         nonlocal left
@@ -248,7 +242,7 @@ def furnish(old: str, new: str) -> None:
             target = os.path.join(new, entry.name)
             with contextlib.suppress(OSError):  # it is there already, or may not be read
                 status = entry.stat(follow_symlinks=False)
-                if entry.is_dir(follow_symlinks=False) and depth <= _DEPTH and left > 0:
+                if entry.is_dir(follow_symlinks=False) and depth <= 4 and left > 0:
                     os.mkdir(target, status.st_mode & 0o777 | 0o700)
                     fill(entry.path, target, depth + 1)
                 elif depth == 1 and entry.is_file(follow_symlinks=False) and status.st_size <= _COPIED_BYTES:

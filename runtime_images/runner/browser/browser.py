@@ -22,9 +22,7 @@ _BOOT = (
 )
 
 _QUEUE_LIMIT = 64
-_BOOT_SECONDS = 30.0
 _MARGIN_SECONDS = 15.0
-_CANCEL_SECONDS = 4.0
 _FIX = (
     "Use a sandbox with one: the image drydock/sandbox:browser (make browser-image, then"
     " DRYDOCK_SANDBOX_IMAGE=drydock/sandbox:browser); for local sandboxes install Chromium on the host"
@@ -79,7 +77,7 @@ class Browser:
         if self._is_ready:
             self._process.send({"cancel": self._number})
         words = "It was stopped by the user; the browser did not react and was ended."
-        self._limit.at(_CANCEL_SECONDS if self._is_ready else 0.0, lambda: self._give_up("interrupted", words))
+        self._limit.at(4.0 if self._is_ready else 0.0, lambda: self._give_up("interrupted", words))
         return True
 
     def close(self) -> None:
@@ -108,7 +106,7 @@ class Browser:
             self._answer(_result("unavailable", f"The browser cannot be started: {error}."))
             return
         words = "The browser's program did not start in time."
-        self._limit.at(_BOOT_SECONDS, lambda: self._give_up("unavailable", words))
+        self._limit.at(30.0, lambda: self._give_up("unavailable", words))
 
     def _send(self) -> None:
         turn, process = self._turn, self._process

@@ -16,41 +16,31 @@ Operation = Callable[["Request", Dict[str, Any], Optional[bytes]], None]
 """Serves a request, given its arguments and the attachment of its frame."""
 
 _READ_AT_ONCE = 64 * 1024  # more would be fresh memory from the system each time
-_CHUNK = 256 * 1024
 _LIVE_LIMIT = 256 * 1024
 _READING_LIMIT = 8 * 1024 * 1024
 _ROOM = 128 * 1024
 
 
-class StreamEnds:
-    """Where a connection reads from and writes to: a socket, or the two pipes that were handed over on one."""
-
-    def __init__(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
-        self.source, self.target = pipes or (control.fileno(), control.fileno())
-        self.control = control if pipes is not None else None
-        self._socket = control
-        os.set_blocking(self.source, False)
-        os.set_blocking(self.target, False)
-
-    def close(self) -> None:
-        if self.control is not None:
-            os.close(self.source)
-            os.close(self.target)
-        self._socket.close()
-
-
 class Connection:
-    """A stream of frames; requests are not read while more than a limit waits to be sent, so memory stays bounded."""
+    """A stream of frames, on a socket or on the two ``pipes`` that were handed over on one.
+
+    Requests are not read while more than a limit waits to be sent, so memory stays bounded.
+    """
 
     def __init__(
         self,
         loop: Loop,
-        ends: StreamEnds,
+        control: socket.socket,
+        pipes: Optional[Tuple[int, int]],
         received: Callable[["Connection", Frame], None],
         closed: Callable[["Connection"], None],
     ) -> None:
         self._loop = loop
-        self._ends = ends
+        self._control = control
+        self._pipes = pipes
+        self._source, self._target = pipes or (control.fileno(), control.fileno())
+        os.set_blocking(self._source, False)
+        os.set_blocking(self._target, False)
         self._received = received
         self._closed = closed
         self._decoder = Decoder()
@@ -68,8 +58,8 @@ class Connection:
         return self._waiting < _ROOM
 
     def start(self) -> None:
-        if self._ends.control is not None:
-            self._loop.add_reader(self._ends.control.fileno(), self.close)  # it says nothing: it has ended
+        if self._pipes is not None:
+            self._loop.add_reader(self._control.fileno(), self.close)  # it says nothing: it has ended
         self._set_reading(True)
 
     def send(self, message: Dict[str, Any], blob: Optional[bytes] = None) -> None:
@@ -105,11 +95,13 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
-        if self._ends.control is not None:
-            self._loop.remove_reader(self._ends.control.fileno())
-        self._loop.remove_reader(self._ends.source)
-        self._loop.remove_writer(self._ends.target)
-        self._ends.close()
+        self._loop.remove_reader(self._source)
+        self._loop.remove_writer(self._target)
+        if self._pipes is not None:
+            self._loop.remove_reader(self._control.fileno())
+            os.close(self._source)
+            os.close(self._target)
+        self._control.close()
         self._out.clear()
         self._waiting = 0
         self._closed(self)
@@ -119,13 +111,13 @@ class Connection:
             return
         self._reading = wanted
         if wanted:
-            self._loop.add_reader(self._ends.source, self._read)
+            self._loop.add_reader(self._source, self._read)
         else:
-            self._loop.remove_reader(self._ends.source)
+            self._loop.remove_reader(self._source)
 
     def _read(self) -> None:
         try:
-            data = os.read(self._ends.source, _READ_AT_ONCE)
+            data = os.read(self._source, _READ_AT_ONCE)
         except BlockingIOError:
             return
         except OSError:
@@ -151,9 +143,9 @@ class Connection:
         while self._out:
             view = self._out[0]
             try:
-                sent = os.write(self._ends.target, view[:_CHUNK])
+                sent = os.write(self._target, view[: 256 * 1024])
             except BlockingIOError:
-                self._loop.add_writer(self._ends.target, self._writable)
+                self._loop.add_writer(self._target, self._writable)
                 return
             except OSError:
                 self.close()
@@ -163,7 +155,7 @@ class Connection:
                 self._out.popleft()
             else:
                 self._out[0] = view[sent:]
-        self._loop.remove_writer(self._ends.target)
+        self._loop.remove_writer(self._target)
         if self._ending:
             self.close()
         elif self._waiting <= _READING_LIMIT // 2:

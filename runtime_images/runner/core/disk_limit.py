@@ -18,11 +18,8 @@ _FASTEST_ENTRIES = 400_000
 """Entries that can be made within a second: as long as more are free, a look can wait."""
 _SHORTEST, _LONGEST = 0.05, 1.0
 _AGE = 5.0
-_QUIET_AGE = 60.0
 _SHARE = 20
 """A full measurement takes at most one part in so many of the time, as long as there is room."""
-_ROUNDS = 100
-_ENDING_SECONDS = 3.0
 
 Remark = Callable[[Answer], Answer]
 
@@ -79,7 +76,7 @@ class DiskLimiter:
 
     def remark(self) -> Remark:
         """Return what adds to a request's answer why processes were killed meanwhile, if they were."""
-        self._settled.wait(_ENDING_SECONDS)  # what it starts would be ended with what there is now
+        self._settled.wait(3.0)  # what it starts would be ended with what there is now
         begun = self.stops
 
         def add(answer: Answer) -> Answer:
@@ -134,7 +131,7 @@ class DiskLimiter:
         fallen = _fallen(self._free.bytes, free.bytes)
         fewer = _fallen(self._free.entries, free.entries)
         if free == self._free:
-            return age > _QUIET_AGE
+            return age > 60.0
         if age < 2 * self._cost:
             return False
         if self.is_over:
@@ -164,7 +161,7 @@ class DiskLimiter:
             self.stops += 1
             self._untold = True
             try:
-                for _ in range(_ROUNDS):
+                for _ in range(100):
                     processes.end_children(alone=self._alone)
                     found = processes.of_sandbox(alone=self._alone)
                     for process in found:

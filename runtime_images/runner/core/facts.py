@@ -20,13 +20,6 @@ _INSTRUCTIONS = (
 _INSTRUCTION_BYTES = 32 * 1024
 _NESTED_FILES = 50
 _FOREIGN_FOLDERS = {"__pycache__", "build", "dist", "node_modules", "site-packages", "target", "vendor", "venv"}
-_SKILL_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
-_AGENT_FOLDERS = (".agents/agents", ".openhands/agents")
-_SKILL_FILES = 200
-_SKILL_ENTRIES = 5000
-_SKILL_BYTES = 64 * 1024
-_ALL_SKILLS_BYTES = 2 * 1024 * 1024
-_GIT_FILE_BYTES = 256 * 1024
 _FOLDERS = 1000
 
 
@@ -70,8 +63,8 @@ def workspace(directory: str) -> Dict[str, Any]:
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "git": git,
         "instructions": [*(one for root in roots for one in _instructions(root)), *_nested(directory, roots)],
-        "skills": _markdown(roots, _SKILL_FOLDERS),
-        "agents": _markdown(roots, _AGENT_FOLDERS),
+        "skills": _markdown(roots, (".agents/skills", ".openhands/skills", ".openhands/microagents")),
+        "agents": _markdown(roots, (".agents/agents", ".openhands/agents")),
     }
     return json_safe(found)  # type: ignore[no-any-return] # what it is given is what it returns
 
@@ -135,14 +128,14 @@ def _document(path: str, limit: int) -> List[Dict[str, str]]:
 
 def _markdown(roots: List[str], names: Tuple[str, ...]) -> List[Dict[str, str]]:
     found: List[Dict[str, str]] = []
-    room = _ALL_SKILLS_BYTES
+    room = 2 * 1024 * 1024
     for folder in [os.path.join(root, name) for root in roots for name in names]:
         for path in _markdown_files(folder):
-            content = _read(path, min(room, _SKILL_BYTES))
+            content = _read(path, min(room, 64 * 1024))
             room -= len(content)
             if content.strip():
                 found.append({"path": path, "content": content})
-            if len(found) == _SKILL_FILES or room <= 0:
+            if len(found) == 200 or room <= 0:
                 return found
     return found
 
@@ -153,7 +146,7 @@ def _markdown_files(folder: str) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
         folders.sort()
         seen += len(folders) + len(files)
-        if seen > _SKILL_ENTRIES:
+        if seen > 5000:
             return
         for name in sorted(files):
             if name.lower().endswith(".md") and name.lower() != "readme.md":
@@ -175,7 +168,7 @@ def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
     branch = head[len("ref: refs/heads/") :] if head.startswith("ref: refs/heads/") else (head[:12] or None)
     common = _read(os.path.join(folder, "commondir"), 4096).strip()
     config = os.path.join(folder, common, "config") if common else os.path.join(folder, "config")
-    return {"branch": branch, "remote": _remote(_read(config, _GIT_FILE_BYTES)), "root": root}
+    return {"branch": branch, "remote": _remote(_read(config, 256 * 1024)), "root": root}
 
 
 def _remote(config: str) -> Optional[str]:

@@ -17,8 +17,6 @@ _RESULT_LIMIT = 8 * 1024 * 1024
 _PIPE_BYTES = 4096
 """Every pipe has room for so many."""
 _LINE_LIMIT = 64 * 1024 * 1024
-_CHUNK = 1024 * 1024
-_LOG_SHOWN = 300
 Message = Dict[str, Any]
 
 
@@ -230,7 +228,7 @@ class DriverProcess:
                 lines = file.read().decode("utf-8", "replace").strip().splitlines()
         except OSError:
             return ""
-        return lines[-1][-_LOG_SHOWN:] if lines else ""
+        return lines[-1][-300:] if lines else ""
 
     def _write(self) -> None:
         try:
@@ -245,7 +243,7 @@ class DriverProcess:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._output, _CHUNK)
+            data = os.read(self._output, 1024 * 1024)
         except BlockingIOError:
             return
         except OSError:

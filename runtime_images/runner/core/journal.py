@@ -14,7 +14,6 @@ from .log import complain
 ENTRIES = 10000
 BYTES = 32 * 1024 * 1024
 _COMPACT_AFTER = 16 * 1024 * 1024
-_RETRY_SECONDS = 5.0
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -202,7 +201,7 @@ class Journal:
         if trouble != self.trouble:
             complain(trouble)
         self.trouble = trouble
-        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        self._retry_at = time.monotonic() + 5.0
 
 
 def _encode(value: object) -> bytes:

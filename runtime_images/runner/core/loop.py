@@ -19,7 +19,6 @@ from typing import Callable, Deque, Dict, List, Optional
 Callback = Callable[[], None]
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
-_EVENTS_AT_ONCE = 64
 
 
 class Timer:
@@ -115,7 +114,7 @@ class Loop:
 
     def run(self) -> None:
         while not self._stopping:
-            for descriptor, mask in self._poller.poll(self._timeout(), _EVENTS_AT_ONCE):
+            for descriptor, mask in self._poller.poll(self._timeout(), 64):
                 if mask & ~_WRITE:  # the other end's end is told to whoever watches, for whatever
                     self._fire(descriptor, 0)
                 if mask & ~_READ:

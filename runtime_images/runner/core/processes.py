@@ -16,9 +16,7 @@ MARK = "DRYDOCK_TERMINAL"
 SANDBOX_MARK = "DRYDOCK_SANDBOX"
 """Variable of all processes of a sandbox that shares its host's process table."""
 _DELETED = " (deleted)"
-_DESCRIPTORS = 14
 ENVIRONMENT_LIMIT = 256 * 1024
-_QUICK_LOOKS = 200
 
 
 class Process(NamedTuple):
@@ -101,7 +99,7 @@ def lacks_descriptors(shell: int) -> bool:
         limit = resource.prlimit(shell, resource.RLIMIT_NOFILE)[0]
     except (AttributeError, OSError):  # it has ended, or this system does not tell
         return False
-    return 0 <= limit < _DESCRIPTORS
+    return 0 <= limit < 14
 
 
 def now_in_ticks() -> int:
@@ -180,7 +178,7 @@ def end_children(*, alone: bool) -> None:
     own = os.getpid()
     parents = (own, 1) if alone else (own,)
     killed: Set[int] = set()
-    for _ in range(_QUICK_LOOKS):
+    for _ in range(200):
         found: Set[int] = set()
         for parent in parents:
             with contextlib.suppress(OSError):  # gone, or a kernel that does not tell

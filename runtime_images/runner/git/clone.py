@@ -36,8 +36,6 @@ _SETTINGS = (
     "advice.detachedHead=false",
 )
 _PROGRESS = re.compile(r"(Counting|Compressing|Receiving|Resolving|Updating)[a-z ]*:\s+\d+%")
-_TELL_SECONDS = 0.3
-_ERROR_BYTES = 8000
 _REASONS = (
     ("authentication", r"Authentication failed|could not read (Username|Password)|HTTP 40[13]|error: 40[13]|denied"),
     ("not_found", r"repository '.*' not found|error: 404|not valid: is this a git repository"),
@@ -154,9 +152,9 @@ def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -
             data = os.read(process.stderr.fileno(), 65536)
             if not data:
                 break
-            text = (text + data.decode("utf-8", "replace"))[-_ERROR_BYTES:]
+            text = (text + data.decode("utf-8", "replace"))[-8000:]
             found = list(_PROGRESS.finditer(text))
-            if found and time.monotonic() - told_at > _TELL_SECONDS:
+            if found and time.monotonic() - told_at > 0.3:
                 told_at = time.monotonic()
                 sys.stdout.write(json.dumps({"progress": found[-1].group()}) + "\n")
                 sys.stdout.flush()

@@ -15,11 +15,8 @@ from typing import Dict, List, Mapping, NamedTuple, Optional
 from ..core.arguments import RequestError
 from . import LOOK_SECONDS
 
-_CHUNK = 65536
 _LEFT_OUT = ("GIT_", "SSH_", "GCM_")
 _KEPT = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
-_ERROR_BYTES = 2000
-_NONE = "fatal: not a git repository"
 
 _OVERRULED = (
     "core.fsmonitor=false",
@@ -112,7 +109,7 @@ def look(
 def checked(output: Output, what: str) -> bytes:
     """What was printed; `GitError` where git failed, ``no_repository`` also during ``git init``."""
     if output.status != 0 and not output.is_cut:
-        if _NONE in output.error:
+        if "fatal: not a git repository" in output.error:
             raise GitError("no_repository", "Not a git repository")
         said = [line.strip() for line in output.error.splitlines() if line.strip()]
         raise GitError("failed", f"{what} failed: {said[-1] if said else 'it says nothing about why'}")
@@ -137,13 +134,13 @@ def _collected(process: "subprocess.Popen[bytes]", limit: int, deadline: float) 
             if not ready:
                 raise GitError("too_slow", "git took too long in this workspace and was stopped")
             for key, _ in ready:
-                data = os.read(key.fd, _CHUNK)
+                data = os.read(key.fd, 65536)
                 if not data:
                     selector.unregister(key.fileobj)
                 pipes[key.fd].extend(data)
             if len(out) > limit:
                 return Output(bytes(out[:limit]), 0, "", is_cut=True)
-            del error[:-_ERROR_BYTES]
+            del error[:-2000]
     try:
         status = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:

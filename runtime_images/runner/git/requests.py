@@ -15,7 +15,6 @@ from ..core.workers import Workers
 from ..files.confined_folder import ConfinedFolder
 from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
 
-_AT_ONCE = 4
 _TEXT_LIMIT = 800
 """Keeps an order with a password short enough for a pipe, so that it is held nowhere else."""
 
@@ -27,7 +26,7 @@ class GitRequests:
         self._workspace = workspace
         self._workers = workers
         self._beneath = ConfinedFolder(workspace)
-        self._processes = SideProcesses(loop, "git", _AT_ONCE)
+        self._processes = SideProcesses(loop, "git", at_once=4)
         self.operations: Dict[str, Operation] = {
             "git.clone": self._clone,
             "git.diff": lambda request, args, _: self._look("diff", request, args),

@@ -20,19 +20,13 @@ _STATUS = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untr
 # What is changed in a submodule is told of it itself, with its own settings.
 _STATUS += ["--ignore-submodules=dirty", "--", "."]
 _LOG_BYTES = 2 * 1024 * 1024
-_BODY = 2000
 _FIELDS = ("hash", "parents", "author", "email", "date", "refs", "subject", "body")
 _FORMAT = "%x00".join(("%H", "%P", "%an", "%ae", "%aI", "%D", "%s", "%b")) + "%x00"
-_SAMPLE = 8000
 _NO_COMMIT = 1
 _NAMES_BYTES = 16 * 1024 * 1024
-_REPLACED = "\ufffd"
 _WIDE_END = b"\r\n"
 _READ_BY_GIT = (".git/HEAD", ".git/config", ".git/index", ".git/info/exclude", ".gitignore", ".gitattributes")
-_POINTER_BYTES = 8192
 _CONFIG_BYTES = 256 * 1024
-_USAGE = 129
-_OF_THE_USER = (b"system", b"global")
 _REMOTES = tuple(f"refs/remotes/origin/{name}" for name in ("HEAD", "main", "master"))
 _BRANCHES = (*_REMOTES, "refs/heads/main", "refs/heads/master")
 _DIFF = ["diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--name-status", "-z"]
@@ -170,7 +164,7 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
     base = base_of(root) if since == BASE else None
     commit = base.commit if base is not None else "HEAD"
     inside = os.path.relpath(whole, root)
-    if _REPLACED in inside:  # the one name that is shown so
+    if "\ufffd" in inside:  # the one name that is shown so
         lists = (["ls-tree", "-r", "-z", "--name-only", commit], ["ls-files", "-z", "--others", "--exclude-standard"])
         names = {name for one in lists for name in look(root, one, _NAMES_BYTES, root).data.split(b"\0")}
         alike = [name for name in names if text(name) == inside]
@@ -185,7 +179,7 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
         asked = ["cat-file", "--filters", f"{commit}:{inside}"]
         original = _content(look(root, asked, FILE_LIMIT, root, overruled), path)
     for data in (original, modified):
-        if data is not None and b"\0" in data[:_SAMPLE]:
+        if data is not None and b"\0" in data[:8000]:
             raise GitError("binary", f"{path} is binary")
     return {"original": text(original or b""), "modified": text(modified or b"")}
 
@@ -209,7 +203,7 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
         commit: Dict[str, Any] = dict(zip(_FIELDS, fields[place : place + len(_FIELDS)]))  # noqa: B905 - Python 3.8 has no strict
         commit["parents"] = commit["parents"].split()
         commit["refs"] = [ref.strip() for ref in commit["refs"].split(",") if ref.strip()]
-        commit["body"] = commit["body"].strip()[:_BODY]
+        commit["body"] = commit["body"].strip()[:2000]
         commits.append(commit)
     return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut, "start": start}
 
@@ -310,12 +304,12 @@ def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:
     asked = ["--includes", "--name-only", "-z", "--get-regexp", "^filter[.]"]
     told = look(root, ["config", "--show-scope", *asked], _CONFIG_BYTES, root)
     fields = told.data.split(b"\0")[:-1]
-    if told.status == _USAGE:  # before git 2.26
+    if told.status == 129:  # wrong usage: before git 2.26
         names = look(root, ["config", *asked], _CONFIG_BYTES, root).data.split(b"\0")[:-1]
         fields = [field for name in names for field in (b"local", name)]
     overruled: Dict[str, str] = {}
     for scope, name in (fields[place : place + 2] for place in range(0, len(fields), 2)):
-        if keep_of_user and scope in _OF_THE_USER:
+        if keep_of_user and scope in (b"system", b"global"):
             continue
         filter_name = os.fsdecode(name).rpartition(".")[0]
         if "=" in filter_name:
@@ -333,7 +327,7 @@ def _target(path: str, mark: bytes) -> str:
         if not stat.S_ISREG(status.st_mode):
             raise GitError("failed", f"{os.path.basename(path)} is neither a folder nor a file")
         with open(path, "rb") as file:
-            text = file.read(_POINTER_BYTES)
+            text = file.read(8192)
     except OSError as error:
         raise GitError("failed", f"{os.path.basename(path)} cannot be read: {error.strerror}") from error
     if not text.startswith(mark):

@@ -19,23 +19,16 @@ from ..terminal.terminal_text import TerminalText
 
 IMAGES_LIMIT = 10
 IMAGES_SIZE = 8 * 1024 * 1024
-_CODE_LIMIT = 8 * 1024 * 1024
-_CELL_OUTPUT_LIMIT = 64 * 1024
-_UPDATES_LIMIT = 20
-_NO_INPUT = "A cell cannot ask for input: put the value into the code."
 
 TERMINATE_AFTER = 0.025
 KILL_AFTER = 0.045
 ASK_AGAIN_AFTER = 1.0
 GIVE_UP_AFTER = 1.7
 GIVE_UP_BUSY_AFTER = 15.0
-_LOOK_SECONDS = 0.05
 _IDLE_LOOKS = 4
 _DEAF_TICKS = 150
 
 _QUEUE_LIMIT = 64
-_START_SECONDS = 120.0
-_IDLE_CHARACTERS = 2000
 _OWN_LIBRARY = "/opt/drydock-kernel"
 _LIBRARY = "DRYDOCK_KERNEL_LIBRARY"  # variable: a folder with the libraries, where the sandbox's own Python has none
 _BOOT = (
@@ -97,7 +90,7 @@ class Cell:
             if self.stopped_as and self.error in ("KeyboardInterrupt", "CancelledError"):
                 return  # that it was stopped is said in words
             if self.error == "StdinNotImplementedError":
-                self.notices.append(_NO_INPUT)
+                self.notices.append("A cell cannot ask for input: put the value into the code.")
         if "stream" in message:
             self._write(f"\n{message['stream']}" if self._is_behind_display else message["stream"])
         elif "omitted" in message:
@@ -112,7 +105,7 @@ class Cell:
         elif "too_large" in message:
             self._images_left_out += 1
         elif "update" in message:
-            if message["update"] in self._updates or len(self._updates) < _UPDATES_LIMIT:
+            if message["update"] in self._updates or len(self._updates) < 20:
                 self._updates[message["update"]] = message["text"]
         else:
             self._write_apart(message.get("display") or message.get("traceback") or "")
@@ -163,9 +156,9 @@ def _result(status: str, said: List[str], **more: Any) -> Result:
 def cell_order(args: Dict[str, Any]) -> CellOrder:
     """Check the arguments of ``kernel.run`` (`BadRequestError`); errors in the code are the kernel's to report."""
     return CellOrder(
-        code=arguments.characters(args, "code", _CODE_LIMIT),
+        code=arguments.characters(args, "code", 8 * 1024 * 1024),
         timeout=arguments.seconds_or(args, "timeout", 120.0),
-        max_output=arguments.integer(args, "max_output", 30000, 0, _CELL_OUTPUT_LIMIT),
+        max_output=arguments.integer(args, "max_output", 30000, 0, 64 * 1024),
         env=arguments.variables(args, "env"),
         init_code=arguments.text_or_none(args, "init_code") or "",
     )
@@ -219,7 +212,7 @@ class KernelInterruption:
         if self._idle_looks >= _IDLE_LOOKS or processes.ticks_used(kernel) - self._used >= _DEAF_TICKS:
             self._given_up()
         else:
-            self._plan(_LOOK_SECONDS, self._look)
+            self._plan(0.05, self._look)
 
     def _signal_started(self, number: int) -> None:
         started = processes.of_command(self._scope, self._begun)
@@ -315,7 +308,7 @@ class Kernel:
         except OSError as error:
             self._unavailable(f"its program cannot be started: {error}")
             return
-        self._limit.at(_START_SECONDS, lambda: self._unavailable("it did not start in time"))
+        self._limit.at(120.0, lambda: self._unavailable("it did not start in time"))
 
     def _begin(self) -> None:
         taken, self._next = self._next, None
@@ -365,7 +358,7 @@ class Kernel:
                 cell.take(message)
             else:
                 text = message.get("stream") or message.get("display") or ""
-                self._idle = (self._idle + text)[-_IDLE_CHARACTERS:]
+                self._idle = (self._idle + text)[-2000:]
         elif "ready" in message:
             self._scope = self._scope._replace(shell=message["ready"]["pid"])
             self._is_ready = self._is_fresh = True

@@ -21,10 +21,8 @@ _INTERRUPT_AGAIN = 0.02
 _DEAF_TICKS = 3
 INTERRUPT_KEY = b"\x03"
 _YOUNG_SECONDS = 0.1
-_TRIES = 100
 _OF_THE_SHELL = 8
 """The shell itself is asked less often: it may do with each what it likes."""
-_LOOK_AGAIN = 0.002
 _HEARD_WITHIN = 0.015
 
 
@@ -40,7 +38,7 @@ class TypedInterrupt:
         self._shell = shell
         self._begun = begun
         self._is_over = is_over
-        self._tries = _TRIES
+        self._tries = 100
 
     def press(self) -> None:
         self._aim(time.monotonic() + _HEARD_WITHIN)
@@ -52,7 +50,7 @@ class TypedInterrupt:
         is_young = processes.seconds_since(self._begun) < _YOUNG_SECONDS
         is_heard = not self._shell.is_reading and group not in (0, shell) and not processes.is_copy(group, shell)
         if not is_heard and (is_young or (group == shell and time.monotonic() < patience_ends)):
-            self._loop.call_later(_LOOK_AGAIN, lambda: self._aim(patience_ends))
+            self._loop.call_later(0.002, lambda: self._aim(patience_ends))
             return
         began = processes.started(group)
         is_brief = group == shell or began is None or processes.seconds_since(began) < _YOUNG_SECONDS

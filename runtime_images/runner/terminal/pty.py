@@ -100,8 +100,6 @@ def typed(text: str) -> bytes:
     return text.replace("\r\n", "\n").replace("\n", "\r").encode("utf-8", "replace") + b"\r"
 
 
-_INPUT_LIMIT = 1024 * 1024
-_HIGHEST_INHERITABLE = 1024
 _SIGNAL_KEYS = {b"\x03": signal.SIGINT, b"\x1a": signal.SIGTSTP, b"\x1c": signal.SIGQUIT}
 
 
@@ -157,7 +155,7 @@ class Terminal:
         if number is not None and sends and (group := self.foreground()) > 0:
             processes.signal_group(group, number)
             return True
-        if len(self._pending) + len(data) > _INPUT_LIMIT or not self._line.takes(data):
+        if len(self._pending) + len(data) > 1024 * 1024 or not self._line.takes(data):
             return False
         idle = not self._pending
         self._pending += data
@@ -277,7 +275,7 @@ def close_inherited(kept: int) -> None:
     if kept >= 0:
         os.set_inheritable(kept, False)
         os.closerange(3, kept)
-    os.closerange(max(3, kept + 1), _HIGHEST_INHERITABLE)
+    os.closerange(max(3, kept + 1), 1024)  # nobody hands on higher ones
 
 
 def exit_code(status: int) -> int:

@@ -22,8 +22,6 @@ from .shell import Ended, Shell
 from .terminal_text import TerminalText
 
 _COMMAND_LIMIT = 8 * 1024 * 1024
-_OUTPUT_LIMIT = 4 * 1024 * 1024
-_UNFINISHED = ("soft_timeout", "hard_timeout")
 _LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
@@ -31,7 +29,6 @@ _NOTHING = Cut("", 0)
 
 _RESET = "The terminal was reset: a new shell starts, its variables, functions and background jobs are gone."
 _RESET_MEANWHILE = "The terminal was reset while this command was running; the command was killed."
-_NOT_BEGUN = "The command was cancelled before it began."
 _FRESH_ENDED = "The shell of its own that it ran in has ended, and everything that it had started."
 _STILL_RUNNING = (
     "The command was NOT executed: the previous command is still running in this terminal. Wait for it with an empty "
@@ -49,11 +46,9 @@ _OPTIONS = (
 )
 _NOTHING_TO_WAIT_FOR = "There is no previous running command to retrieve logs from."
 _NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact with: the input was not sent."
-_FROM_BACKGROUND = "The output shown was printed by background jobs since the last command."
 _INPUT_SENT = "The input was sent to the running command, for which another request is waiting."
 _INPUT_TAKEN = "The input was sent to the running command, which goes on."
 _ALREADY_WAITED_FOR = "The command is still running, and another request is waiting for its output and its end."
-_INPUT_NOT_SENT = "The input was not sent."
 _INPUT_NOT_READ = (
     "The input was not sent: the command has not read what it was sent before, or its terminal is set to take no line "
     "that is so long."
@@ -102,7 +97,7 @@ def shell_order(args: Dict[str, Any]) -> Order:
         timeout=arguments.seconds(args, "timeout"),
         soft_timeout=arguments.seconds_or(args, "soft_timeout", 10.0),
         reset=arguments.flag(args, "reset"),
-        max_output=arguments.integer(args, "max_output", 30000, 0, _OUTPUT_LIMIT),
+        max_output=arguments.integer(args, "max_output", 30000, 0, 4 * 1024 * 1024),
         at_once=arguments.flag(args, "at_once"),
         env=arguments.variables(args, "env"),
     )
@@ -137,7 +132,7 @@ def fresh_directory(args: Dict[str, Any], workspace: str) -> Optional[str]:
 def fresh_answer(answer: Answer) -> Answer:
     """Return the answer to a command in a shell of its own, which ends with it."""
     result = answer.get("result", {})
-    if result.get("status") in _UNFINISHED:
+    if result.get("status") in ("soft_timeout", "hard_timeout"):
         said = result["notice"].split(". ", 1)[0]
         return {**answer, "result": {**result, "running": False, "notice": f"{said}. {_FRESH_ENDED}"}}
     if result.get("shell_ended"):  # it ends with the command anyway
@@ -242,7 +237,7 @@ class TerminalSession:
         elif is_starting:
             self._starting = None  # the shell that is starting is kept for the next command
         if entry is not None or is_starting:
-            request.finish(self._result("interrupted", -1, _NOTHING, [_NOT_BEGUN]))
+            request.finish(self._result("interrupted", -1, _NOTHING, ["The command was cancelled before it began."]))
             return True
         return self._waiting is not None and self._waiting.request is request and self.interrupt(lambda: None)
 
@@ -320,7 +315,7 @@ class TerminalSession:
         elif not order.command or order.is_input:
             idle, self._idle = self._idle, ""
             said = [_NOTHING_TO_INTERACT_WITH if order.command else _NOTHING_TO_WAIT_FOR]
-            said += [_FROM_BACKGROUND] if idle else []
+            said += ["The output shown was printed by background jobs since the last command."] if idle else []
             self._answer(request, self._result("not_executed", -1, Cut(idle, 0), said))
         else:
             self._begin(order, request, said)
@@ -334,7 +329,7 @@ class TerminalSession:
         said = [f"The previous command has ended meanwhile, with exit code {ended.status}."]
         said[0] += f" Its last output:\n{text}" if text.strip() else ""
         if order.is_input:
-            self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, _INPUT_NOT_SENT]))
+            self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, "The input was not sent."]))
         else:
             self._begin(order, request, said)
 

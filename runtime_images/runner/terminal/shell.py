@@ -20,7 +20,6 @@ START_SECONDS = 10.0
 MARKER_SECONDS = 0.2
 DRAIN_SECONDS = 0.01
 SETTLE_SECONDS = 0.1
-_SETTLE_TRIES = 20
 
 
 class Ended(NamedTuple):
@@ -134,7 +133,7 @@ class Shell:
         elif self.pid <= 0 or self._hung_up:
             self._start()
         elif self._unsure:
-            self._settle(_SETTLE_TRIES)
+            self._settle(20)
         else:
             self._events.ready()
 

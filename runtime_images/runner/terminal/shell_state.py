@@ -21,7 +21,6 @@ READ_AFTER_SECONDS = 0.05
 LAST_WORDS_SECONDS = 0.2
 LIMIT = 4 * 1024 * 1024
 _READ = 64 * 1024
-_READS_IN_A_ROW = 64
 _OPTIONS = re.compile(r"[a-z0-9_:-]*\Z")
 ENDS = "x"
 """The last letter of the word behind a state that a shell writes when it ends."""
@@ -179,7 +178,7 @@ class StatePipe:
             self._plan.at(READ_AFTER_SECONDS, self._listen)
 
     def read(self) -> None:
-        for _ in range(_READS_IN_A_ROW):
+        for _ in range(64):
             if self._pipe is None:
                 return
             try:

@@ -15,10 +15,6 @@ from .shell_state import StatePipe
 
 _READ = 16 * 1024
 _READS_IN_A_ROW = 64
-_HOLD_SECONDS = 0.002
-_LOOK_SECONDS = 0.001
-_REPORT_LIMIT = 1024 * 1024
-_FIELDS = 6
 
 
 class Report(NamedTuple):
@@ -55,13 +51,13 @@ class ReportReader:
             text = field.decode("utf-8", "surrogateescape")
             if self._fields:
                 self._fields.append(text)
-                if len(self._fields) == _FIELDS:
+                if len(self._fields) == 6:
                     word, status, background, directory, path, flags = self._fields
                     self._fields = []
                     found.append(Report(word, _number(status), _number(background), directory, path, flags))
             elif text in self._expected:
                 self._fields = [text]
-        self._buffer = rest if len(rest) <= _REPORT_LIMIT else bytearray()
+        self._buffer = rest if len(rest) <= 1024 * 1024 else bytearray()
         return found
 
 
@@ -129,7 +125,7 @@ class ControlLine:
             self._behind = len(after)
             self.send(after)
         elif self._writer >= 0:
-            self._loop.call_later(_LOOK_SECONDS, lambda: self._send_when_read(after))
+            self._loop.call_later(0.001, lambda: self._send_when_read(after))
 
     def _unread(self) -> int:
         waiting = bytearray(4)
@@ -217,7 +213,7 @@ class Streams:
         """Leave the terminal alone for a moment: waking for each line of a short command would cost more."""
         if self._terminal is not None and not self._hold.is_planned:
             self._loop.remove_reader(self._terminal.master)
-            self._hold.at(_HOLD_SECONDS, self.watch)
+            self._hold.at(0.002, self.watch)
 
     def watch(self) -> None:
         self._hold.cancel()

@@ -37,7 +37,6 @@ INCOMPLETE = re.compile("(?:\x1b(?:\\[[0-?]{0,256}[ -/]{0,16}|[ -/]{0,16})|\r)\\
 STRING_END = re.compile("[\x07\x18\x1a]|\x1b\\\\|(?=[\n\x1b])")
 LONGEST_INCOMPLETE = 280
 _LONGEST = 1024
-_KNOWN_LIMIT = 4096
 _PERHAPS_NOT_ONE = re.compile(
     "[^\x00-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2190-\u2319\u2500-\u25fc\ufffd]"
 )
@@ -48,7 +47,7 @@ class _Widths(Dict[str, int]):
     def __missing__(self, character: str) -> int:
         import unicodedata  # a table of a megabyte, which a runner whose programs print ASCII does without
 
-        if len(self) >= _KNOWN_LIMIT:
+        if len(self) >= 4096:
             self.clear()
         kind = unicodedata.category(character)
         if kind in ("Mn", "Me") or (kind == "Cf" and character != "\xad") or "\u1160" <= character <= "\u11ff":

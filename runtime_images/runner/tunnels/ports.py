@@ -17,10 +17,6 @@ SHARED_MARK = "DRYDOCK_SANDBOX"
 """Variable of a runner that shares its host's network: only what it started is this sandbox's."""
 
 _OWN = f"{OWN_MARK}=".encode()
-_TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6))
-_LISTENING = b"0A"
-_LISTED_LIMIT = 500
-_COMMAND_LIMIT = 500
 _LOOPBACK = ("127.0.0.1", "::1")
 _ENGINE = "127.0.0.11"
 """Address of Docker's name server in a container's network, which is outside of the container."""
@@ -66,7 +62,7 @@ class SandboxPorts:
                 entry["addresses"].append(listener.address)
             if owner is not None and entry["pid"] is None:
                 entry.update(pid=owner.pid, process=owner.name, command=owner.command)
-        return {"ports": [ports[port] for port in sorted(ports)][:_LISTED_LIMIT]}
+        return {"ports": [ports[port] for port in sorted(ports)][:500]}
 
     def addresses_of(self, port: int, tried: Sequence[str] = ()) -> List[str]:
         """Addresses at which to try the port, but for ``tried``; loopback comes first, without a look-up."""
@@ -93,7 +89,7 @@ class SandboxPorts:
 
 def _listeners() -> List[Listener]:
     found: List[Listener] = []
-    for path, family in _TABLES:
+    for path, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
         try:
             with open(path, "rb") as file:
                 lines = file.read().splitlines()[1:]
@@ -101,7 +97,7 @@ def _listeners() -> List[Listener]:
             continue  # no IPv6 here
         for line in lines:
             fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTENING:
+            if len(fields) > 9 and fields[3] == b"0A":  # it listens
                 address, _, port = fields[1].partition(b":")
                 words = [int(address[n : n + 8], 16).to_bytes(4, sys.byteorder) for n in range(0, len(address), 8)]
                 packed, kind = b"".join(words), family
@@ -124,7 +120,7 @@ def _owners(inodes: Set[int]) -> Dict[int, Owner]:
                     processes.read_file(pid, name, limit).decode("utf-8", "replace").rstrip("\n")
                     for name, limit in (("comm", 64), ("cmdline", 4096))
                 )
-                found[inode] = Owner(pid, name, command.replace("\0", " ").strip()[:_COMMAND_LIMIT])
+                found[inode] = Owner(pid, name, command.replace("\0", " ").strip()[:500])
         if len(found) == len(wanted):
             break
     return found

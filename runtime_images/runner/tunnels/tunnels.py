@@ -27,10 +27,7 @@ from ..wire import TUNNEL_CHUNK, TUNNEL_WINDOW, Frame
 from .ports import SandboxPorts
 
 TUNNEL_LIMIT = 256
-_CONNECT_SECONDS = 5.0
-_WORDS_LIMIT = 2000
 _ARGUMENTS_LIMIT = 1000
-_READ = 64 * 1024
 
 
 class TunnelRegistry:
@@ -237,7 +234,7 @@ class Tunnel:
         if problem not in (0, errno.EINPROGRESS):
             failed(os.strerror(problem))
             return
-        self._connecting.at(_CONNECT_SECONDS, lambda: failed("it does not answer"))
+        self._connecting.at(5.0, lambda: failed("it does not answer"))
         self._loop.add_writer(self._socket.fileno(), settled)
 
     def _connected(self) -> None:
@@ -370,14 +367,14 @@ class Tunnel:
 
     def _listen(self) -> None:
         try:
-            data = os.read(self._errors, _READ)
+            data = os.read(self._errors, 64 * 1024)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
             self._loop.remove_reader(self._errors)
-        self._last_words = (self._last_words + data)[-_WORDS_LIMIT:]
+        self._last_words = (self._last_words + data)[-2000:]
 
 
 def _problem(order: Any) -> str:

@@ -31,7 +31,6 @@ _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None", "no_restriction"
 State = dict[str, Any]
 
 _FRAME_SECONDS = 5.0
-_MOST_FRAMES = 20
 _TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
 _LINKS = """() => {
     const seen = new Map();
@@ -54,10 +53,7 @@ _NOT_OF_THE_PAGE = frozenset(
     {"look", "navigate", "back", "forward", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
     | {"start_recording", "stop_recording"}
 )
-_ERROR_PAGE_MS = 1000
 _SCROLL_OVERLAP = 80
-_DOWNLOAD_SECONDS = 5.0
-_NEW_TAB_SECONDS = 3.0
 _ATTEMPTS = 3
 
 Call = Callable[[dict[str, Any]], Awaitable[str]]
@@ -140,7 +136,7 @@ async def _text_of(page: Page, with_links: bool) -> str:
 
     parts: list[str] = []
     links: list[str] = []
-    for frame in page.frames[:_MOST_FRAMES]:
+    for frame in page.frames[:20]:
         try:
             text = str(await asked(frame, _TEXT)).strip()
             if text:
@@ -168,11 +164,11 @@ class TabCalls:
         self._navigation_ms = navigation_seconds * 1000
         self._elements = elements = Elements(tabs, files)
         self._known: dict[str, Call] = {
-            "look": self._look,
+            "look": lambda _: asyncio.sleep(0, ""),
             "navigate": self._navigate,
             "back": lambda _: self._through_history(-1),
             "forward": lambda _: self._through_history(1),
-            "wait": self._wait,
+            "wait": lambda args: asyncio.sleep(args.get("ms", 1000) / 1000, ""),
             "wheel": self._wheel,
             "scroll": self._scroll,
             "click": self._click,
@@ -212,7 +208,7 @@ class TabCalls:
             said = await call(args)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
-        deadline = time.monotonic() + _NEW_TAB_SECONDS
+        deadline = time.monotonic() + 3.0
         while name not in _ONLY_LOOK and await self._session.unseen() > unseen:  # tabs that the call has opened
             if time.monotonic() > deadline:
                 self._tabs.note("The page opened a new tab, which has nothing to show yet.")
@@ -220,11 +216,8 @@ class TabCalls:
             await asyncio.sleep(0.03)
         tab = await self._tabs.active()
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
-        await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
+        await self._tabs.finish_downloads(5.0)
         return "\n".join(filter(None, (said, notice)))
-
-    async def _look(self, _: dict[str, Any]) -> str:
-        return ""
 
     async def _navigate(self, args: dict[str, Any]) -> str:
         url = _address(args["url"])
@@ -243,7 +236,7 @@ class TabCalls:
             if "invalid URL" in error.message:
                 raise ActionError(f"{url[:200]!r} is no address") from None
             with contextlib.suppress(Error):  # Chromium's own page about the error would interrupt the next one
-                await tab.page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_ERROR_PAGE_MS)
+                await tab.page.wait_for_url("chrome-error://**", wait_until="commit", timeout=1000)
             raise ActionError(in_words(error)) from None
         await loaded(tab)
         status = response.status if response is not None else 200
@@ -290,10 +283,6 @@ class TabCalls:
         tab.was_told()
         await loaded(tab)
         return f"The page is {page.url} now."
-
-    async def _wait(self, args: dict[str, Any]) -> str:
-        await asyncio.sleep(args.get("ms", 1000) / 1000)
-        return ""
 
     async def _wheel(self, args: dict[str, Any]) -> str:
         page = (await self._tabs.active()).page

@@ -17,9 +17,6 @@ from .session import BrowserSession, NoBrowserError
 from .tabs import Tabs
 from .workspace_files import WorkspaceFiles
 
-_AFTER_TIMEOUT_SECONDS = 30.0
-_TIMEOUTS_TO_RESET = 3
-
 Result = dict[str, Any]
 
 
@@ -54,7 +51,7 @@ class BrowserDriver:
         async with self._turn:
             limit = float(message["timeout"])
             if self._timeouts:
-                limit = min(limit, _AFTER_TIMEOUT_SECONDS)
+                limit = min(limit, 30.0)
             try:
                 if self._session is None:
                     self._session = BrowserSession(self._chromium, self._files, float(message["start_seconds"]))
@@ -83,7 +80,7 @@ class BrowserDriver:
     async def _late(self, limit: float) -> Result:
         self._timeouts += 1
         words = f"It was not done within {limit:g} s."
-        if self._timeouts >= _TIMEOUTS_TO_RESET:
+        if self._timeouts >= 3:
             self._timeouts = 0
             if self._session is not None:
                 await self._session.end()

@@ -16,9 +16,7 @@ from .tree import AccessibilityTree, ElementNumbers, read_tree
 from .workspace_files import WorkspaceFiles
 
 _LIMIT_MS = 10_000.0
-_OPTIONS_MS = 3000.0
 _SHOWN_OPTIONS = 50
-_INPUT_TYPE = "e => e.tagName === 'INPUT' ? e.type : ''"
 _OPTIONS = """e => e.tagName !== 'SELECT' ? null : [...e.options].map(
     option => (option.label || option.value).slice(0, 80) + (option.disabled ? ' (disabled)' : ''))"""
 _FORMS = {
@@ -33,7 +31,6 @@ _FORMS = {
 """An example of what a field of each kind takes."""
 _KEEPING = frozenset({"color", "range"})
 """Fields that keep their value in place of one that they do not take; the others become empty."""
-_TAKES_FOLDER = "e => e.webkitdirectory"
 _EMPTY = """e => {
     e.value = '';
     for (const name of ['input', 'change']) e.dispatchEvent(new Event(name, { bubbles: true }));
@@ -141,7 +138,7 @@ class Elements:
     async def select(self, number: int, options: list[str]) -> str:
         element = await self.find(number)
         try:
-            chosen = await element.select_option(options, timeout=_OPTIONS_MS)
+            chosen = await element.select_option(options, timeout=3000.0)
         except PlaywrightTimeoutError:
             known = await element.evaluate(_OPTIONS)
             if known is None:
@@ -203,7 +200,7 @@ class Elements:
 
 async def _fill(element: Locator, number: int, text: str) -> None:
     """Fill a field in one go; raise where one for a date or the like does not take the text."""
-    kind = await element.evaluate(_INPUT_TYPE)
+    kind = await element.evaluate("e => e.tagName === 'INPUT' ? e.type : ''")
     await element.fill(text, timeout=_LIMIT_MS)
     if kind not in _FORMS or not text:
         return
@@ -238,7 +235,7 @@ async def _choose_files(element: Locator | ElementHandle, number: int, paths: li
         await element.evaluate(_EMPTY)
         return f"Element {number} has no files now."
     folders = [path for path in paths if path.is_dir()]
-    if await element.evaluate(_TAKES_FOLDER):
+    if await element.evaluate("e => e.webkitdirectory"):
         if len(paths) > 1 or not folders:
             raise ActionError(f"element {number} takes one folder, with all that is in it: give the folder's path")
         await element.set_input_files(folders[0], timeout=_LIMIT_MS)

@@ -10,8 +10,6 @@ _CALL = re.compile(r"\A[A-Z]\w*\.\w+: ")
 _TIMEOUT = re.compile(r"Timeout (\d+)ms exceeded\.?")
 _NETWORK = re.compile(r"net::ERR_[A-Z_]+")
 _COUNT = re.compile(r"\A\d+ × ")
-_OWN_PAGE = "not available in an isolated browser context"
-_LOG_LINES = 4
 _LOG_NOISE = ("waiting ", "attempting", "retrying", "navigating to", "scrolling", "done ", "locator ", 'fill("')
 _MOVED = ("context was destroyed", "Cannot find context", "Frame was detached", "Not attached to an active page")
 _MEANINGS = {
@@ -42,7 +40,7 @@ def in_words(error: Error) -> str:
     said = " ".join(lines[: 2 if lines[0].endswith(":") else 1])  # the next line, where the first only announces it
     in_seconds = lambda found: f"it was not possible within {int(found.group(1)) / 1000:g} s"  # noqa: E731
     first = _TIMEOUT.sub(in_seconds, _CALL.sub("", said))
-    if _OWN_PAGE in first:
+    if "not available in an isolated browser context" in first:
         return "that page of the browser itself cannot be opened here"
     if has_moved(error):
         return "the page went on to another by itself in the middle of it; look at the page again"
@@ -53,7 +51,7 @@ def in_words(error: Error) -> str:
         return f"{address or 'the address'} cannot be opened: {meaning + ', ' if meaning else ''}{network.group()}"
     lines = [_COUNT.sub("", line.strip().lstrip("- ").strip()) for line in log.splitlines()]
     telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
-    unique = list(dict.fromkeys(telling))[-_LOG_LINES:]
+    unique = list(dict.fromkeys(telling))[-4:]
     return f"{first} ({'; '.join(unique)})" if unique else first
 
 

@@ -30,13 +30,8 @@ b { position: absolute; left: -1px; top: -1px; background: var(--c); color: #fff
 """
 _LIMIT_MS = 10_000
 _COUNT_SECONDS = 10.0
-_MOST_ELEMENTS = 30_000
 _LOOK_MS = 15_000.0
-_PICTURE_MS = 10_000.0
-_EMPTY_SECONDS = 3.0
 _RESTLESS_MOVES = 2
-_STEP_SECONDS = 0.05
-_MOST_CHARACTERS = 5_000_000
 _WRITTEN = frozenset({"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/plain"})
 _FACTS = """() => [document.readyState !== 'loading', Boolean(document.body || !document.documentElement),
     document.contentType, document.documentElement?.textContent.length ?? 0]"""
@@ -49,7 +44,6 @@ Seen = dict[str, Any]
 # The tree has numbers for what has a role or a pointing hand. A shape in a drawing (SVG) that listens for clicks has
 # neither: such shapes are given the role of an image and the hand; words within a line that of a button,
 # others the hand.
-_SECONDS = 3.0
 _SCRIPT = """(() => {
     const lines = 'span, i, b, em, strong, div, li, td, p, [onclick]', most = 3000;
     const kinds = ['click', 'mousedown', 'mouseup', 'pointerdown', 'pointerup'];
@@ -136,7 +130,7 @@ class PageViewer:
 
     async def _tree(self, tab: Tab) -> AccessibilityTree:
         """A page about to be another is waited for, and held when it never stays."""
-        deadline, began = time.monotonic() + _EMPTY_SECONDS, tab.moves
+        deadline, began = time.monotonic() + 3.0, tab.moves
         while tab.moves - began < _RESTLESS_MOVES:
             is_late, moves = time.monotonic() > deadline, tab.moves
             try:
@@ -151,7 +145,7 @@ class PageViewer:
                 is_elsewhere = isinstance(error, PlaywrightTimeoutError) and moves != tab.moves
                 if is_late or not (is_elsewhere or has_moved(error)):
                     raise
-            await asyncio.sleep(_STEP_SECONDS)
+            await asyncio.sleep(0.05)
         async with tab.held():
             tree = await _tree_now(tab, await _document_of(tab.page))
         self._tabs.note("The page went on to another again and again; it was stopped where it was.")
@@ -159,7 +153,7 @@ class PageViewer:
 
     async def _picture(self, page: Page, tree: AccessibilityTree | None, seen: Seen) -> None:
         try:
-            picture = await page.screenshot(type="jpeg", quality=QUALITY, timeout=_PICTURE_MS)
+            picture = await page.screenshot(type="jpeg", quality=QUALITY, timeout=10_000.0)
             seen["screenshot"] = _JPEG + base64.b64encode(picture).decode("ascii")
             seen["screenshot_path"] = self._files.save_screenshot(picture)
             if tree is not None:
@@ -182,7 +176,7 @@ async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:
     page = tab.page
     # By a locator, which works out of the reach of the page's own scripts.
     count = await asyncio.wait_for(repeated(page.locator("*").count), _COUNT_SECONDS)
-    for number, most, what in ((count, _MOST_ELEMENTS, "elements"), (document.size, _MOST_CHARACTERS, "characters")):
+    for number, most, what in ((count, 30_000, "elements"), (document.size, 5_000_000, "characters")):
         if number > most:
             more = f"{number} {what}, more than the {most} of which a tree is made"
             raise ActionError(f"the page has {more}; its text can be read")
@@ -213,7 +207,7 @@ async def _show_clickable(page: Page) -> None:
                 await connection.detach()
 
     with contextlib.suppress(Error, asyncio.TimeoutError):
-        await asyncio.wait_for(show(), _SECONDS)
+        await asyncio.wait_for(show(), 3.0)
 
 
 async def _draw_marks(context: BrowserContext, picture: bytes, marks: list[tuple[int, Box]]) -> bytes:

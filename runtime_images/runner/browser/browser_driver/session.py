@@ -25,7 +25,6 @@ from .tabs import Tabs
 from .workspace_files import WorkspaceFiles
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 720}
-_VARIABLE = "DRYDOCK_CHROMIUM"
 _NAMES = (
     *("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
     "microsoft-edge",
@@ -43,7 +42,6 @@ _OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
 )
-_CLOSE_SECONDS = 5.0
 _ANSWER_SECONDS = 5.0
 _STAY = """addEventListener('click', event => {
     const link = event.composedPath().find(element => element.href && element.protocol);
@@ -54,7 +52,7 @@ _STAY = """addEventListener('click', event => {
 
 def find_chromium() -> str | None:
     """The program to start: that of ``DRYDOCK_CHROMIUM``, one on the PATH, or one of Playwright's own."""
-    given = os.environ.get(_VARIABLE)
+    given = os.environ.get("DRYDOCK_CHROMIUM")
     if given:
         return given if os.access(given, os.X_OK) else None
     found = next(filter(None, map(shutil.which, _NAMES)), None)
@@ -167,7 +165,7 @@ class BrowserSession:
         for ending in (browser.close() if browser else None, playwright.stop() if playwright else None):
             if ending is not None:
                 with contextlib.suppress(Error, asyncio.TimeoutError):
-                    await asyncio.wait_for(ending, _CLOSE_SECONDS)
+                    await asyncio.wait_for(ending, 5.0)
 
     async def _start(self) -> Tabs:
         self._playwright = await async_playwright().start()

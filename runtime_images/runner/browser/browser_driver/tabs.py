@@ -22,25 +22,15 @@ _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
 _RESTLESS_MOVES = 4
 _RESTLESS_SECONDS = 3.0
-_STOP_SECONDS = 3.0
-_STOPS = 20
-_STAYED_SECONDS = 0.1
-_SHOWN_TITLE = 200
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
-_MOST_NOTICES = 20
 _MOST_TABS = 20
-_SHOWN_MESSAGE = 500
 _REACTION_SECONDS = 2.0
-_ARRIVAL_SECONDS = 5.0
 _STEP_SECONDS = 0.03
 _BUSY_SECONDS = 10.0
 _DOWNLOAD_SECONDS = 120.0
 _QUIET_SECONDS = 0.12
 _REQUEST_SECONDS = 3.0
-_PARSED_SECONDS = 4.0
-_LOADED_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
-_MOVING_SECONDS = 3.0
 UNANSWERED = "The page asked for another one, which has not answered yet."
 STILL_LOADING = "The page is still loading; what it shows may change."
 T = TypeVar("T")
@@ -89,7 +79,7 @@ class Tab:
             await connection.detach()
 
         with contextlib.suppress(Error, asyncio.TimeoutError):
-            await asyncio.wait_for(stop(), _STOP_SECONDS)
+            await asyncio.wait_for(stop(), 3.0)
         self.requests.clear()
 
     @contextlib.asynccontextmanager
@@ -98,10 +88,10 @@ class Tab:
         connection = await self.page.context.new_cdp_session(self.page)
         try:
             await connection.send("Emulation.setScriptExecutionDisabled", {"value": True})
-            for _ in range(_STOPS):  # between two documents there is nobody to hear it
+            for _ in range(20):  # between two documents there is nobody to hear it
                 moves = self.moves
                 await self.stop_loading()
-                await asyncio.sleep(_STAYED_SECONDS)
+                await asyncio.sleep(0.1)
                 if moves == self.moves:
                     break
             yield
@@ -122,7 +112,7 @@ class Tab:
     async def title(self, seconds: float) -> str:
         """Its page's title; "" for one that does not tell it within so many seconds."""
         try:
-            return (await asyncio.wait_for(self.page.title(), seconds))[:_SHOWN_TITLE]
+            return (await asyncio.wait_for(self.page.title(), seconds))[:200]
         except (Error, asyncio.TimeoutError):
             return ""
 
@@ -213,7 +203,7 @@ class Tabs:
     async def arrive(self, limit: float) -> bool:
         """Wait for the page that the active tab asks for; after `limit` seconds it is given up."""
         tab = await self.active()
-        deadline = time.monotonic() + _ARRIVAL_SECONDS
+        deadline = time.monotonic() + 5.0
         while tab.asks_for_another:
             if tab.seconds_asking > limit:
                 await tab.stop_loading()
@@ -250,7 +240,7 @@ class Tabs:
         return list(self._tabs).index(self._active) if self._active in self._tabs else -1
 
     def note(self, text: str) -> None:
-        if text in self._notices or len(self._notices) < _MOST_NOTICES:
+        if text in self._notices or len(self._notices) < 20:
             self._notices[text] = self._notices.get(text, 0) + 1
 
     def take_notices(self) -> list[str]:
@@ -310,22 +300,19 @@ class Tabs:
 
     def _opened(self, page: Page) -> None:
         tab = self._known(page)
-        if not self._opening:
-            self._begin(self._adopt(tab))
-
-    async def _adopt(self, tab: Tab) -> None:
-        """The page opened it: a browser's user would look at it now."""
+        if self._opening:
+            return
         if len(self._tabs) > _MOST_TABS:
             self.note(f"The page tried to open more than {_MOST_TABS} tabs; the new one was closed.")
-            await tab.page.close()
-            return
-        self._activate(tab)
-        self._opened_ids.append(tab.id)
+            self._begin(page.close())
+        else:  # the page opened it: a browser's user would look at it now
+            self._activate(tab)
+            self._opened_ids.append(tab.id)
 
     async def _answer(self, tab: Tab, dialog: Dialog) -> None:
         """Pages wait for the answer, so it is given at once; the model reads what was asked."""
         tab.dialogs.append(time.monotonic())
-        message = dialog.message[:_SHOWN_MESSAGE]
+        message = dialog.message[:500]
         if dialog.type == "beforeunload":
             await dialog.accept()
             return
@@ -433,7 +420,7 @@ async def loaded(tab: Tab) -> str:
 
     A page that was waited for in vain is not waited for again until it is done or goes on.
     """
-    for state, seconds in (("domcontentloaded", _PARSED_SECONDS), ("load", _LOADED_SECONDS)):
+    for state, seconds in (("domcontentloaded", 4.0), ("load", 2.0)):
         limit = _AGAIN_SECONDS if tab.is_slow else seconds
         with contextlib.suppress(Error):  # the page was closed, or went on to another
             try:
@@ -447,7 +434,7 @@ async def loaded(tab: Tab) -> str:
 
 async def repeated(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask a page something, and for a while again if it changed documents meanwhile."""
-    deadline = time.monotonic() + _MOVING_SECONDS
+    deadline = time.monotonic() + 3.0
     while True:
         try:
             return await ask()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 SCREENSHOTS = ".browser_screenshots"
 OUTPUT = ".browser_output"
-_KEPT = 200
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
@@ -67,7 +66,7 @@ class WorkspaceFiles:
             path = self._folder(folder) / name if name else self.new_path(folder, ".jpg")
             path.write_bytes(data)
             files = [one for one in path.parent.iterdir() if one.name != ".gitignore"]
-            for old in sorted(files, key=lambda one: one.stat().st_mtime)[:-_KEPT]:
+            for old in sorted(files, key=lambda one: one.stat().st_mtime)[:-200]:
                 old.unlink()
         except OSError:
             return ""  # a full disk must not keep the model from seeing the page

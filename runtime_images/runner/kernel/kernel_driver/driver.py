@@ -23,15 +23,9 @@ from . import OMITTED
 
 _IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 """Pictures that models take, and how their data begins."""
-_IMAGE_LIMIT = 5 * 1024 * 1024
 _TEXT_LIMIT = 1024 * 1024
 
-_PATH_LIMIT = 90
-_LAST_WORDS = 2000
-_ASK_AGAIN_SECONDS = 0.2
-_LOOK_MILLISECONDS = 500
 _LATE_SECONDS = 1.0
-_READ = 1024 * 1024
 _PLAIN_TEXT = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 _BOOT = """
 import importlib.util, os, site, sys
@@ -86,7 +80,7 @@ def _display(content: Dict[str, Any]) -> List[Message]:
         image = data.get(kind)
         if isinstance(image, str) and image.strip():
             image = "".join(image.split())
-            if len(image) > _IMAGE_LIMIT:
+            if len(image) > 5 * 1024 * 1024:
                 return [*items, {"too_large": len(image) * 3 // 4}]
             begin = b""
             with contextlib.suppress(ValueError):
@@ -128,7 +122,7 @@ class KernelProcess:
     """
 
     def __init__(self, workspace: str, library: str, folder: str, *, library_first: bool = False) -> None:
-        if len(folder) <= _PATH_LIMIT:
+        if len(folder) <= 90:
             shutil.rmtree(folder, ignore_errors=True)  # of a kernel that could not remove it itself
             os.makedirs(folder, mode=0o700, exist_ok=True)
             self._folder = tempfile.mkdtemp(dir=folder)
@@ -175,7 +169,7 @@ class KernelProcess:
             said = os.read(self.words, 65536)
         except OSError:
             return True  # nothing there now
-        self._last_words = (self._last_words + said)[-_LAST_WORDS:]
+        self._last_words = (self._last_words + said)[-2000:]
         return bool(said)
 
     def last_words(self) -> str:
@@ -214,7 +208,7 @@ class KernelDriver:
     def serve(self) -> None:
         while self._is_open:
             is_late = bool(self._cell and self._replied_at)
-            for ready, _ in self._poller.poll(50 if is_late else _LOOK_MILLISECONDS):
+            for ready, _ in self._poller.poll(50 if is_late else 500):
                 if ready == 0:
                     self._read_orders()
                 elif ready == self._kernel.words:
@@ -263,7 +257,7 @@ class KernelDriver:
         while not (has_replied and has_shown):
             if kernel.exit_code() is not None:
                 return False
-            if not asked_at or (has_replied and time.monotonic() - asked_at > _ASK_AGAIN_SECONDS):
+            if not asked_at or (has_replied and time.monotonic() - asked_at > 0.2):
                 client.kernel_info()
                 asked_at = time.monotonic()
             ready = dict(poller.poll(100))
@@ -280,7 +274,7 @@ class KernelDriver:
         return True
 
     def _read_orders(self) -> None:
-        data = os.read(0, _READ)
+        data = os.read(0, 1024 * 1024)
         if not data:
             self._is_open = False
             return

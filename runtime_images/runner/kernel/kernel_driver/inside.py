@@ -189,11 +189,6 @@ class PortlessThread(IOPubThread):  # type: ignore[misc] # ipykernel has no type
         return context, pipe
 
 
-_CHUNK = 64 * 1024
-_LOOK_SECONDS = 0.05
-_KILL_AFTER_SECONDS = 0.03
-
-
 def run(shell: Any, command: str) -> None:
     """Run a command with the sandbox's shell, in place of IPython's own way, which gives it a terminal.
 
@@ -213,7 +208,7 @@ def run(shell: Any, command: str) -> None:
         for number in (signal.SIGINT, signal.SIGKILL):
             try:
                 os.killpg(process.pid, number)
-                process.wait(_KILL_AFTER_SECONDS)
+                process.wait(0.03)
             except ProcessLookupError:
                 break
             except subprocess.TimeoutExpired:
@@ -232,8 +227,8 @@ def _show(process: "subprocess.Popen[bytes]") -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         ended = process.poll() is not None
-        if select.select([descriptor], [], [], 0 if ended else _LOOK_SECONDS)[0]:
-            data = os.read(descriptor, _CHUNK)
+        if select.select([descriptor], [], [], 0 if ended else 0.05)[0]:
+            data = os.read(descriptor, 64 * 1024)
             sys.stdout.write(decoder.decode(data, not data))
             if not data:
                 process.wait()
@@ -243,10 +238,7 @@ def _show(process: "subprocess.Popen[bytes]") -> None:
             return
 
 
-_SHOWN = ["text/plain", "image/png", "image/jpeg"]
 _TEXT_LIMIT = 1024 * 1024
-_MESSAGES_LIMIT = 100_000
-_WARM_AFTER_SECONDS = 0.3
 
 _lent: Dict[str, Tuple[str, Optional[str]]] = {}
 """The running cell's variables, and their values before."""
@@ -256,7 +248,7 @@ class KernelApp(kernelapp.IPKernelApp):  # type: ignore[misc] # ipykernel has no
     """ipykernel's program, with room for many messages, and without a port."""
 
     def init_iopub(self, context: Any) -> None:
-        context.sndhwm = _MESSAGES_LIMIT
+        context.sndhwm = 100_000
         PortlessThread.address = f"ipc://{self.ip}-p"  # beside its other sockets; their paths may hardly be longer
         kernelapp.IOPubThread = PortlessThread  # which ipykernel lets nobody choose
         super().init_iopub(context)
@@ -293,7 +285,7 @@ def main() -> None:
     config.InteractiveShell.colors = "nocolor" if version_info[0] >= 9 else "NoColor"
     config.InteractiveShell.banner1 = ""
     config.HistoryManager.hist_file = ":memory:"
-    config.DisplayFormatter.active_types = _SHOWN
+    config.DisplayFormatter.active_types = ["text/plain", "image/png", "image/jpeg"]
     config.Completer.use_jedi = False
     app = KernelApp.instance(config=config)
     app.initialize(sys.argv[1:])
@@ -306,7 +298,7 @@ def main() -> None:
     _give_helpers(shell)
     shell.InteractiveTB.structured_traceback = bounded(shell.InteractiveTB.structured_traceback)
     IOLoop.current().add_callback(_wake_for_signals)
-    IOLoop.current().call_later(_WARM_AFTER_SECONDS, lambda: warm(shell))
+    IOLoop.current().call_later(0.3, lambda: warm(shell))
     app.start()
 
 
