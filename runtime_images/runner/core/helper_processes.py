@@ -13,10 +13,8 @@ from .connection import Request
 from .loop import Loop, Plan
 from .workers import TooMuchWorkError
 
-_RESULT_LIMIT = 8 * 1024 * 1024
 _PIPE_BYTES = 4096
 """Every pipe has room for so many."""
-_LINE_LIMIT = 64 * 1024 * 1024
 Message = Dict[str, Any]
 
 
@@ -114,7 +112,7 @@ class _SideProcess:
             self._output[:] = rest
             if self._request is not None:
                 self._request.live(line.decode("utf-8", "replace"))
-        if data and len(self._output) <= _RESULT_LIMIT:
+        if data and len(self._output) <= 8 * 1024 * 1024:
             return
         try:
             self.finish(json.loads(self._output))
@@ -248,7 +246,7 @@ class DriverProcess:
             return
         except OSError:
             data = b""
-        if not data or len(self._buffer) > _LINE_LIMIT:
+        if not data or len(self._buffer) > 64 * 1024 * 1024:
             self.kill()
             self._gone()
             return

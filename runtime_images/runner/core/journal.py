@@ -11,8 +11,6 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 
 from .log import complain
 
-ENTRIES = 10000
-BYTES = 32 * 1024 * 1024
 _COMPACT_AFTER = 16 * 1024 * 1024
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -44,7 +42,7 @@ class Journal:
     secrets are not on disk: from ``withholds`` on, only that the request was carried out.
     """
 
-    def __init__(self, directory: str, *, entries: int = ENTRIES, size: int = BYTES) -> None:
+    def __init__(self, directory: str, *, entries: int = 10000, size: int = 32 * 1024 * 1024) -> None:
         self._path = os.path.join(directory, "journal")
         self._entries_limit = entries
         self._bytes_limit = size

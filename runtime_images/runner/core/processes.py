@@ -1,4 +1,4 @@
-"""Processes of a terminal, found in /proc, and signals for them."""
+"""Processes of a terminal or a sandbox, found in /proc, and signals for them; ``prctl`` for the runner's own."""
 
 from __future__ import annotations
 

@@ -45,6 +45,10 @@ class _Job:
         except IndexError:
             return None
 
+    def run(self) -> Optional[Callable[[], None]]:
+        finish = self.claim()
+        return None if finish is None else finish()
+
 
 class Workers:
     """A bounded pool; jobs of one lane (one file) run one after the other, in order."""
@@ -124,7 +128,7 @@ class Workers:
             except RuntimeError:  # the limit on processes
                 pass
         if not self._threads:  # not one thread can be had: better late than never
-            self._loop.call_soon(lambda: self._finished(job, _performed(job)))
+            self._loop.call_soon(lambda: self._finished(job, job.run()))
             return
         self._ready.append(job)
         self._available.release()
@@ -135,7 +139,7 @@ class Workers:
             job = self._ready.popleft()
             if job is None:
                 return
-            self._loop.call_from_thread(partial(self._finished, job, _performed(job)))
+            self._loop.call_from_thread(partial(self._finished, job, job.run()))
 
     def _finished(self, job: _Job, tell: Optional[Callable[[], None]]) -> None:
         self._waiting -= 1
@@ -147,8 +151,3 @@ class Workers:
             del self._lanes[job.lane]
         if tell is not None:
             tell()
-
-
-def _performed(job: _Job) -> Optional[Callable[[], None]]:
-    finish = job.claim()
-    return None if finish is None else finish()

@@ -101,9 +101,7 @@ def _arguments(order: Dict[str, Any], folder: str) -> List[str]:
     if order.get("password"):
         answer = f'!f() {{ test "$1" = get && cat <&{_DESCRIPTOR}; }}; f'
         settings.append(f"credential.{address.scheme}://{address.netloc}.helper={answer}")
-    arguments = ["git"]
-    for setting in settings:
-        arguments += ["-c", setting]
+    arguments = ["git", *(part for setting in settings for part in ("-c", setting))]
     arguments += ["clone", "--progress", "--no-recurse-submodules"]
     if order.get("branch"):
         arguments += ["--branch", order["branch"]]

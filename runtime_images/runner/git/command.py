@@ -36,9 +36,8 @@ _OVERRULED = (
     "safe.directory=*",
     "submodule.recurse=false",
 )
-LOOKING: List[str] = ["git", "--no-pager", "--literal-pathspecs", "--no-optional-locks"]
-for _setting in _OVERRULED:
-    LOOKING += ["-c", _setting]
+_LOOKING = ["git", "--no-pager", "--literal-pathspecs", "--no-optional-locks"]
+_LOOKING += [part for setting in _OVERRULED for part in ("-c", setting)]
 
 
 class GitError(RequestError):
@@ -85,7 +84,7 @@ def look(
     settings = [part for name, value in (overruled or {}).items() for part in ("-c", f"{name}={value}")]
     try:
         process = subprocess.Popen(
-            [*LOOKING, *settings, *arguments],
+            [*_LOOKING, *settings, *arguments],
             cwd=directory,
             env=variables,
             stdin=subprocess.DEVNULL,

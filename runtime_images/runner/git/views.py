@@ -13,7 +13,6 @@ from .command import GitError, Output, checked, look, text
 
 REPOSITORIES = 20
 CHANGES = 2000
-_DEPTH = 3
 _FOLDERS = 2000
 _BYTES = 2 * 1024 * 1024
 _STATUS = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all"]
@@ -87,7 +86,7 @@ def found(directory: str, workspace: str) -> List[str]:
                 continue
             if os.path.lexists(os.path.join(directory, path, ".git")):
                 places.append(path)
-            if depth + 1 < _DEPTH:
+            if depth + 1 < 3:
                 waiting.append((path, depth + 1))
     return places[:REPOSITORIES]
 

@@ -22,9 +22,6 @@ IMAGES_SIZE = 8 * 1024 * 1024
 
 TERMINATE_AFTER = 0.025
 KILL_AFTER = 0.045
-ASK_AGAIN_AFTER = 1.0
-GIVE_UP_AFTER = 1.7
-GIVE_UP_BUSY_AFTER = 15.0
 _IDLE_LOOKS = 4
 _DEAF_TICKS = 150
 
@@ -188,9 +185,9 @@ class KernelInterruption:
         self._signal_started(signal.SIGINT)
         self._plan(TERMINATE_AFTER, lambda: self._signal_started(signal.SIGTERM))
         self._plan(KILL_AFTER, lambda: self._signal_started(signal.SIGKILL))
-        self._plan(ASK_AGAIN_AFTER, self._ask_again)
-        self._plan(GIVE_UP_AFTER, self._look)
-        self._plan(GIVE_UP_BUSY_AFTER, self._given_up)
+        self._plan(1.0, self._ask_again)
+        self._plan(1.7, self._look)
+        self._plan(15.0, self._given_up)
 
     def finish(self) -> None:
         for timer in self._timers:

@@ -10,12 +10,10 @@ from ..core import processes
 from ..core.loop import Loop, Timer
 from .shell import Shell
 
-READ_WITHIN = 0.03
 TERMINATE_AFTER = 0.025
 KILL_AFTER = 0.045
 GIVE_UP_SHELL_AFTER = 0.07
 GIVE_UP_SLOW_SHELL_AFTER = 0.4
-GIVE_UP_AFTER = 1.0
 _AGAIN = 0.004
 _INTERRUPT_AGAIN = 0.02
 _DEAF_TICKS = 3
@@ -92,7 +90,7 @@ class Interruption:
 
     def start(self) -> None:
         self._shell.gives_up()
-        self._begin(time.monotonic() + READ_WITHIN)
+        self._begin(time.monotonic() + 0.03)
 
     def _begin(self, patience_ends: float) -> None:
         if self._finished:  # the command had not begun
@@ -151,7 +149,7 @@ class Interruption:
             self._finish()
             return
         self._waited += _AGAIN
-        if self._waited > GIVE_UP_AFTER:
+        if self._waited > 1.0:
             self._finish()
         else:
             self._plan(_AGAIN, self._kill)

@@ -18,7 +18,10 @@ _MOST = 200
 
 
 class LentSecrets:
-    """The values of this run of the runner."""
+    """Secrets that were lent to commands as variables, in this run, kept out of what the runner writes to disk.
+
+    The server hides more forms of them from everybody, but does not see what stays in the sandbox.
+    """
 
     def __init__(self) -> None:
         self._values: Dict[str, None] = {}
@@ -70,10 +73,7 @@ def _forms(value: str) -> List[str]:
     return [form for form in found if len(form) >= _LEAST]
 
 
-LIMIT = 16 * 1024 * 1024
-FOLDER_LIMIT = 128 * 1024 * 1024
 LIVE_INTERVAL_SECONDS = 0.02
-LIVE_CHARACTERS = 8 * 1024
 
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
@@ -90,8 +90,8 @@ class WholeOutputs:
         directory: str,
         prefix: str,
         *,
-        limit: int = LIMIT,
-        folder_limit: int = FOLDER_LIMIT,
+        limit: int = 16 * 1024 * 1024,
+        folder_limit: int = 128 * 1024 * 1024,
         lent: Optional[LentSecrets] = None,
     ) -> None:
         self._lent = LentSecrets() if lent is None else lent
@@ -256,7 +256,7 @@ class LiveFeed:
         self._plan = Plan(loop)
 
     def append(self, text: str) -> None:
-        half = LIVE_CHARACTERS // 2
+        half = 4 * 1024
         room = half - len(self._head)
         if room > 0 and not self._tail:
             self._head += text[:room]

@@ -22,6 +22,7 @@ from .shell import Ended, Shell
 from .terminal_text import TerminalText
 
 _COMMAND_LIMIT = 8 * 1024 * 1024
+# A Python or JSON value, which is no command: none begins so.
 _LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
@@ -81,11 +82,6 @@ class Order(NamedTuple):
     @property
     def is_typed(self) -> bool:
         return self.is_input and bool(self.command)
-
-    @property
-    def is_literal(self) -> bool:
-        """True when the command is a Python or JSON value by mistake; no shell command begins so."""
-        return not self.is_input and _LITERAL.match(self.command) is not None
 
 
 def shell_order(args: Dict[str, Any]) -> Order:
@@ -170,8 +166,8 @@ class Command:
         self.ended: Optional[Ended] = None
         self.interruption: Optional[Interruption] = None
         self.interrupted = False
-        self._transcript = BoundedText(limit, files)
-        self._text = TerminalText(self._transcript.append, reply)
+        self.transcript = BoundedText(limit, files)
+        self._text = TerminalText(self.transcript.append, reply)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def output(self, data: bytes) -> str:
@@ -185,10 +181,7 @@ class Command:
 
     def take(self, limit: int) -> Cut:
         self._text.flush()
-        return self._transcript.take(limit)
-
-    def forget(self) -> None:
-        self._transcript.close()
+        return self.transcript.take(limit)
 
 
 class TerminalSession:
@@ -274,7 +267,7 @@ class TerminalSession:
             cut = command.take(wait.order.max_output) if command is not None else _NOTHING
             wait.request.finish(self._result("shell_lost", -1, cut, [notice]))
         elif command is not None:
-            command.forget()
+            command.transcript.close()
         self._tell_stopped()
 
     def close(self, notice: str) -> None:
@@ -300,7 +293,7 @@ class TerminalSession:
                 self._answer(request, self._result("reset", 0, _NOTHING, said))
                 return
         command = self._command
-        if order.is_literal:
+        if not order.is_input and _LITERAL.match(order.command) is not None:
             self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, _NOT_A_COMMAND]))
         elif command is not None and command.ended is None:
             if order.command and not order.is_input:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Callable, Dict, NamedTuple, Optional, Protocol, Tuple
+from typing import Dict, NamedTuple, Optional, Protocol, Tuple
 
 from ..core import processes
 from ..core.loop import Loop, Plan
@@ -13,13 +13,8 @@ from .shell_protocol import ShellProtocol
 from .shell_streams import ControlLine, Report, Streams
 
 FIRST_LOOK_SECONDS = 0.1
-_SLOWEST_LOOK_SECONDS = 1.0
 _LOOKS = 2
 _REQUESTS = 3
-START_SECONDS = 10.0
-MARKER_SECONDS = 0.2
-DRAIN_SECONDS = 0.01
-SETTLE_SECONDS = 0.1
 
 
 class Ended(NamedTuple):
@@ -56,51 +51,6 @@ class ShellEvents(Protocol):
         """The shell ended while no command ran; a command that it had not read goes on in the next."""
 
 
-class LostReportWatch:
-    """Looks from time to time, ever more seldom, whether a running command's report was lost.
-
-    A shell that reads the runner's lines again, and has them all, is not running the command any more, during which its
-    standard input is the terminal. ``ask_again`` has it report once more; ``give_up`` ends one that does not.
-    """
-
-    def __init__(
-        self, loop: Loop, is_idle: Callable[[], bool], ask_again: Callable[[], None], give_up: Callable[[], None]
-    ) -> None:
-        self._is_idle = is_idle
-        self._ask_again = ask_again
-        self._give_up = give_up
-        self._next_look = Plan(loop)
-        self._after = FIRST_LOOK_SECONDS
-        self._seen = self._asked = 0
-
-    def begin(self) -> None:
-        self._after = FIRST_LOOK_SECONDS
-        self._seen = self._asked = 0
-        self._next_look.at(self._after, self._look)
-
-    def end(self) -> None:
-        self._next_look.cancel()
-
-    def hurry(self) -> None:
-        """Something was typed that may have cost the shell a line."""
-        if self._next_look.is_planned:
-            self.begin()
-
-    def _look(self) -> None:
-        idle = self._is_idle()
-        self._seen = self._seen + 1 if idle else 0
-        self._after = FIRST_LOOK_SECONDS if idle else min(self._after * 2, _SLOWEST_LOOK_SECONDS)
-        self._next_look.at(self._after, self._look)
-        if self._seen < _LOOKS:
-            return
-        self._seen = 0
-        self._asked += 1
-        if self._asked <= _REQUESTS:
-            self._ask_again()
-        else:
-            self._give_up()
-
-
 class Shell:
     """One bash process and its terminal, replaced when the process ends."""
 
@@ -118,8 +68,10 @@ class Shell:
         self._control: Optional[ControlLine] = None
         self._report: Optional[Report] = None
         self._protocol = ShellProtocol(self._streams)
-        self._watch = LostReportWatch(loop, self._is_idle, self._ask_again, self._kill_broken)
         self._plan = Plan(loop)
+        self._next_look = Plan(loop)
+        self._look_after = FIRST_LOOK_SECONDS
+        self._idle_looks = self._asked = 0
         self._running = self._plain = self._starting = self._settling = False
         # The last command, until the shell is known to have read it, and the one that the next shell is to run.
         self._sent: Optional[Tuple[str, Dict[str, str]]] = None
@@ -157,11 +109,30 @@ class Shell:
         if self._control is not None:
             self._control.send(b"\n" + self._protocol.report())
 
-    def _is_idle(self) -> bool:
-        return self._report is None and self._control is not None and self._control.is_read_by(self.pid)
+    def _watch_report(self) -> None:
+        """From now on look, ever more seldom, whether the running command's report was lost."""
+        self._look_after = FIRST_LOOK_SECONDS
+        self._idle_looks = self._asked = 0
+        self._next_look.at(self._look_after, self._look)
 
-    def _kill_broken(self) -> None:
-        processes.signal_process(self.pid, signal.SIGKILL)
+    def _look(self) -> None:
+        """See whether the shell reads the runner's lines again, and has them all.
+
+        Then it is not running the command any more, during which its standard input is the terminal: it is asked to
+        report once more, and ended if it does not.
+        """
+        idle = self._report is None and self._control is not None and self._control.is_read_by(self.pid)
+        self._idle_looks = self._idle_looks + 1 if idle else 0
+        self._look_after = FIRST_LOOK_SECONDS if idle else min(self._look_after * 2, 1.0)
+        self._next_look.at(self._look_after, self._look)
+        if self._idle_looks < _LOOKS:
+            return
+        self._idle_looks = 0
+        self._asked += 1
+        if self._asked <= _REQUESTS:
+            self._ask_again()
+        else:
+            processes.signal_process(self.pid, signal.SIGKILL)
 
     def _settle(self, tries: int) -> None:
         """Have the shell report until it does, lest an interrupt on its way cost half of the next command."""
@@ -173,7 +144,7 @@ class Shell:
         self._streams.restore()
         self._protocol.expect()
         self._control.send(b"\n" + self._protocol.report())
-        self._plan.at(SETTLE_SECONDS, lambda: self._settle(tries - 1))
+        self._plan.at(0.1, lambda: self._settle(tries - 1))
 
     def _start(self) -> None:
         self._discard_process()
@@ -193,7 +164,7 @@ class Shell:
         self._control.started()
         self._starting = True
         self._control.send(self._protocol.start(self.directory, plain=self._plain))
-        self._plan.at(START_SECONDS, self._start_failed)
+        self._plan.at(10.0, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
         """Run a command, in the next shell if this is lost before it has read it; ends in ``ended``."""
@@ -209,7 +180,7 @@ class Shell:
         lines, after = self._protocol.run(command, variables, self._status)
         self._control.send_command(lines, after, apart=self._protocol.dialect.reads_ahead)
         self._streams.hold()
-        self._watch.begin()
+        self._watch_report()
 
     @property
     def is_reading(self) -> bool:
@@ -218,7 +189,8 @@ class Shell:
     def type(self, data: bytes) -> bool:
         """False when too much typed before is still unread."""
         self._unsure = True  # an interrupt key may come just when the command ends by itself
-        self._watch.hurry()
+        if self._next_look.is_planned:  # what is typed may cost the shell a line
+            self._watch_report()
         return self._streams.is_open and self._streams.terminal.write(self._loop, data)
 
     def foreground(self) -> int:
@@ -231,7 +203,7 @@ class Shell:
         """Kill a shell that can never report, because the command has closed the shell's own input; True if so."""
         broken = self._hung_up and not self.replaced and self.pid > 0 and not processes.belonging(self.scope())
         if broken:
-            self._kill_broken()
+            processes.signal_process(self.pid, signal.SIGKILL)
         return broken
 
     def child_changed(self) -> None:
@@ -242,7 +214,7 @@ class Shell:
     def destroy(self) -> None:
         processes.kill_all(self.scope())
         self._discard_process()
-        self._watch.end()
+        self._next_look.cancel()
         self._streams.close()
         self._status = 0
         self._sent = self._again = None
@@ -301,7 +273,7 @@ class Shell:
             self._streams.watch()
             if self._report is not None and self._protocol.boundary.awaited:
                 # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
-                self._plan.at(MARKER_SECONDS, self._give_up_marker)
+                self._plan.at(0.2, self._give_up_marker)
             self._check_ended()
 
     def _give_up_marker(self) -> None:
@@ -323,7 +295,7 @@ class Shell:
                 self._events.ready()
         elif self._running:
             self._running = False
-            self._watch.end()
+            self._next_look.cancel()
             self._status = max(0, report.status)
             self._events.ended(Ended(report.status, report.background))
 
@@ -341,7 +313,7 @@ class Shell:
 
     def _died(self, status: int) -> None:
         replaced, unread = self.replaced, self.is_reading
-        self._watch.end()
+        self._next_look.cancel()
         self.pid = 0
         if self._control is not None:
             self._control.close()
@@ -367,7 +339,7 @@ class Shell:
                 self._events.lost(how_ended(status))
                 self._start()
         elif self._running:
-            self._plan.at(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
+            self._plan.at(0.01, lambda: self._finish_death(status, replaced))
         else:
             self._status = exit_code(status)
             self._events.lost(how_ended(status))

@@ -301,7 +301,7 @@ class ShellProtocol:
         self._command_word = self.word
         self._ended = f"_{_new_word()}"
         state = self._streams.state
-        state.lend(variables)
+        state.lent = frozenset(variables)
         # A function that changes the mode of editing is called by commands that do not show it.
         if not self._sourced and _EDITING.search(command) is not None:  # as in hardly any
             lines = command.split("\n")

@@ -11,14 +11,12 @@ import re
 import select
 import time
 from collections import deque
-from typing import Deque, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Deque, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from ..core.arguments import VARIABLE
 from ..core.loop import Loop, Plan
 from .pty import Inlet
 
-READ_AFTER_SECONDS = 0.05
-LAST_WORDS_SECONDS = 0.2
 LIMIT = 4 * 1024 * 1024
 _READ = 64 * 1024
 _OPTIONS = re.compile(r"[a-z0-9_:-]*\Z")
@@ -109,7 +107,8 @@ class StatePipe:
     def __init__(self, loop: Loop) -> None:
         self._state: Optional[ShellState] = None
         self._environment: List[Tuple[bytes, bytes]] = []
-        self._lent: FrozenSet[str] = frozenset()
+        self.lent: FrozenSet[str] = frozenset()
+        """Variables of the running command only, which the next shell does not get."""
         self._kept_lent: FrozenSet[str] = frozenset()
         self._loop = loop
         self._reader = StateReader()
@@ -152,14 +151,11 @@ class StatePipe:
             lines.append(f"unset -v {' '.join(sorted(self._kept_lent))}".encode())
         return b"\n".join(lines)
 
-    def lend(self, names: Iterable[str]) -> None:
-        self._lent = frozenset(names)
-
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:
         """A program took the shell's place, with these variables, which the next shell gets on top."""
         self.read()
         self._environment = environment
-        self._kept_lent = self._lent
+        self._kept_lent = self.lent
 
     def expect(self, *words: str) -> None:
         """Set the words that validate a state from now on; what was written before is read first."""
@@ -175,7 +171,7 @@ class StatePipe:
         if at_once:
             self._listen()
         elif not self._plan.is_planned:
-            self._plan.at(READ_AFTER_SECONDS, self._listen)
+            self._plan.at(0.05, self._listen)
 
     def read(self) -> None:
         for _ in range(64):
@@ -189,7 +185,7 @@ class StatePipe:
             if found is not None:
                 self._state, self._environment = found, []
                 # Only a shell that ends in the middle of a command still has what was lent to that.
-                self._kept_lent = self._lent if found.word.endswith(ENDS) else frozenset()
+                self._kept_lent = self.lent if found.word.endswith(ENDS) else frozenset()
                 if found.word == self._announced:
                     self._announced = ""
             if len(data) < _READ:
@@ -198,7 +194,7 @@ class StatePipe:
     def shell_died(self) -> None:
         """Read a dead shell's last words, which the kernel may hand on late; drop an unfinished state."""
         self.read()
-        end = time.monotonic() + LAST_WORDS_SECONDS
+        end = time.monotonic() + 0.2
         while self._pipe is not None and self._announced and (left := end - time.monotonic()) > 0:
             poll = select.poll()
             poll.register(self._pipe.reader, select.POLLIN)

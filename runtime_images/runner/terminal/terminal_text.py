@@ -35,7 +35,6 @@ TOKEN = re.compile(
 )
 INCOMPLETE = re.compile("(?:\x1b(?:\\[[0-?]{0,256}[ -/]{0,16}|[ -/]{0,16})|\r)\\Z")
 STRING_END = re.compile("[\x07\x18\x1a]|\x1b\\\\|(?=[\n\x1b])")
-LONGEST_INCOMPLETE = 280
 _LONGEST = 1024
 _PERHAPS_NOT_ONE = re.compile(
     "[^\x00-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2190-\u2319\u2500-\u25fc\ufffd]"
@@ -161,7 +160,7 @@ class TerminalText:
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         if "\x1b" in text or text[-1] == "\r":
-            incomplete = INCOMPLETE.search(text, max(0, len(text) - LONGEST_INCOMPLETE))
+            incomplete = INCOMPLETE.search(text, max(0, len(text) - 280))
             if incomplete is not None:
                 self._carry = incomplete.group()
                 text = text[: incomplete.start()]

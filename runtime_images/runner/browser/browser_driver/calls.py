@@ -41,7 +41,6 @@ _LINKS = """() => {
     return [...seen].map(([address, text]) => text + ' <' + address + '>');
 }"""
 TEXT_LIMIT = 50_000
-RECORDINGS = ".browser_recordings"
 _SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:")
 _LOCAL = re.compile(r"\A(?:localhost|127(?:\.\d+){3}|\[::1\]|\d+(?:\.\d+){3}|[^/.:]+)(?::\d+)?(?:[/?#]|\Z)")
 _SCROLLED = """() => {
@@ -350,7 +349,7 @@ class TabCalls:
 
     async def _stop_recording(self, _: dict[str, Any]) -> str:
         try:
-            path = self._files.new_path(RECORDINGS, ".zip")
+            path = self._files.new_path(".browser_recordings", ".zip")
             await self._session.context.tracing.stop(path=path)
         except (Error, OSError) as error:
             words = in_words(error) if isinstance(error, Error) else str(error)

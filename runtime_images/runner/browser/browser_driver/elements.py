@@ -10,7 +10,7 @@ from typing import Any
 from playwright.async_api import ElementHandle, Error, Locator
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
-from .errors import ActionError, has_closed
+from .errors import ActionError
 from .tabs import Tab, Tabs, repeated
 from .tree import AccessibilityTree, ElementNumbers, read_tree
 from .workspace_files import WorkspaceFiles
@@ -95,7 +95,7 @@ class Elements:
         try:
             await element.click(button=button, modifiers=held, click_count=times, timeout=_LIMIT_MS, no_wait_after=True)
         except Error as error:
-            if not has_closed(error):
+            if "has been closed" not in error.message:
                 raise
             return f"{clicked} Its page has closed."  # a window that ends itself is faster than the answer at times
         if leads_out:

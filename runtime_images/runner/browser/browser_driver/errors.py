@@ -55,11 +55,6 @@ def in_words(error: Error) -> str:
     return f"{first} ({'; '.join(unique)})" if unique else first
 
 
-def has_closed(error: Error) -> bool:
-    """Whether the page or the browser closed in the middle of it, without a crash."""
-    return "has been closed" in error.message
-
-
 def is_gone(error: Error) -> bool:
     """Whether the page or the browser ended in the middle of it."""
     words = ("has been closed", "Target crashed", "Page crashed", "Connection closed", "browser has been closed")

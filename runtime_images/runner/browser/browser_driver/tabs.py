@@ -19,17 +19,13 @@ from .tree import AccessibilityTree, ElementNumbers
 from .workspace_files import WorkspaceFiles
 
 _STORM_DIALOGS = 10
-_STORM_SECONDS = 6.0
 _RESTLESS_MOVES = 4
-_RESTLESS_SECONDS = 3.0
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 _MOST_TABS = 20
 _REACTION_SECONDS = 2.0
 _STEP_SECONDS = 0.03
 _BUSY_SECONDS = 10.0
 _DOWNLOAD_SECONDS = 120.0
-_QUIET_SECONDS = 0.12
-_REQUEST_SECONDS = 3.0
 _AGAIN_SECONDS = 0.1
 UNANSWERED = "The page asked for another one, which has not answered yet."
 STILL_LOADING = "The page is still loading; what it shows may change."
@@ -120,7 +116,7 @@ class Tab:
     def keeps_asking(self) -> bool:
         """Whether it shows one dialog after the other, so that nobody can leave it."""
         is_many = len(self.dialogs) == _STORM_DIALOGS
-        return is_many and time.monotonic() - self.dialogs[0] < _STORM_SECONDS
+        return is_many and time.monotonic() - self.dialogs[0] < 6.0
 
     def was_told(self) -> None:
         self.moved_at.clear()
@@ -129,7 +125,7 @@ class Tab:
     def keeps_moving(self) -> bool:
         """Whether it changes documents by itself, which may win against where it is to go."""
         is_often = len(self.moved_at) == _RESTLESS_MOVES
-        return is_often and time.monotonic() - self.moved_at[0] < _RESTLESS_SECONDS
+        return is_often and time.monotonic() - self.moved_at[0] < 3.0
 
     async def reacts(self, seconds: float) -> bool:
         try:
@@ -404,9 +400,9 @@ async def settle(tab: Tab) -> str:
 
     A page that goes on loading is waited for until its document is read, and a little longer.
     """
-    deadline = time.monotonic() + (_AGAIN_SECONDS if tab.is_slow else _REQUEST_SECONDS)
+    deadline = time.monotonic() + (_AGAIN_SECONDS if tab.is_slow else 3.0)
     quiet_since = time.monotonic()
-    while time.monotonic() < deadline and time.monotonic() - quiet_since < _QUIET_SECONDS:
+    while time.monotonic() < deadline and time.monotonic() - quiet_since < 0.12:
         await asyncio.sleep(_STEP_SECONDS)
         if tab.requests:
             quiet_since = time.monotonic()

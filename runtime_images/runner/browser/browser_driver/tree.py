@@ -60,10 +60,6 @@ class Node:
     is_clickable: bool = False
     is_focused: bool = False
 
-    @property
-    def is_interactive(self) -> bool:
-        return self.number > 0 and (self.is_clickable or self.role in _INTERACTIVE)
-
     def line(self) -> str:
         words = [f"[{self.number}]"] if self.number else []
         words.append(self.role)
@@ -98,7 +94,8 @@ class AccessibilityTree:
         return [
             (node.number, node.box)
             for node in self.nodes
-            if node.is_interactive and node.box is not None and node.box.meets(viewport)
+            if node.number > 0 and (node.is_clickable or node.role in _INTERACTIVE)
+            if node.box is not None and node.box.meets(viewport)
         ]
 
     def _visible(self, viewport: Box) -> list[Node]:

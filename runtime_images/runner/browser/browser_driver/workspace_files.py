@@ -7,8 +7,6 @@ import os
 import re
 from pathlib import Path
 
-SCREENSHOTS = ".browser_screenshots"
-OUTPUT = ".browser_output"
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
@@ -21,11 +19,11 @@ class WorkspaceFiles:
 
     def save_screenshot(self, data: bytes) -> str:
         """Return its path, or "" when the disk does not take it; only the newest are kept."""
-        return self._save(SCREENSHOTS, data)
+        return self._save(".browser_screenshots", data)
 
     def save_text(self, text: str) -> str:
         data = text.encode("utf-8", "replace")
-        return self._save(OUTPUT, data, f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt")
+        return self._save(".browser_output", data, f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt")
 
     def new_path(self, folder: str, extension: str) -> Path:
         """A path in one of our folders; OSError when that cannot be made."""

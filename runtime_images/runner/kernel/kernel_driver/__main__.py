@@ -35,7 +35,7 @@ def main(workspace: str, library: str, folder: str) -> None:
     try:
         driver.serve()
     finally:
-        driver.close()
+        driver.kernel.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The kernel's driver: starts a kernel through jupyter_client and runs cells in it, one at a time."""
+"""The kernel's driver: starts a kernel through jupyter_client, runs one cell at a time, and tells what it shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 """Pictures that models take, and how their data begins."""
 _TEXT_LIMIT = 1024 * 1024
 
-_LATE_SECONDS = 1.0
 _PLAIN_TEXT = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 _BOOT = """
 import importlib.util, os, site, sys
@@ -203,7 +202,7 @@ class KernelDriver:
         self._replied_at = 0.0
         self._is_idle = self._exits = False
         self._silent: Dict[str, bool] = {}
-        self._kernel = self._start(workspace, library, folder)
+        self.kernel = self._start(workspace, library, folder)
 
     def serve(self) -> None:
         while self._is_open:
@@ -211,22 +210,19 @@ class KernelDriver:
             for ready, _ in self._poller.poll(50 if is_late else 500):
                 if ready == 0:
                     self._read_orders()
-                elif ready == self._kernel.words:
-                    if not self._kernel.read_words():
+                elif ready == self.kernel.words:
+                    if not self.kernel.read_words():
                         self._poller.unregister(ready)
                 else:
                     self._receive(ready)
-            if self._cell and self._replied_at and time.monotonic() - self._replied_at > _LATE_SECONDS:
+            if self._cell and self._replied_at and time.monotonic() - self._replied_at > 1.0:
                 self._is_idle = True  # the word was lost
                 self._finish_if_done()
-            code = self._kernel.exit_code()
+            code = self.kernel.exit_code()
             if code is not None:
-                self._receive(self._kernel.client.iopub_channel.socket)
-                self._tell({"died": {"code": code, "words": self._kernel.last_words()}})
+                self._receive(self.kernel.client.iopub_channel.socket)
+                self._tell({"died": {"code": code, "words": self.kernel.last_words()}})
                 return
-
-    def close(self) -> None:
-        self._kernel.close()
 
     def _start(self, workspace: str, library: str, folder: str) -> KernelProcess:
         """Second try without the user's packages, which may not fit together."""
@@ -281,7 +277,7 @@ class KernelDriver:
         self._orders += data
         *lines, rest = bytes(self._orders).split(b"\n")
         self._orders[:] = rest
-        client = self._kernel.client
+        client = self.kernel.client
         for order in map(json.loads, lines):
             for code in order["prepare"]:
                 self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
@@ -290,7 +286,7 @@ class KernelDriver:
             self._cell = client.execute(order["code"], allow_stdin=False, stop_on_error=False)
 
     def _receive(self, socket: Any) -> None:
-        session, replies = self._kernel.client.session, self._kernel.client.shell_channel.socket
+        session, replies = self.kernel.client.session, self.kernel.client.shell_channel.socket
         while True:
             try:
                 _, message = session.recv(socket, zmq.NOBLOCK)

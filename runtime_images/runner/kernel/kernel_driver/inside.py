@@ -297,7 +297,10 @@ def main() -> None:
     _bound_displays(shell)
     _give_helpers(shell)
     shell.InteractiveTB.structured_traceback = bounded(shell.InteractiveTB.structured_traceback)
-    IOLoop.current().add_callback(_wake_for_signals)
+    # An interrupt shall wake a loop that a cell awaits, which ipykernel's handler does not: a loop with a handler for
+    # any signal is woken by all, and the one taken here means nothing to a kernel.
+    wake = lambda: asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)  # noqa: E731
+    IOLoop.current().add_callback(wake)
     IOLoop.current().call_later(0.3, lambda: warm(shell))
     app.start()
 
@@ -321,15 +324,12 @@ def _give_helpers(shell: Any) -> None:
     """Let cells find the helpers by name, even after ``%reset``."""
     reset = shell.reset
 
-    def give() -> None:
-        shell.push(agent_skills.available(), interactive=False)
-
     def reset_and_give(*args: Any, **options: Any) -> None:
         reset(*args, **options)
-        give()
+        shell.push(agent_skills.available(), interactive=False)
 
     shell.reset = reset_and_give
-    give()
+    shell.push(agent_skills.available(), interactive=False)
 
 
 def _bound_displays(shell: Any) -> None:
@@ -351,11 +351,3 @@ def _bound_displays(shell: Any) -> None:
 def pack(message: Any) -> bytes:
     """A message as JSON that can always be sent, also with half characters."""
     return json.dumps(message, default=json_default, ensure_ascii=True, allow_nan=False).encode("ascii")
-
-
-async def _wake_for_signals() -> None:
-    """Let an interrupt wake a loop that a cell awaits, which ipykernel's handler does not.
-
-    A loop with a handler for any signal is woken by all; the one taken here means nothing to a kernel.
-    """
-    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
