@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import h11
 from starlette.types import Message, Receive, Scope, Send
@@ -46,7 +45,7 @@ class IncompleteAnswerError(Exception):
     """The answer ended before its end, after its head was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PreviewProxy:
     """Passes one request on over a `connection` to the program's port; calls `touch` whenever something flows."""
 
@@ -57,15 +56,26 @@ class PreviewProxy:
     is_drydocks: Callable[[bytes], bool]
 
 
+@dataclass(slots=True)
 class HttpProxy(PreviewProxy):
     """An HTTP request: passed on into the sandbox and answered from there, both ways as they flow."""
 
+    _protocol: h11.Connection = field(
+        init=False, default_factory=lambda: h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+    )
+    _is_sent: bool = field(init=False, default=False)
+    _until_answer: asyncio.Timeout | None = field(init=False, default=None)
+
     async def pass_on(self, target: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass request and answer on. `UpstreamError`: nothing was sent yet; `IncompleteAnswerError`: it was."""
-        exchange = Exchange(self.connection, self.limits)
-        await exchange.send_head(scope["method"], target, self._head(scope))
-        sending = asyncio.create_task(self._send_body(exchange, receive), name="preview-upload")
-        answering = asyncio.create_task(self._answer(exchange, scope, send), name="preview-answer")
+        headers = [*self._head(scope), (b"connection", b"close")]
+        try:
+            request = h11.Request(method=scope["method"], target=target, headers=headers)
+        except h11.LocalProtocolError as error:
+            raise UpstreamError(f"The request cannot be passed on: {error}.", status=400) from error
+        await self._send(request)
+        sending = asyncio.create_task(self._send_body(receive), name="preview-upload")
+        answering = asyncio.create_task(self._answer(send), name="preview-answer")
         try:
             await asyncio.wait({sending, answering}, return_when=asyncio.FIRST_COMPLETED)
             (answering if answering.done() else sending).result()
@@ -91,17 +101,18 @@ class HttpProxy(PreviewProxy):
             raise UpstreamError("The request has several lengths.", status=400)
         return passed
 
-    async def _send_body(self, exchange: Exchange, receive: Receive) -> None:
-        message = await self._receive(receive)
-        try:
-            while True:
-                is_last = not message.get("more_body", False)
-                await exchange.send_body(message.get("body", b""), is_last=is_last)
-                if is_last:
-                    break
+    async def _send_body(self, receive: Receive) -> None:
+        with contextlib.suppress(UpstreamError):  # what the program has answered, or its end, says why
+            is_last = False
+            while not is_last:
                 message = await self._receive(receive)
-        except UpstreamError:
-            exchange.sent()  # what the program has answered, or its end, says why
+                is_last = not message.get("more_body", False)
+                if data := message.get("body", b""):
+                    await self._send(h11.Data(data=data))
+            await self._send(h11.EndOfMessage())
+        self._is_sent = True
+        if self._until_answer is not None:
+            self._until_answer.reschedule(asyncio.get_running_loop().time() + self.limits.answer_seconds)
         while True:
             await self._receive(receive)
 
@@ -112,70 +123,38 @@ class HttpProxy(PreviewProxy):
         self.touch()
         return message
 
-    async def _answer(self, exchange: Exchange, scope: Scope, send: Send) -> None:
-        answer = await exchange.answer()
+    async def _answer(self, send: Send) -> None:
+        answer = await self._answer_head()
+        status = answer.status_code
+        if not 200 <= status <= 599:
+            raise UpstreamError(f"The program answered with the status {status}.")
+        for name, value in answer.headers:
+            if _CONTROL.search(value):
+                raise UpstreamError(f"The program's answer is no valid HTTP: {name.decode()} has a control character.")
         headers = for_browser(answer.headers, self.place)
-        if answer.status in _WITHOUT_BODY:
+        if status in _WITHOUT_BODY:
             headers = [header for header in headers if header[0] != b"content-length"]
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         try:
-            async with contextlib.aclosing(exchange.body()) as body:
-                async for piece in body:
-                    self.touch()
-                    async with asyncio.timeout(self.limits.idle_seconds):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+            while (piece := await self._piece()) is not None:
+                self.touch()
+                async with asyncio.timeout(self.limits.idle_seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         except (UpstreamError, TimeoutError) as error:
             # The head is out: all that is left is to close the connection, by which the browser knows.
             raise IncompleteAnswerError(str(error)) from error
         await send({"type": "http.response.body", "body": b""})
 
-
-class ResponseHead(NamedTuple):
-    """The head of an answer."""
-
-    status: int
-    headers: Headers
-
-
-class Exchange:
-    """A request, sent by one task, and its answer, read by another one. Methods raise `UpstreamError`."""
-
-    def __init__(self, connection: PortConnection, limits: PreviewLimits) -> None:
-        self._connection = connection
-        self._limits = limits
-        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._is_sent = False
-        self._until_answer: asyncio.Timeout | None = None
-
-    async def send_head(self, method: str, target: bytes, headers: Headers) -> None:
-        try:
-            request = h11.Request(method=method, target=target, headers=[*headers, (b"connection", b"close")])
-        except h11.LocalProtocolError as error:
-            raise UpstreamError(f"The request cannot be passed on: {error}.", status=400) from error
-        await self._send(request)
-
-    async def send_body(self, data: bytes, *, is_last: bool) -> None:
-        if data:
-            await self._send(h11.Data(data=data))
-        if is_last:
-            await self._send(h11.EndOfMessage())
-            self.sent()
-
-    def sent(self) -> None:
-        self._is_sent = True
-        if self._until_answer is not None:
-            self._until_answer.reschedule(asyncio.get_running_loop().time() + self._limits.answer_seconds)
-
-    async def answer(self) -> ResponseHead:
+    async def _answer_head(self) -> h11.Response:
         """The head of the answer; provisional ones are left out."""
         # An upload may take its time, as long as it goes on.
-        seconds = self._limits.answer_seconds if self._is_sent else self._limits.idle_seconds
+        seconds = self.limits.answer_seconds if self._is_sent else self.limits.idle_seconds
         try:
             async with asyncio.timeout(seconds) as self._until_answer:
                 while True:
                     event = await self._next()
                     if isinstance(event, h11.Response):
-                        return _answer(event)
+                        return event
                     if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                         raise UpstreamError("The program closed the connection without an answer.")
         except TimeoutError:
@@ -183,19 +162,18 @@ class Exchange:
         finally:
             self._until_answer = None
 
-    async def body(self) -> AsyncGenerator[bytes]:
-        while True:
-            try:
-                async with asyncio.timeout(self._limits.idle_seconds):
-                    event = await self._next()
-            except TimeoutError:
-                raise UpstreamError("The program stopped in the middle of its answer.", status=504) from None
-            if isinstance(event, h11.Data):
-                yield bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                return
-            else:
-                raise UpstreamError("The program broke the answer off.")
+    async def _piece(self) -> bytes | None:
+        """The next piece of the answer's body; None at its end."""
+        try:
+            async with asyncio.timeout(self.limits.idle_seconds):
+                event = await self._next()
+        except TimeoutError:
+            raise UpstreamError("The program stopped in the middle of its answer.", status=504) from None
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
+        if not isinstance(event, h11.EndOfMessage):
+            raise UpstreamError("The program broke the answer off.")
+        return None
 
     async def _next(self) -> object:
         try:
@@ -203,7 +181,7 @@ class Exchange:
                 event = self._protocol.next_event()
                 if event is not h11.NEED_DATA:
                     return event
-                self._protocol.receive_data(await self._connection.read())
+                self._protocol.receive_data(await self.connection.read())
         except h11.RemoteProtocolError as error:
             raise UpstreamError(f"The program's answer is no valid HTTP: {error}.") from error
         except SandboxError as error:
@@ -211,24 +189,12 @@ class Exchange:
 
     async def _send(self, event: h11.Event) -> None:
         try:
-            data = self._protocol.send(event)
+            if data := self._protocol.send(event):
+                async with asyncio.timeout(self.limits.idle_seconds):
+                    await self.connection.write(data)
         except h11.LocalProtocolError as error:
             raise UpstreamError(f"The request cannot be passed on: {error}.", status=400) from error
-        if data:
-            try:
-                async with asyncio.timeout(self._limits.idle_seconds):
-                    await self._connection.write(data)
-            except TimeoutError:
-                raise UpstreamError("The program does not take the request.", status=504) from None
-            except SandboxError as error:
-                raise UpstreamError(str(error)) from error
-
-
-def _answer(event: h11.Response) -> ResponseHead:
-    if not 200 <= event.status_code <= 599:
-        raise UpstreamError(f"The program answered with the status {event.status_code}.")
-    headers = list(event.headers)
-    for name, value in headers:
-        if _CONTROL.search(value):
-            raise UpstreamError(f"The program's answer is no valid HTTP: {name.decode()} has a control character.")
-    return ResponseHead(event.status_code, headers)
+        except TimeoutError:
+            raise UpstreamError("The program does not take the request.", status=504) from None
+        except SandboxError as error:
+            raise UpstreamError(str(error)) from error

@@ -180,7 +180,13 @@ class Preview:
                 raise _RefusedError(403, _FOREIGN)
             place = PreviewPlace(allowed.port, origin, prefix, is_open=True)
             if "access-control-request-method" in headers and scope["method"] == "OPTIONS":
-                await _allow(headers, place, send)
+                asked = headers.get("access-control-request-headers", "*")
+                allowing = [
+                    (b"access-control-allow-methods", headers["access-control-request-method"].encode("latin-1")),
+                    (b"access-control-allow-headers", asked.encode("latin-1")),
+                    (b"access-control-max-age", b"600"),
+                ]
+                await _respond(send, 204, [*allowing, *guards(place)])
                 return
             # Clients that take the address for an origin put a slash behind it, although there is one.
             target = _target(scope, f"/{rest.lstrip('/')}")
@@ -201,13 +207,9 @@ class Preview:
             self._manager.touch(allowed.conversation_id)
 
         try:
-            if scope["type"] == "websocket":
-                await receive()
-                sockets = WebSocketProxy(place, connection, self._limits, touch, self._is_drydocks)
-                await sockets.pass_on(target.decode("latin-1"), scope, receive, send)
-            else:
-                proxy = HttpProxy(place, connection, self._limits, touch, self._is_drydocks)
-                await proxy.pass_on(target, scope, receive, send)
+            kind = WebSocketProxy if scope["type"] == "websocket" else HttpProxy
+            proxy = kind(place, connection, self._limits, touch, self._is_drydocks)
+            await proxy.pass_on(target, scope, receive, send)
         except UpstreamError as error:
             raise _RefusedError(error.status, str(error)) from error
         except IncompleteAnswerError as error:
@@ -237,47 +239,27 @@ class Preview:
 
     async def _refuse(self, scope: Scope, refusal: _RefusedError, place: PreviewPlace, send: Send) -> None:
         if scope["type"] == "websocket":
-            await refuse_websocket(scope, send, refusal.status, str(refusal))
-        else:
-            await send_page(send, refusal.status, str(refusal), [*refusal.headers, *guards(place)])
+            if "websocket.http.response" not in scope.get("extensions", {}):
+                await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)[:100]})
+                return
+            body = str(refusal).encode()
+            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+            await _respond(send, refusal.status, headers, body, kind="websocket.http")
+            return
+        title = TITLES.get(refusal.status, TITLES[502])
+        body = _PAGE.format(title=title, text=html.escape(str(refusal))).encode()
+        headers = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await _respond(send, refusal.status, [*headers, *refusal.headers, *guards(place)], body)
 
 
-async def send_page(send: Send, status: int, text: str, headers: Headers) -> None:
-    """Answer with a page that says what is the matter."""
-    body = _PAGE.format(title=TITLES.get(status, TITLES[502]), text=html.escape(text)).encode()
-    own = [
-        (b"content-type", b"text/html; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    await _respond(send, status, [*own, *headers], body)
-
-
-async def refuse_websocket(scope: Scope, send: Send, status: int, text: str) -> None:
-    """Answer the handshake of a WebSocket with an error."""
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
-        return
-    body = text.encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
-
-
-async def _allow(headers: Mapping[str, str], place: PreviewPlace, send: Send) -> None:
-    asked = headers.get("access-control-request-headers", "*")
-    allowed = [
-        (b"access-control-allow-methods", headers["access-control-request-method"].encode("latin-1")),
-        (b"access-control-allow-headers", asked.encode("latin-1")),
-        (b"access-control-max-age", b"600"),
-    ]
-    await _respond(send, 204, [*allowed, *guards(place)])
-
-
-async def _respond(send: Send, status: int, headers: Headers, body: bytes = b"") -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _respond(send: Send, status: int, headers: Headers, body: bytes = b"", *, kind: str = "http") -> None:
+    await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": body})
 
 
 def _scheme(scope: Scope) -> str:
