@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+T = TypeVar("T")
 
 
 class AgentState(StrEnum):
@@ -205,22 +207,20 @@ Live = Event | Status | Problem | TextDelta | TextDiscarded | OutputDelta | Tool
 
 def read_event(data: object) -> Event | Unknown:
     """An entry of a log."""
-    try:
-        return (_stored(data) if isinstance(data, dict) else None) or Unknown(name="oh_event", data=data)
-    except ValidationError:
-        return Unknown(name="oh_event", data=data)
+    return _read("oh_event", data, _stored)
 
 
 def read_frame(name: str, data: object) -> Live:
     """The argument of a socket's event."""
+    return _read(name, data, _READERS.get(name))
+
+
+def _read(name: str, data: object, reader: Callable[[Mapping[str, Any]], T | None] | None) -> T | Unknown:
     try:
-        return (_READERS.get(name, _unknown)(data) if isinstance(data, dict) else None) or Unknown(name=name, data=data)
-    except ValidationError:
-        return Unknown(name=name, data=data)  # a form of another server: left to the program
-
-
-def _unknown(data: Mapping[str, Any]) -> None:
-    return None
+        found = reader(data) if reader is not None and isinstance(data, dict) else None
+    except ValidationError:  # a form of another server: left to the program
+        found = None
+    return found or Unknown(name=name, data=data)
 
 
 def _stored(data: Mapping[str, Any]) -> Event | None:

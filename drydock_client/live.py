@@ -92,10 +92,9 @@ class Following:
         while not self._is_closed:
             if self._connection is None:
                 self._connection = await self._connected()
+                again, self._was_connected = self._was_connected, True
                 if self._live:
-                    again, self._was_connected = self._was_connected, True
                     return Connected(again=again)
-                self._was_connected = True
             frame = await self._connection.receive()
             if frame is None:
                 if self._empty == 0:
@@ -168,20 +167,13 @@ class Following:
                 self.position = item.id
                 return item
             case State():
-                return self._taken_state(item)
+                said = (str(item.state), item.reason)
+                if said == self._told if item.id is None else item.id <= self._newest_state:
+                    return None  # without its id it is said again on connecting
+                self._newest_state = self._newest_state if item.id is None else item.id
+                self._told = said
+                return item
         return item if self._live else None
-
-    def _taken_state(self, item: State) -> State | None:
-        said = (str(item.state), item.reason)
-        if item.id is None:
-            if said == self._told:
-                return None  # said again on connecting
-        elif item.id <= self._newest_state:
-            return None
-        else:
-            self._newest_state = item.id
-        self._told = said
-        return item
 
 
 class LiveConnection:
@@ -204,15 +196,8 @@ class LiveConnection:
         from websockets.asyncio.client import connect  # its home; imported late, like httpx
         from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException
 
-        query = urlencode(
-            {
-                "conversation_id": conversation_id,
-                "latest_event_id": after,
-                "providers_set": "",
-                "EIO": "4",
-                "transport": "websocket",
-            }
-        )
+        place = {"conversation_id": conversation_id, "latest_event_id": after}
+        query = urlencode({**place, "providers_set": "", "EIO": "4", "transport": "websocket"})
         url = f"ws{base_url.removeprefix('http')}/socket.io/?{query}"
         try:
             async with asyncio.timeout(seconds):

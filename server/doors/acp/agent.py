@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +39,11 @@ from server.settings.running_server import client_of
 logger = logging.getLogger(__name__)
 
 McpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
-
+Reopened = schema.LoadSessionResponse | schema.ResumeSessionResponse
 
 KEY_METHOD: Final = "drydock-key"
 PAGE: Final = 50
 MAX_SESSIONS: Final = 100
-
 
 Methods = Mapping[str, tuple[type[BaseModel], Callable[[Any], Awaitable[BaseModel | None]]]]
 
@@ -59,8 +59,8 @@ class EditorsAgent:
             "initialize": (schema.InitializeRequest, self._initialize),
             "authenticate": (schema.AuthenticateRequest, self._authenticate),
             "session/new": (schema.NewSessionRequest, self._new),
-            "session/load": (schema.LoadSessionRequest, self._load),
-            "session/resume": (schema.ResumeSessionRequest, self._resume),
+            "session/load": (schema.LoadSessionRequest, partial(self._reopen, schema.LoadSessionResponse)),
+            "session/resume": (schema.ResumeSessionRequest, partial(self._reopen, schema.ResumeSessionResponse)),
             "session/list": (schema.ListSessionsRequest, self._list),
             "session/close": (schema.CloseSessionRequest, self._close),
             "session/delete": (schema.DeleteSessionRequest, self._delete),
@@ -132,15 +132,9 @@ class EditorsAgent:
         session = self._session(made.id, folders)
         return schema.NewSessionResponse(session_id=made.id, modes=self._begin(session, asks))
 
-    async def _load(self, params: schema.LoadSessionRequest) -> schema.LoadSessionResponse:
-        return schema.LoadSessionResponse(modes=await self._reopen(params, quietly=False))
-
-    async def _resume(self, params: schema.ResumeSessionRequest) -> schema.ResumeSessionResponse:
-        return schema.ResumeSessionResponse(modes=await self._reopen(params, quietly=True))
-
     async def _reopen(
-        self, params: schema.LoadSessionRequest | schema.ResumeSessionRequest, *, quietly: bool
-    ) -> schema.SessionModeState | None:
+        self, response: type[Reopened], params: schema.LoadSessionRequest | schema.ResumeSessionRequest
+    ) -> Reopened:
         asks = await self._asks()
         folders = _folders(params.cwd, params.additional_directories)
         try:
@@ -148,13 +142,20 @@ class EditorsAgent:
         except NotFoundError as error:
             problem = f"there is no conversation {params.session_id[:100]!r}; session/list names those that there are"
             raise RequestError(NOT_FOUND, f"sessionId: {problem}") from error
-        await self._declare_tools(params.session_id)
+        wanted = {tool["name"]: tool for tool in tools_for(self._editor)}
+        there = await self._client.client_tools(params.session_id)
+        if wanted and not wanted.keys() <= {tool.get("name") for tool in there}:
+            others = [tool for tool in there if tool.get("name") not in wanted]
+            try:
+                await self._client.declare_client_tools(params.session_id, [*others, *wanted.values()])
+            except RefusedError as error:
+                logger.warning("the editor's files are no tools in conversation %s: %s", params.session_id, error)
         if (open_one := self._sessions.pop(params.session_id, None)) is not None:
             await open_one.aclose()
         self._check_room()
         session = self._session(params.session_id, folders)
-        await session.replay(quietly=quietly)
-        return self._begin(session, asks)
+        await session.replay(quietly=response is schema.ResumeSessionResponse)
+        return response(modes=self._begin(session, asks))
 
     async def _list(self, params: schema.ListSessionsRequest) -> schema.ListSessionsResponse:
         page = await self._client.conversation_page(limit=PAGE, page_id=params.cursor)
@@ -208,16 +209,6 @@ class EditorsAgent:
                 NOT_FOUND, f"sessionId: {session_id[:100]!r} is not open; call session/new or session/load first"
             )
         return session
-
-    async def _declare_tools(self, session_id: str) -> None:
-        wanted = {tool["name"]: tool for tool in tools_for(self._editor)}
-        there = await self._client.client_tools(session_id)
-        if wanted and not wanted.keys() <= {tool.get("name") for tool in there}:
-            others = [tool for tool in there if tool.get("name") not in wanted]
-            try:
-                await self._client.declare_client_tools(session_id, [*others, *wanted.values()])
-            except RefusedError as error:
-                logger.warning("the editor's files are no tools in conversation %s: %s", session_id, error)
 
     def _session(self, session_id: str, folders: Folders) -> EditorSession:
         return EditorSession(

@@ -114,12 +114,9 @@ class EditorTurn:
     def _follow(self, item: Action | Observation | State) -> None:
         if item.id is not None:
             self._is_heard = item.id >= self._message_id
-        if isinstance(item, State):
-            self._changed(item)
-        elif isinstance(item, Observation) or item.source == "agent":
-            self._is_at_work = self._is_at_work or self._is_heard
-
-    def _changed(self, item: State) -> None:
+        if not isinstance(item, State):
+            self._is_at_work |= self._is_heard and (isinstance(item, Observation) or item.source == "agent")
+            return
         before, self._state = self._state, item.state
         is_blocked = self._is_heard and item.state == AgentState.FINISHED and before != AgentState.RUNNING
         self._is_at_work = self._is_at_work or is_blocked or (self._is_heard and item.state not in _WAITING)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from types import TracebackType
 from typing import Final, Self, Unpack
 
 from agent_core.errors import EventStoreError
@@ -41,9 +40,7 @@ class Webhooks:
         self._router = asyncio.create_task(self._route(), name="webhook-router")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._database.events.watch(None)
         tasks = [task for _, task in self._deliveries.values() if task is not None]
         tasks += [self._router] if self._router is not None else []
@@ -125,9 +122,12 @@ class Webhooks:
         if len(self._news) < MAX_WAITING:
             self._news[conversation_id] = None
         else:
-            for delivery, _ in self._deliveries.values():
-                delivery.look()
+            self._look_all()
         self._wake.set()
+
+    def _look_all(self) -> None:
+        for delivery, _ in self._deliveries.values():
+            delivery.look()
 
     async def _route(self) -> None:
         while True:
@@ -140,8 +140,7 @@ class Webhooks:
                     user_id = await self._user_of(conversation_id)
                 except EventStoreError as error:
                     logger.warning("webhooks: whose conversation %s is cannot be read: %s", conversation_id, error)
-                    for delivery, _ in self._deliveries.values():
-                        delivery.look()
+                    self._look_all()
                     continue
                 for delivery, _ in self._deliveries.values():
                     if delivery.webhook.user_id == user_id:

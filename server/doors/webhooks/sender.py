@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
-
-from agent_core.destinations import DestinationError, Destinations, DirectClient
-from agent_core.version import VERSION
-from server.db.webhooks import StoredWebhook
-
-if TYPE_CHECKING:
-    import httpx
 import base64
 import binascii
 import hashlib
 import hmac
 import secrets
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
 
 from pydantic import SecretStr
+
+from agent_core.destinations import DestinationError, Destinations, DirectClient
+from agent_core.version import VERSION
+from server.db.webhooks import StoredWebhook
 
 PREFIX: Final = "whsec_"
 KEY_BYTES: Final = range(24, 65)
@@ -59,7 +56,11 @@ class Sender:
                 asyncio.timeout(self._limit_seconds),
                 self._client.asked("POST", webhook.url, headers=headers, content=body) as answer,
             ):
-                await _skip(answer)
+                passed = 0
+                async for piece in answer.aiter_raw():
+                    passed += len(piece)
+                    if passed > _SHORT_BYTES:
+                        break
                 return _outcome(answer.status_code, answer.headers.get("retry-after", ""))
         except DestinationError as error:
             return DeliveryOutcome(f"url: {error}" + "; the setting webhook_hosts allows more" * error.not_public)
@@ -70,14 +71,6 @@ class Sender:
 
     async def aclose(self) -> None:
         await self._client.aclose()
-
-
-async def _skip(answer: httpx.Response) -> None:
-    passed = 0
-    async for piece in answer.aiter_raw():
-        passed += len(piece)
-        if passed > _SHORT_BYTES:
-            return
 
 
 def _outcome(status: int, retry_after: str) -> DeliveryOutcome:

@@ -12,8 +12,7 @@ import pytest
 from drydock_client import Conversation, DrydockClient, Event, EventPage, NotFoundError, UnreachableError
 from drydock_client.events import read_event
 from server.doors.mcp import conversations as conversations_module
-from server.doors.mcp.conversation_log import TurnStatus, turn_status_of
-from server.doors.mcp.conversations import DoorConversations, DoorError
+from server.doors.mcp.conversations import DoorConversations, DoorError, TurnStatus, turn_status_of
 
 
 def event(ident: int, kind: str, text: str = "", **more: Any) -> dict[str, Any]:
