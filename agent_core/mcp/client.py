@@ -84,8 +84,11 @@ def headers_of(server: McpServer) -> dict[str, str]:
             return dict(server.headers)
 
 
-def transport_to(server: McpServer, refusals: list[int]) -> Any:
-    """The transport that httpx has for an address, with bounded answers; statuses that are errors go to `refusals`."""
+def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd) -> Any:
+    """The transport that httpx has for an address, with bounded answers; statuses that are errors go to `refusals`.
+
+    ``on_end(reason)`` is called when its messages end.
+    """
     from httpx2 import AsyncByteStream, AsyncClient, Auth, Response, SSEError, StreamError, Timeout
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -123,18 +126,20 @@ def transport_to(server: McpServer, refusals: list[int]) -> Any:
         made.event_hooks = {"response": [note]}
         return made
 
-    if server.kind == "sse":
-        return sse_client(url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made)
-
     @contextlib.asynccontextmanager
-    async def streamable() -> AsyncGenerator[Any]:
-        async with (
-            made(headers=headers, timeout=Timeout(connect, read=read)) as http,
-            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES) as streams,
-        ):
-            yield streams
+    async def transport() -> AsyncGenerator[Any]:
+        async with contextlib.AsyncExitStack() as stack:
+            if server.kind == "sse":
+                streams = sse_client(
+                    url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made
+                )
+            else:
+                http = await stack.enter_async_context(made(headers=headers, timeout=Timeout(connect, read=read)))
+                streams = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES)
+            incoming, outgoing = await stack.enter_async_context(streams)
+            yield _Messages(incoming, on_end), outgoing
 
-    return streamable()
+    return transport()
 
 
 def is_refused_session(error: BaseException) -> bool:
@@ -214,35 +219,13 @@ def advice_on(status: int) -> str:
 ENDED = "it ended the connection"
 
 
-class ReportingTransport:
-    """Passes a transport on; ``on_end(reason)`` is called when its messages end."""
-
-    def __init__(self, transport: Any, on_end: Callable[[str], None]) -> None:
-        self._transport = transport
-        self._on_end = on_end
-
-    async def __aenter__(self) -> Any:
-        incoming, outgoing = await self._transport.__aenter__()
-        return _Messages(incoming, self._on_end), outgoing
-
-    async def __aexit__(self, *details: Any) -> Any:
-        return await self._transport.__aexit__(*details)
-
-
 class _Messages:
-    def __init__(self, stream: Any, on_end: Callable[[str], None]) -> None:
+    def __init__(self, stream: Any, on_end: OnEnd) -> None:
         self._stream = stream
         self._on_end = on_end
 
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> Any:
-        return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def __aiter__(self) -> _Messages:
         return self
@@ -326,7 +309,7 @@ async def _client(
 
     program = ProgramTransport(server, programs, ended) if server.kind == "stdio" else None
     client = Client(
-        program or ReportingTransport(transport_to(server, refusals), ended),
+        program or transport_to(server, refusals, ended),
         mode=mode,
         message_handler=on_message,
         client_info=Implementation(name="drydock", version=VERSION),

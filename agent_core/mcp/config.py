@@ -33,20 +33,18 @@ def names_in(value: Any) -> set[str]:
 
 def expanded(value: Any, values: Mapping[str, str]) -> Any:
     """`value` with the references in its texts (not keys) replaced, once; unknown ones without a default stay."""
+
+    def replacement(match: re.Match[str]) -> str:
+        found = values.get(match[1] or match[3])
+        return found or (match[2] if match[2] is not None else match[0] if found is None else found)
+
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _replacement(match, values), value)
+        return _REFERENCE.sub(replacement, value)
     if isinstance(value, Mapping):
         return {key: expanded(item, values) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [expanded(item, values) for item in value]
     return value
-
-
-def _replacement(match: re.Match[str], values: Mapping[str, str]) -> str:
-    found = values.get(match[1] or match[3])
-    if found:
-        return found
-    return match[2] if match[2] is not None else (match[0] if found is None else found)
 
 
 CONNECT_SECONDS = 30.0

@@ -60,7 +60,8 @@ UNKNOWN_EFFECT = (
 class Link:
     """One connection in a task of its own.
 
-    `client` is None before it is connected and after it has ended; then `reason` has the words.
+    `settled` is set when it is connected or has failed to; the server's time limit bounds that. `client` is None before
+    it is connected and after it has ended; then `reason` has the words.
     """
 
     def __init__(
@@ -74,22 +75,18 @@ class Link:
         self._server = server
         self._prepare = prepare
         self._programs = programs
-        self._settled = asyncio.Event()
+        self.settled = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_changed = self._is_over = False
         self._limit: asyncio.Timeout | None = None
         self._task = asyncio.create_task(self._live(), name=f"mcp:{name}")
-
-    async def settled(self) -> None:
-        """Wait until it is connected or has failed to; the server's time limit bounds it."""
-        await self._settled.wait()
 
     async def close(self) -> None:
         """End it, and the program behind it, within a bounded time; calling it again is fine."""
         self._end("it was closed")
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)  # it is still connecting
-        elif not self._settled.is_set():
+        elif not self.settled.is_set():
             self._task.cancel()  # it waits for what it needs before it can
         _, late = await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
         if late:
@@ -122,7 +119,7 @@ class Link:
                     self._limit = None
                 if not self._is_over:
                     self.client = client
-                    self._settled.set()
+                    self.settled.set()
                     self.on_tools()
                     await self._watch(client)
                 self.client = None
@@ -134,7 +131,7 @@ class Link:
         finally:
             self.client = None
             self._is_over = True
-            self._settled.set()
+            self.settled.set()
 
     async def _watch(self, client: Client) -> None:
         following = asyncio.create_task(follow_changes(client, self._change), name=self._task.get_name())
@@ -261,13 +258,13 @@ class McpConnection:
             if self._is_closed:
                 raise McpServerError("the conversation with it is over")
             if self._link is not None:
-                await self._link.settled()
+                await self._link.settled.wait()
                 if self._link.client is not None:
                     return self._link
                 await self._link.close()
             link = self._link = Link(self.name, self.server, lambda: self._prepare(self.server), self._programs)
             link.on_tools = lambda: self._take_tools(link)
-            await link.settled()
+            await link.settled.wait()
             if link.client is None:
                 raise McpServerError(link.reason or "it ended the connection")
             return link

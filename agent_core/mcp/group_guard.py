@@ -89,13 +89,8 @@ def _start_of(pid: int) -> int:
         return 0
 
 
-_guard = GroupGuard()
-
-
-def group_guard() -> GroupGuard:
-    """The one guard of this process."""
-    return _guard
-
+GROUP_GUARD = GroupGuard()
+"""The one guard of this process."""
 
 if __name__ == "__main__":
     main()

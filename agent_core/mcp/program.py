@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from agent_core.errors import DrydockError
 from agent_core.json_values import TooManyValuesError, counted, may_have_more
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.group_guard import group_guard
+from agent_core.mcp.group_guard import GROUP_GUARD
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 
@@ -48,22 +48,17 @@ def read_message(line: bytes) -> Any:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        # An answer that cannot be read is one all the same: nobody shall wait for another.
-        if (request := _answered(line)) is None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict) or "method" in message or not ({"result", "error"} & message.keys()):
             raise
+        if not isinstance(request := message.get("id"), int | str):
+            raise
+        # An answer that cannot be read is one all the same: nobody shall wait for another.
         error = ErrorData(code=PARSE_ERROR, message=UNREADABLE)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
-
-
-def _answered(line: bytes) -> int | str | None:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or "method" in message or not ({"result", "error"} & message.keys()):
-        return None
-    request = message.get("id")
-    return request if isinstance(request, int | str) else None
 
 
 MAX_GARBAGE = 200
@@ -274,7 +269,7 @@ class HostPrograms:
             reason = getattr(error, "strerror", None) or str(error)
             raise McpServerError(f"its command {command!r} cannot be started: {reason}") from None
         with contextlib.suppress(OSError):  # then one that ignores the end of its input outlives a killed server
-            group_guard().watch(process.pid)
+            GROUP_GUARD.watch(process.pid)
         return HostProgram(process)
 
 
@@ -309,7 +304,7 @@ class HostProgram:
             _signal(process.pid, signal.SIGTERM)
             await _has_exited(process)
         _signal(process.pid, signal.SIGKILL)  # what it started itself, too
-        group_guard().forget(process.pid)
+        GROUP_GUARD.forget(process.pid)
         await _has_exited(process)
         await asyncio.wait([self._listening], timeout=LAST_WORDS_SECONDS)
         self._listening.cancel()

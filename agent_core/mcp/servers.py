@@ -32,15 +32,16 @@ def servers_with_skills(
         if skill.trigger is not None or not skill.mcp_tools:
             continue
         try:
-            brought = _servers_of(skill.mcp_tools)
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(str(part) for part in problem["loc"])
-            text = f"{place}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
-            unusable[f"of skill {skill.name}"] = f"mcp_tools of the skill cannot be used: {text}"
-            continue
+            is_former = any(key in skill.mcp_tools for key in _FORMER)
+            data = _of_former_kind(skill.mcp_tools) if is_former else mcp_servers(skill.mcp_tools)
+            brought = {name: McpServer.model_validate(server) for name, server in data.items()}
         except ValueError as error:
-            unusable[f"of skill {skill.name}"] = f"mcp_tools of the skill cannot be used: {error}"
+            text = str(error)
+            if isinstance(error, ValidationError):
+                problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+                place = ".".join(str(part) for part in problem["loc"])
+                text = f"{place}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+            unusable[f"of skill {skill.name}"] = f"mcp_tools of the skill cannot be used: {text}"
             continue
         for name, server in brought.items():
             if found.setdefault(name, server) != server:
@@ -50,13 +51,7 @@ def servers_with_skills(
     return found, unusable
 
 
-def _servers_of(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
-    if any(key in mcp_tools for key in _FORMER):
-        return _of_former_kind(mcp_tools)
-    return {name: McpServer.model_validate(server) for name, server in mcp_servers(mcp_tools).items()}
-
-
-def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
+def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(mcp_tools) - set(_FORMER)):
         raise ValueError(f"{unknown[0]} is not known; there are {list(_FORMER)}")
     programs = mcp_tools.get("stdio_servers") or []
@@ -64,10 +59,7 @@ def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:
         raise ValueError("stdio_servers must be given: in this form a skill can bring no other servers")
     if not isinstance(programs, list) or not all(isinstance(one, Mapping) and one.get("name") for one in programs):
         raise ValueError("stdio_servers must be a list of objects with name and command")
-    return {
-        str(one["name"]): McpServer.model_validate({key: value for key, value in one.items() if key != "name"})
-        for one in programs
-    }
+    return {str(one["name"]): {key: value for key, value in one.items() if key != "name"} for one in programs}
 
 
 logger = logging.getLogger(__name__)
@@ -97,11 +89,6 @@ class McpRules:
     programs: Literal["host", "sandbox"] = "host"
 
 
-async def _no_secrets(text: str) -> Mapping[str, str]:
-    del text
-    return {}
-
-
 class McpServers:
     """Connects to servers and has their tools. Nothing happens before `start`; `close` ends everything.
 
@@ -125,7 +112,7 @@ class McpServers:
         self.told: set[tuple[str, str]] = set()
         self._variables = dict(variables or {})
         self._environment = os.environ if environment is None else environment
-        self._lookup: SecretLookup = _no_secrets
+        self._lookup: SecretLookup | None = None
         self._refused = frozenset(refused_programs)
         self._connections = [
             McpConnection(name, server, prepare=self._expanded, programs=self.programs, on_change=self.changed.set)
@@ -238,7 +225,7 @@ class McpServers:
             raise McpServerError(PROGRAMS_REFUSED)
         if not (names := names_in(data)):
             return server
-        secrets = await self._lookup(" ".join(sorted(names)))
+        secrets = await self._lookup(" ".join(sorted(names))) if self._lookup is not None else {}
         values = {name: value for name, value in (*self._environment.items(), *secrets.items()) if name in names}
         values |= {name: value for name, value in self._variables.items() if name in names}
         try:

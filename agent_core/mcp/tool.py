@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -24,6 +24,7 @@ from agent_core.tools.truncation import maybe_truncate
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult, ContentBlock
+    from mcp.types import Tool as RemoteTool
 
 MAX_SCHEMA_CHARS = 200_000
 MAX_PROBLEMS = 5
@@ -179,17 +180,13 @@ def _parts_of(block: ContentBlock) -> list[str | ImageContent]:
             described = f" ({block.description})" if block.description else ""
             return [f"[Resource {block.name}{described}: {block.uri}]"]
         case "resource":
-            return [_resource(block.resource)]
-
-
-def _resource(resource: Any) -> str | ImageContent:
-    text = getattr(resource, "text", None)
-    if isinstance(text, str):
-        return f"[Resource {resource.uri}]\n{text}"
-    kind = resource.mime_type or "an unknown type"
-    if kind in IMAGE_TYPES:
-        return _image(resource.blob, kind)
-    return f"[Resource {resource.uri} of type {kind} was left out: it is no text.]"
+            resource: Any = block.resource
+            if isinstance(text := getattr(resource, "text", None), str):
+                return [f"[Resource {resource.uri}]\n{text}"]
+            kind = resource.mime_type or "an unknown type"
+            if kind in IMAGE_TYPES:
+                return [_image(resource.blob, kind)]
+            return [f"[Resource {resource.uri} of type {kind} was left out: it is no text.]"]
 
 
 def _image(data: str, kind: str) -> str | ImageContent:
@@ -216,16 +213,6 @@ class MCPToolAction(Action):
     """A call of a remote tool; `data` are the arguments as the model gave them."""
 
     data: dict[str, Any] = Field(default_factory=dict)
-
-
-class RemoteTool(Protocol):
-    """A tool as the `mcp` package lists it."""
-
-    name: str
-    title: str | None
-    description: str | None
-    input_schema: dict[str, Any]
-    annotations: Any
 
 
 class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
@@ -293,26 +280,16 @@ def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MC
     )
 
     async def execute(action: MCPToolAction, context: ToolContext | None = None) -> MCPToolObservation:
-        sent = await _with_secrets(action.data, context)
+        sent = action.data
+        if names := names_in(sent):  # of secrets; the environment is not looked at
+            found = await context.secrets_for(" ".join(sorted(names))) if context is not None else {}
+            sent = dict(expanded(sent, {name: value for name, value in found.items() if name in names}))
+            json.dumps(sent)  # what cannot be sent is refused here
         if context is None:
             return await call(tool, action.data, sent, None, lambda text: None)
         return await call(tool, action.data, sent, context.hard_timeout, context.emit_output)
 
     return tool.set_executor(execute)
-
-
-async def _with_secrets(arguments: dict[str, Any], context: ToolContext | None) -> dict[str, Any]:
-    """The arguments with the secrets that they refer to; the environment is not looked at."""
-    names = names_in(arguments)
-    if not names:
-        return arguments
-    found = await context.secrets_for(" ".join(sorted(names))) if context is not None else {}
-    sent = expanded(arguments, {name: value for name, value in found.items() if name in names})
-    json.dumps(sent)  # what cannot be sent is refused here
-    return dict(sent)
-
-
-MOST_PROBLEMS: Final = 5
 
 
 class OwnTool(McpTool):
@@ -327,7 +304,7 @@ class OwnTool(McpTool):
         try:
             self.arguments_type.model_validate(dict(arguments))
         except ValidationError as error:
-            raise ToolError(problems_in(error, MOST_PROBLEMS)) from error
+            raise ToolError(problems_in(error, MAX_PROBLEMS)) from error
         return MCPToolAction(data=dict(arguments))
 
 
@@ -361,7 +338,7 @@ def own_tool(
         try:
             text = await run(arguments_type.model_validate(action.data))
         except ValidationError as error:
-            return failed_observation(name, action.data, problems_in(error, MOST_PROBLEMS))
+            return failed_observation(name, action.data, problems_in(error, MAX_PROBLEMS))
         except DrydockError as error:
             return failed_observation(name, action.data, str(error))
         content = [TextContent(text=f"[Tool '{name}' executed.]"), TextContent(text=text)]
