@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Here, since helpers of its suites are imported by many other tests first.
+pytest.register_assert_rewrite("agent_core.testing.sandbox_contract")
+
 # A slow example says nothing about the code when other work has the processors; a test that hangs is ended by its
 # own limit.
 settings.register_profile(

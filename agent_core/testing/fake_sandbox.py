@@ -202,23 +202,18 @@ class FakeRunner:
         self._streams: list[_Stream] = []
         self._work: dict[object, _Work] = {}
         self._journal: dict[str, tuple[Mapping[str, Any], bytes | None]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> Attachment:
         ours, theirs = socket.socketpair()
         try:
-            await self._serve_on(ours)
+            for stream in self._streams:
+                stream.send({"error": {"code": "replaced", "message": "another server has attached"}})
+                stream.writer.close()
+            stream = _Stream(*await _opened(ours))
         except BaseException:
             theirs.close()
             raise
-        return Attachment(*await _opened(theirs))
-
-    async def _serve_on(self, ours: socket.socket) -> None:
-        for stream in self._streams:
-            stream.send({"error": {"code": "replaced", "message": "another server has attached"}})
-            stream.writer.close()
-        self._streams = [_Stream(*await _opened(ours))]
-        stream = self._streams[0]
+        self._streams = [stream]
         greeting = {
             "protocol": wire.PROTOCOL,
             "runner": "fake",
@@ -232,6 +227,7 @@ class FakeRunner:
         }
         stream.send({"hello": {**greeting, **self.hello}})
         stream.reading = asyncio.create_task(self._serve(stream), name="fake-runner")
+        return Attachment(*await _opened(theirs))
 
     async def drop(self) -> None:
         """Close the stream, as a network does; what runs goes on."""
@@ -280,14 +276,16 @@ class FakeRunner:
 
     def _take(self, stream: _Stream, frame: wire.Frame) -> None:
         message = frame.message
-        if "stream" in message:
-            return  # nothing listens here
         ident, op, args, key = message["id"], message["op"], message["args"], message.get("key")
         self._forget(message.get("forget", ()))
         if op == "ping":
             stream.send({"id": ident, "ok": True, "result": {}})
         elif op == "cancel":
-            self._cancel(stream, ident, args)
+            cancelled: object = args["key"] if "key" in args else (stream, args["id"])
+            self.cancelled.append(cancelled)
+            if cancelled in self._work:
+                self._work[cancelled].task.cancel()
+            stream.send({"id": ident, "ok": True, "result": {}})
         elif op == "journal.lookup":
             asked = args["key"]
             state = "done" if asked in self._journal else "running" if asked in self._work else "unknown"
@@ -301,25 +299,19 @@ class FakeRunner:
         elif key is not None and key in self._work:
             self._work[key].listeners = {(stream, ident)}
         else:
-            self._begin(stream, ident, op, args, key, frame.blob)
+            name: object = key if key is not None else (stream, ident)
+            call = FakeRequest(op, args, key, frame.blob, lambda text: self._tell(name, text))
+            task = asyncio.create_task(self._run(name, call), name=f"fake-runner {op}")
+            self._work[name] = _Work(task, {(stream, ident)})
+
+    def _tell(self, name: object, text: str) -> None:
+        for listener, number in self._work[name].listeners:
+            listener.send({"id": number, "output": text})
 
     def _forget(self, keys: Sequence[str]) -> None:
         self.acked.extend(keys)
         for key in keys:
             self._journal.pop(key, None)
-
-    def _begin(
-        self, stream: _Stream, ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: bytes | None
-    ) -> None:
-        name: object = key if key is not None else (stream, ident)
-
-        def output(text: str) -> None:
-            for listener, number in self._work[name].listeners:
-                listener.send({"id": number, "output": text})
-
-        call = FakeRequest(op, args, key, blob, output)
-        task = asyncio.create_task(self._run(name, call), name=f"fake-runner {op}")
-        self._work[name] = _Work(task, {(stream, ident)})
 
     async def _run(self, name: object, call: FakeRequest) -> None:
         answer: Mapping[str, Any]
@@ -344,13 +336,6 @@ class FakeRunner:
         work = self._work.pop(name)
         for stream, ident in work.listeners:
             stream.send({"id": ident, **answer}, blob)
-
-    def _cancel(self, stream: _Stream, ident: int, args: Mapping[str, Any]) -> None:
-        name: object = args["key"] if "key" in args else (stream, args["id"])
-        self.cancelled.append(name)
-        if name in self._work:
-            self._work[name].task.cancel()
-        stream.send({"id": ident, "ok": True, "result": {}})
 
 
 class FakeSandbox:
@@ -464,10 +449,13 @@ class FakeProvider:
         return self.availability
 
     def create(self, spec: SandboxSpec) -> Sandbox:
-        return self._find(spec)
+        key = (spec.instance_id, spec.conversation_id)
+        if key not in self.sandboxes:
+            self.sandboxes[key] = FakeSandbox(spec, self.handlers, self.behaviour)
+        return self.sandboxes[key]
 
     def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
-        return self._find(spec)
+        return self.create(spec)
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         gone = [key for key in self.sandboxes if key[0] == instance_id and key[1] not in keep]
@@ -481,9 +469,3 @@ class FakeProvider:
     async def close(self) -> None:
         for sandbox in self.sandboxes.values():
             await sandbox.runner.close()
-
-    def _find(self, spec: SandboxSpec) -> FakeSandbox:
-        key = (spec.instance_id, spec.conversation_id)
-        if key not in self.sandboxes:
-            self.sandboxes[key] = FakeSandbox(spec, self.handlers, self.behaviour)
-        return self.sandboxes[key]

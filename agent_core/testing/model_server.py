@@ -66,7 +66,7 @@ class ModelServer:
 
     The script is a sequence of turns, one per request (beyond the last: a 500 that says so), or a function from request
     to turn. `requests` holds the last `keep_requests`; `open_streams` and `dropped_streams` count slow answers being
-    sent, and left by their client; `stream_dropped` is set with the first of these.
+    sent, and left by their client; `stream_dropped` is set with the first of these. `connections` are those now open.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ModelServer:
         self._port = port
         self._function: Script = script if callable(script) else _in_turn(script)
         self._server: asyncio.Server | None = None
-        self._connections: set[_Connection] = set()
+        self.connections: set[_Connection] = set()
         self.requests: deque[ModelRequest] = deque(maxlen=keep_requests)
         self.request_count = 0
         self.open_streams = 0
@@ -109,9 +109,9 @@ class ModelServer:
         if self._server is None:
             return
         self._server.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.abort()
-        tasks = [connection.task for connection in self._connections if connection.task is not None]
+        tasks = [connection.task for connection in self.connections if connection.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
@@ -122,15 +122,9 @@ class ModelServer:
             return fail(404, f"no such route: {request.method} {request.path}")
         return self._function(request)
 
-    def opened(self, connection: _Connection) -> None:
-        self._connections.add(connection)
-
-    def closed(self, connection: _Connection) -> None:
-        self._connections.discard(connection)
-
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        return len(self.connections)
 
 
 class _Connection(asyncio.Protocol):
@@ -148,13 +142,13 @@ class _Connection(asyncio.Protocol):
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("the model server speaks TCP only")
         self._transport = transport
-        self._server.opened(self)
+        self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self.task is not None:
             self.task.cancel()
-        self._server.closed(self)
+        self._server.connections.discard(self)
 
     def abort(self) -> None:
         if self._transport is not None:

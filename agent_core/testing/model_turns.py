@@ -113,8 +113,13 @@ def stream_parts(turn: Turn, model: str) -> Iterator[bytes]:
         yield b'data: {"id": "chatcmpl-1", "choi\n\n'
     reason = turn.finish_reason or ("tool_calls" if turn.calls else "stop")
     yield _event({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-    if turn.usage is not None:
-        yield _event({**base, "choices": [], "usage": _usage(turn)})
+    usage = turn.usage
+    if usage == "auto":
+        said = len(turn.text) + len(turn.reasoning) + sum(len(one.arguments_text) for one in turn.calls)
+        completion = max(1, said // 4)
+        usage = {"prompt_tokens": 100, "completion_tokens": completion, "total_tokens": 100 + completion}
+    if usage is not None:
+        yield _event({**base, "choices": [], "usage": usage})
 
 
 def response_events(turn: Turn, model: str) -> Iterator[bytes]:
@@ -195,14 +200,6 @@ def _words(text: str) -> Iterator[str]:
         end = len(text) if end < 0 else end
         yield text[start:end]
         start = end
-
-
-def _usage(turn: Turn) -> Mapping[str, Any]:
-    if turn.usage is not None and turn.usage != "auto":
-        return turn.usage
-    said = len(turn.text) + len(turn.reasoning) + sum(len(one.arguments_text) for one in turn.calls)
-    completion = max(1, said // 4)
-    return {"prompt_tokens": 100, "completion_tokens": completion, "total_tokens": 100 + completion}
 
 
 def _event(chunk: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxProvider
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit
 from tests.contract.suites.browser_kit import BrowserKit
 
 ROOMY = replace(LIMITS, memory=2 * 1024**3, processes=512, tmp_size=256 * 1024**2)

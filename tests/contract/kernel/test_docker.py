@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from agent_core.runtime.docker.provider import DockerProvider
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit
 from tests.contract.suites.ipython_contract import IPythonContract, NotebookKit
 
 pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module")]

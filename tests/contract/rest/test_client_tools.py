@@ -10,7 +10,7 @@ import pytest
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from agent_core.testing.sandbox_kit import eventually
+from agent_core.testing.sandbox_contract import eventually
 from tests.contract.rest.conftest import MakeServer, Server
 
 SCHEMA = {"type": "object", "properties": {"table": {"type": "string"}}, "required": ["table"]}

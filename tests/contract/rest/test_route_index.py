@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_kit import output
+from agent_core.testing.sandbox_contract import output
 from tests.contract.rest.conftest import Server, serving
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.world import TOKEN

@@ -12,7 +12,6 @@ pytest.register_assert_rewrite(
     "tests.contract.suites.attacks_contract",
     "tests.contract.suites.editor_contract",
     "tests.contract.suites.file_tools_contract",
-    "agent_core.testing.sandbox_contract",
     "tests.contract.suites.disk_contract",
     "tests.contract.suites.terminal_contract",
 )

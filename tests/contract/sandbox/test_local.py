@@ -10,11 +10,11 @@ import pytest
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_contract import (
     SandboxIsolationContract,
+    SandboxKit,
     SandboxLifecycleContract,
     SandboxRequestContract,
     SandboxTogetherContract,
 )
-from agent_core.testing.sandbox_kit import SandboxKit
 from tests.contract.suites.attacks_contract import SandboxAttacksContract
 from tests.contract.suites.disk_contract import SandboxDiskContract
 from tests.contract.suites.editor_contract import FileEditorContract

@@ -11,11 +11,12 @@ import pytest
 
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.sandbox_contract import (
+    SandboxKit,
     SandboxLifecycleContract,
     SandboxRequestContract,
     SandboxTogetherContract,
+    output,
 )
-from agent_core.testing.sandbox_kit import SandboxKit, output
 from tests.contract.suites.disk_contract import SandboxDiskContract
 
 

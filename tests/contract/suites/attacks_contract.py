@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_core.testing.sandbox_kit import SandboxKit, drop_stream, output, run
+from agent_core.testing.sandbox_contract import SandboxKit, drop_stream, output, run
 
 _CALLS = """
 import ctypes, mmap, os, platform, socket

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from agent_core.testing.sandbox_kit import output
+from agent_core.testing.sandbox_contract import output
 from agent_core.tools.browser import (
     BrowserClickAction,
     BrowserGetContentAction,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing.sandbox_kit import output
+from agent_core.testing.sandbox_contract import output
 from agent_core.tools.browser import (
     BrowserAction,
     BrowserClickAction,

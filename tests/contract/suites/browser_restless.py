@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent_core.testing.sandbox_kit import output
+from agent_core.testing.sandbox_contract import output
 from agent_core.tools.browser import (
     BrowserClickAction,
     BrowserGetContentAction,

@@ -13,7 +13,7 @@ from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.disk import DISK_LIMIT
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output, run
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output, run
 
 MEGABYTE = 1024**2
 SMALL = replace(LIMITS, disk=24 * MEGABYTE, inodes=2000)

@@ -1,6 +1,6 @@
 """The conformance suite of the file editor: what it does with hostile files is the same in every provider's sandboxes.
 
-A test module inherits from the class and gives it a fixture ``kit`` (`agent_core.testing.sandbox_kit`). Each test has
+A test module inherits from the class and gives it a fixture ``kit`` (a `SandboxKit`). Each test has
 one sandbox for many cases, since starting one takes longer than all that is done in it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing.sandbox_kit import SandboxKit, drop_stream, output
+from agent_core.testing.sandbox_contract import SandboxKit, drop_stream, output
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation, edit
 
 SPECIAL = """

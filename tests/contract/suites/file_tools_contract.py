@@ -1,6 +1,6 @@
 """The conformance suite of the tools that search and change files: they do the same in every provider's sandboxes.
 
-A test module inherits from the class and gives it a fixture ``kit`` (`agent_core.testing.sandbox_kit`).
+A test module inherits from the class and gives it a fixture ``kit`` (a `SandboxKit`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from agent_core.events.schema import Action
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
+from agent_core.testing.sandbox_contract import SandboxKit, eventually, output, run
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchObservation
 from agent_core.tools.file_editor import (
     BLANK_PLAN,

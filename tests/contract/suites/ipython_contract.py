@@ -13,7 +13,7 @@ from io import BytesIO
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.tunnels import listening
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing.sandbox_kit import output
+from agent_core.testing.sandbox_contract import output
 from agent_core.tools.ipython import IPythonAction, IPythonExecutor, IPythonObservation
 
 

@@ -1,6 +1,6 @@
 """The conformance suite of the terminal: the same shell in every provider's sandboxes.
 
-A test module inherits from the class and gives it a fixture ``kit`` (`agent_core.testing.sandbox_kit`). Each test has
+A test module inherits from the class and gives it a fixture ``kit`` (a `SandboxKit`). Each test has
 one sandbox for many cases, since starting one takes longer than all that is done in it.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from agent_core.errors import SandboxLostError
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing.sandbox_kit import SandboxKit, run
+from agent_core.testing.sandbox_contract import SandboxKit, run
 from agent_core.tools.terminal import (
     FreshTerminalAction,
     NamedTerminalAction,

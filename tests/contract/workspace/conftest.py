@@ -15,7 +15,7 @@ import pytest_asyncio
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxProvider
-from agent_core.testing.sandbox_kit import output
+from agent_core.testing.sandbox_contract import output
 from agent_core.tools.context import SandboxAccess
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from agent_core.testing.sandbox_kit import eventually
+from agent_core.testing.sandbox_contract import eventually
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings

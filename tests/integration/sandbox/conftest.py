@@ -17,7 +17,7 @@ from docker.utils import kwargs_from_env
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_kit import SandboxKit
+from agent_core.testing.sandbox_contract import SandboxKit
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import sys
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_kit import SandboxKit, eventually, run
+from agent_core.testing.sandbox_contract import SandboxKit, eventually, run
 
 
 async def main(name: str, data_dir: str, instance: str, key: str, command: str) -> None:

@@ -19,7 +19,7 @@ from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.sandbox_kit import SandboxKit, drop_stream, eventually, output, run
+from agent_core.testing.sandbox_contract import SandboxKit, drop_stream, eventually, output, run
 from tests.integration.sandbox.conftest import instead_of_python
 from tests.listening import listening
 

@@ -18,7 +18,7 @@ import pytest
 
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec
-from agent_core.testing.sandbox_kit import SandboxKit, output
+from agent_core.testing.sandbox_contract import SandboxKit, output
 from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from server.cli.doctor import doctor

@@ -12,7 +12,7 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.disk import DISK_LIMIT
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output, run
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output, run
 from tests.integration.sandbox.test_bad_luck import recorded
 
 

@@ -28,7 +28,7 @@ from docker.utils import kwargs_from_env
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.objects import Quota
 from agent_core.runtime.docker.provider import DockerProvider
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output
 from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from server.cli.doctor import doctor

@@ -16,7 +16,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.runtime.seccomp import seccomp_profile
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, output, run
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, drop_stream, output, run
 from tests.integration.sandbox.conftest import instead_of_python
 from tests.listening import listening, listening_at
 

@@ -21,7 +21,7 @@ import pytest
 from agent_core.runtime import network_border
 from agent_core.runtime.local.launch import has_loopback
 from agent_core.runtime.processes import identify
-from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
+from agent_core.testing.sandbox_contract import SandboxKit, eventually, output, run
 from server.cli.doctor import doctor
 from server.settings.settings import Settings
 from tests.listening import listening

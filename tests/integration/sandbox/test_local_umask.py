@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_kit import SandboxKit, output
+from agent_core.testing.sandbox_contract import SandboxKit, output
 
 pytestmark = pytest.mark.bubblewrap
 

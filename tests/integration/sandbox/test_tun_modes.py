@@ -23,7 +23,7 @@ NO_TUN = 'mount -t tmpfs tmpfs /dev/net && exec "$@"'
 PROGRAM = """
 import asyncio, json, sys
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.testing.sandbox_kit import SandboxKit, output
+from agent_core.testing.sandbox_contract import SandboxKit, output
 
 REACH = '''
 import socket

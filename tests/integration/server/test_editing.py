@@ -8,7 +8,7 @@ import pytest
 
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
-from agent_core.testing.sandbox_kit import eventually
+from agent_core.testing.sandbox_contract import eventually
 from tests.integration.server.conftest import Follower, MakeProcess, create, following
 from tests.unit.runner.test_pictures import png
 
