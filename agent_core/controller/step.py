@@ -100,7 +100,7 @@ class Step:
         tools = await present_tools(self._tools)
         if list(map(id, tools.values())) != list(map(id, self._offered.values())):
             self._offer(tools)
-            self._gate = self._gate.with_tools(tools)
+            self._gate = ConfirmationGate.for_tools(self._gate.policy, self._gate.analyzer, tools)
         return self._offered
 
     def gate(self, state: ConversationState | None) -> ConfirmationGate:

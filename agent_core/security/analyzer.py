@@ -153,11 +153,7 @@ async def in_thread(judge: Callable[[], SecurityRisk]) -> SecurityRisk:
     return await asyncio.get_running_loop().run_in_executor(_threads, called, judge)
 
 
-def _recreate(data: Any) -> Any:
-    return SecurityAnalyzer.recreate(data)
-
-
-AnyAnalyzer = Annotated[SerializeAsAny[SecurityAnalyzer], BeforeValidator(_recreate)]
+AnyAnalyzer = Annotated[SerializeAsAny[SecurityAnalyzer], BeforeValidator(SecurityAnalyzer.recreate)]
 """A field holding any analyzer, restored to its own class when read back."""
 
 

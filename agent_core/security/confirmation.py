@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, SerializeAsAny, field_validator
@@ -42,11 +42,7 @@ class ConfirmationPolicy(Polymorphic):
         )
 
 
-def _recreate(data: Any) -> Any:
-    return ConfirmationPolicy.recreate(data)
-
-
-AnyPolicy = Annotated[SerializeAsAny[ConfirmationPolicy], BeforeValidator(_recreate)]
+AnyPolicy = Annotated[SerializeAsAny[ConfirmationPolicy], BeforeValidator(ConfirmationPolicy.recreate)]
 """A field holding any policy, restored to its own class when read back."""
 
 
@@ -110,10 +106,7 @@ class ConfirmationGate:
         cls, policy: ConfirmationPolicy, analyzer: SecurityAnalyzer | None, tools: Mapping[str, ToolDefinition]
     ) -> Self:
         """The gate for an agent with these tools; which of them only read is taken from their annotations."""
-        return cls(policy, analyzer, _read_only(tools))
-
-    def with_tools(self, tools: Mapping[str, ToolDefinition]) -> Self:
-        return replace(self, read_only_tools=_read_only(tools))
+        return cls(policy, analyzer, frozenset(name for name, tool in tools.items() if tool.annotations.readOnlyHint))
 
     @property
     def is_confirmation_mode_active(self) -> bool:
@@ -146,17 +139,13 @@ class ConfirmationGate:
     def _with_read_only(
         self, classified: Iterable[tuple[ActionEvent, SecurityRisk]]
     ) -> list[tuple[ActionEvent, SecurityRisk]]:
+        def only_reads(action: ActionEvent) -> bool:
+            return action.tool_name in self.read_only_tools or isinstance(action.action, _NEVER_ASKED)
+
         return [
-            (action, SecurityRisk.LOW if risk is SecurityRisk.UNKNOWN and self._only_reads(action) else risk)
+            (action, SecurityRisk.LOW if risk is SecurityRisk.UNKNOWN and only_reads(action) else risk)
             for action, risk in classified
         ]
-
-    def _only_reads(self, action: ActionEvent) -> bool:
-        return action.tool_name in self.read_only_tools or isinstance(action.action, _NEVER_ASKED)
-
-
-def _read_only(tools: Mapping[str, ToolDefinition]) -> frozenset[str]:
-    return frozenset(name for name, tool in tools.items() if tool.annotations.readOnlyHint)
 
 
 def is_confirmation_mode_active(analyzer: SecurityAnalyzer | None, policy: ConfirmationPolicy) -> bool:

@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from agent_core.errors import DrydockError
@@ -35,9 +34,8 @@ def read_result(exit_code: int, stdout: str, stderr: str) -> HookResult:
     ``reason``, ``additionalContext`` and ``continue`` (false blocks as well).
     """
     if exit_code not in {0, BLOCKED_EXIT_CODE}:
-        return HookResult(
-            error=f"the hook ended with exit code {exit_code}: {_short(stderr.strip() or stdout.strip())}"
-        )
+        text = _short(stderr.strip() or stdout.strip())
+        return HookResult(error=f"the hook ended with exit code {exit_code}: {text}")
     said = _object_in(stdout)
     result = _result_of(said)
     blocked = exit_code == BLOCKED_EXIT_CODE or result.blocked
@@ -153,9 +151,7 @@ class Hooks:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -194,10 +190,7 @@ class Hooks:
         try:
             async with asyncio.timeout(hook.timeout):
                 outcome = await self._runner.run(
-                    hook.command,
-                    stdin=told.to_json(),
-                    environment=told.environment(),
-                    limit_seconds=hook.timeout,
+                    hook.command, stdin=told.to_json(), environment=told.environment(), limit_seconds=hook.timeout
                 )
         except TimeoutError:
             late = HookResult(error=f"the hook was not done after {hook.timeout:g} s and was ended")

@@ -24,24 +24,13 @@ _KEY: Final = re.compile(r"(?:C-[a-z@\[\\\]^_]|M-[a-z]|ENTER|TAB|ESC|UP|DOWN|LEF
 _SHORT_ANSWER: Final = re.compile(r"[\w.,:-]{0,40}\Z")
 
 
-def shell_command_of(action: ActionEvent) -> str | None:
-    """The command that an action would run in a shell; None for any other action."""
-    command = getattr(action.action, "command", None)
-    is_shell = isinstance(action.action, TerminalAction) or action.tool_name in SHELL_TOOLS
-    return command if is_shell and isinstance(command, str) else None
-
-
-def python_code_of(action: ActionEvent) -> str | None:
-    """The Python code that an action would run; None for any other action."""
-    code = getattr(action.action, "code", None)
-    return code if action.tool_name in PYTHON_TOOLS and isinstance(code, str) else None
-
-
 def judgement_of(action: ActionEvent) -> Judgement | None:
     """What the shell rules say about an action's command or code; None when it has neither."""
-    if (command := shell_command_of(action)) is not None:
+    command, code = getattr(action.action, "command", None), getattr(action.action, "code", None)
+    is_shell = isinstance(action.action, TerminalAction) or action.tool_name in SHELL_TOOLS
+    if is_shell and isinstance(command, str):
         return judge(command)
-    if (code := python_code_of(action)) is not None:
+    if action.tool_name in PYTHON_TOOLS and isinstance(code, str):
         lines = code.splitlines()
         shell = [line.lstrip()[1:] for line in lines if line.lstrip().startswith("!")]
         plain = [line for line in lines if not line.lstrip().startswith("!")]

@@ -109,13 +109,16 @@ class AgentContext(Frozen):
         """What the system message says of this conversation, the date last, as it changes most; None for nothing."""
         own = {name: getattr(source, "description", "") for name, source in (self.secrets or {}).items()}
         secrets = own | dict(secret_descriptions or {})
+        moment = self.current_datetime or ""
+        if isinstance(moment, datetime):
+            moment = f"{moment:%Y-%m-%d %H:%M} {moment:%Z}".strip()
         variables: dict[str, Any] = {
             "repo_skills": [skill for skill in self.active_skills if skill.is_always_on],
             "memory_context": self.memory_context,
             "available_skills": available_skills(self.active_skills, can_invoke=bool(self.invocable_skills)),
             "suffix": self.system_message_suffix,
             "secrets": secrets,
-            "current_datetime": self._datetime(),
+            "current_datetime": moment,
         }
         return rendered(PROMPT_DIR, "system_message_suffix.j2", variables) or None
 
@@ -153,12 +156,6 @@ class AgentContext(Frozen):
             return None
         text = "\n\n".join(f"[Rule {rule.name} for {rule.trigger}]\n{rule.content}" for rule in rules)
         return TextContent(text=text), [rule.name for rule in rules]
-
-    def _datetime(self) -> str:
-        if isinstance(self.current_datetime, datetime):
-            zone = self.current_datetime.strftime("%Z")
-            return f"{self.current_datetime:%Y-%m-%d %H:%M} {zone}".strip()
-        return self.current_datetime or ""
 
 
 def available_skills(skills: Iterable[Skill], *, can_invoke: bool) -> str:

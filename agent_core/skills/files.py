@@ -81,7 +81,9 @@ def _made(path: str, header: Mapping[str, Any], body: str, name: str | None, *, 
             values[field] = str(values[field])  # YAML reads `1.0` as a number
     values["name"] = values.get("name") or name or usual
     if "metadata" in values:
-        values["metadata"] = _texts(values["metadata"])
+        if not isinstance(metadata := values["metadata"], dict):
+            raise ValueError(f"metadata: must be a mapping of names to texts, not {type(metadata).__name__}")
+        values["metadata"] = {str(key): str(item) for key, item in metadata.items()}
     if "allowed_tools" in values:
         values["allowed_tools"] = _words(values["allowed_tools"], "allowed-tools", separator=None)
     is_task = "inputs" in values
@@ -130,12 +132,6 @@ def _words(value: Any, field: str, *, separator: str | None = ",") -> list[str]:
     if any(not isinstance(word, str | int | float) for word in words):
         raise ValueError(f"{field}: must hold texts only")
     return [str(word) for word in words]
-
-
-def _texts(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError(f"metadata: must be a mapping of names to texts, not {type(value).__name__}")
-    return {str(key): str(item) for key, item in value.items()}
 
 
 def third_party_skill(path: str, text: str) -> Skill:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -94,17 +95,14 @@ def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str
         inner = tuple(f"{other}/" for other in places if other.startswith(f"{root.rstrip('/')}/"))
         by_root.append(_third_party({path: files[path] for path in files if not path.startswith(inner)}, root, model))
         by_root.extend(skills_in_folder(files, f"{root.rstrip('/')}/{folder}").values() for folder in PROJECT_FOLDERS)
-    found = _first_of_each(by_root)
     told: dict[tuple[str, ...], Skill] = {}
-    return [skill for skill in found if _waits(skill) or told.setdefault(_words_of(skill), skill) is skill]
-
-
-def _waits(skill: Skill) -> bool:
-    return not (skill.is_always_on or isinstance(skill.trigger, PathTrigger))
-
-
-def _words_of(skill: Skill) -> tuple[str, ...]:
-    return (skill.content, *(skill.trigger.paths if isinstance(skill.trigger, PathTrigger) else ()))
+    found: list[Skill] = []
+    for skill in _first_of_each(by_root):
+        paths = skill.trigger.paths if isinstance(skill.trigger, PathTrigger) else []
+        waits = not (skill.is_always_on or paths)
+        if waits or told.setdefault((skill.content, *paths), skill) is skill:
+            found.append(skill)
+    return found
 
 
 def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
@@ -142,21 +140,16 @@ def _third_party(files: Mapping[str, str], root: str, model: str) -> list[Skill]
         relative = path.removeprefix(prefix)
         if files[path].strip() and not any(relative.startswith(f"{folder}/") for folder in PROJECT_FOLDERS):
             skill = third_party_skill(relative, files[path]).model_copy(update={"source": path})
-            if _is_for(skill, model):
+            vendor = _VENDORS.get(skill.name.partition(":")[0])
+            if vendor is None or not model or any(word in model.lower() for word in vendor):
                 found.setdefault(skill.name, skill)
     return list(found.values())
 
 
-def _is_for(skill: Skill, model: str) -> bool:
-    vendor = _VENDORS.get(skill.name.partition(":")[0])
-    return vendor is None or not model or any(word in model.lower() for word in vendor)
-
-
 def _first_of_each(groups: Iterable[Iterable[Skill]]) -> list[Skill]:
     found: dict[str, Skill] = {}
-    for group in groups:
-        for skill in group:
-            found.setdefault(skill.name, skill)
+    for skill in chain.from_iterable(groups):
+        found.setdefault(skill.name, skill)
     return list(found.values())
 
 
@@ -258,12 +251,9 @@ def load_public_skills(
     """
     first = environment.get(URL_VARIABLE, "").strip()
     ref = environment.get(REF_VARIABLE, "").strip() or DEFAULT_REF
-    found: dict[str, Skill] = {}
-    for source in dict.fromkeys([*([first] if first else []), *others]):
-        root = _root_of(source, ref, cache if cache is not None else Path.home() / CACHE)
-        for skill in _listed(root, marketplace_path) if root is not None else ():
-            found.setdefault(skill.name, skill)
-    return list(found.values())
+    sources = dict.fromkeys([*([first] if first else []), *others])
+    roots = [_root_of(source, ref, cache if cache is not None else Path.home() / CACHE) for source in sources]
+    return _first_of_each(_listed(root, marketplace_path) for root in roots if root is not None)
 
 
 def _root_of(source: str, ref: str, cache: Path) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from agent_core.events.messages import Frozen
 
@@ -18,23 +18,21 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SkillType = Literal["repo", "knowledge", "path", "agentskills"]
 
 
-def _trimmed(values: list[str], field: str) -> list[str]:
+def _trimmed(values: list[str], info: ValidationInfo) -> list[str]:
     trimmed = [value.strip() for value in values]
     if not all(trimmed):
-        raise ValueError(f"{field} must not hold an empty text: it would match every message")
+        raise ValueError(f"{info.field_name} must not hold an empty text: it would match every message")
     return trimmed
+
+
+_Words = Annotated[list[str], Field(min_length=1), AfterValidator(_trimmed)]
 
 
 class KeywordTrigger(Frozen):
     """Brings a skill up when one of `keywords` stands in a message as a whole token, in any case."""
 
     type: Literal["keyword"] = "keyword"
-    keywords: list[str] = Field(min_length=1)
-
-    @field_validator("keywords")
-    @classmethod
-    def _no_empty_one(cls, value: list[str]) -> list[str]:
-        return _trimmed(value, "keywords")
+    keywords: _Words
 
     def match(self, message: str) -> str | None:
         return _first(self.keywords, message, _keyword_pattern)
@@ -44,12 +42,7 @@ class TaskTrigger(Frozen):
     """Brings a skill up when one of `triggers` (``/name``) stands in a message by itself, in any case."""
 
     type: Literal["task"] = "task"
-    triggers: list[str] = Field(min_length=1)
-
-    @field_validator("triggers")
-    @classmethod
-    def _no_empty_one(cls, value: list[str]) -> list[str]:
-        return _trimmed(value, "triggers")
+    triggers: _Words
 
     def match(self, message: str) -> str | None:
         return _first(self.triggers, message, _task_pattern)
@@ -62,12 +55,7 @@ class PathTrigger(Frozen):
     """
 
     type: Literal["path"] = "path"
-    paths: list[str] = Field(min_length=1)
-
-    @field_validator("paths")
-    @classmethod
-    def _no_empty_one(cls, value: list[str]) -> list[str]:
-        return _trimmed(value, "paths")
+    paths: _Words
 
     def match_path(self, path: str) -> str | None:
         relative = path.removeprefix("./").strip("/")

@@ -129,18 +129,13 @@ class FolderBlobStore:
         for folder in self._folder.iterdir():
             digests = keep.get(folder.name, frozenset())
             for path in folder.iterdir():
-                if path.name not in digests:
-                    removed += self._remove_if_older(path, oldest)
+                with self._lock, suppress(FileNotFoundError):
+                    if path.name not in digests and path.stat().st_mtime < oldest:
+                        path.unlink()
+                        removed += 1
             with suppress(OSError):  # not empty, or gone
                 folder.rmdir()
         return removed
-
-    def _remove_if_older(self, path: Path, oldest: float) -> bool:
-        with self._lock, suppress(FileNotFoundError):
-            if path.stat().st_mtime < oldest:
-                path.unlink()
-                return True
-        return False
 
 
 async def drop_blobs(blobs: BlobStore, conversation_id: str) -> None:
