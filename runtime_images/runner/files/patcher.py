@@ -343,11 +343,16 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replac
         doubt += more
         if missing is not None:
             _require_only_place(path, lines, hunk, start, count, missing)
-        for change in _changes(hunk, start):
-            if found and found[-1].start + found[-1].removed == change.start:
-                last = found.pop()
-                change = Replacement(last.start, last.removed + change.removed, last.added + change.added)
-            found.append(change)
+        at = start
+        for line in hunk.lines:
+            if line.sign != " " and (not found or found[-1].start + found[-1].removed != at):
+                found.append(Replacement(at, 0, []))
+            if line.sign == "+":
+                found[-1].added.append(line.text)
+                continue
+            if line.sign == "-":
+                found[-1] = found[-1]._replace(removed=found[-1].removed + 1)
+            at += 1
         position = start + count
     return found, doubt
 
@@ -425,22 +430,3 @@ def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int,
 
 def _is_there(lines: List[str], wanted: List[str], start: int, form: Callable[[str], str]) -> bool:
     return all(form(lines[start + index]) == form(line) for index, line in enumerate(wanted))
-
-
-def _changes(hunk: Hunk, start: int) -> List[Replacement]:
-    found: List[Replacement] = []
-    position = begun = start
-    added: List[str] = []
-    for line in hunk.lines:
-        if line.sign == " ":
-            if position > begun or added:
-                found.append(Replacement(begun, position - begun, added))
-            position += 1
-            begun, added = position, []
-        elif line.sign == "-":
-            position += 1
-        else:
-            added.append(line.text)
-    if position > begun or added:
-        found.append(Replacement(begun, position - begun, added))
-    return found

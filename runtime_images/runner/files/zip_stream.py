@@ -76,8 +76,8 @@ class ZipStream:
         if self._notes:
             more = f"… and {self._unnoted} more\n" if self._unnoted else ""
             text = "Not in this archive:\n" + "".join(f"{note}\n" for note in self._notes) + more
-            head = self._head(LEFT_OUT.encode(), stat.S_IFREG | 0o644, time.time(), 0)
-            for part in self._entry(head, iter([text.encode()]), large=False):
+            head = _head(LEFT_OUT.encode(), stat.S_IFREG | 0o644, time.time())
+            for part in self._entry(head, iter([text.encode()])):
                 self._offset += len(part)
                 yield part
         yield from self._end()
@@ -96,7 +96,7 @@ class ZipStream:
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISLNK(status.st_mode):
                     target = os.fsencode(os.readlink(name, dir_fd=folder))
-                    yield from self._entry(self._described(prefix + name, status), iter([target]), large=False)
+                    yield from self._entry(_head(prefix + name, status.st_mode, status.st_mtime), iter([target]))
                     continue
                 if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                     self._note(prefix + name, "neither a file nor a folder")
@@ -113,14 +113,15 @@ class ZipStream:
     def _opened(self, descriptor: int, path: bytes, depth: int) -> Iterator[bytes]:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            yield from self._entry(self._described(path + b"/", status), iter(()), large=False)
+            yield from self._entry(_head(path + b"/", status.st_mode, status.st_mtime), iter(()))
             if depth >= DEPTH_LIMIT:
                 self._note(path, f"folders are taken {DEPTH_LIMIT} levels deep")
                 return
             yield from self._folder(descriptor, path + b"/", depth + 1)
         elif stat.S_ISREG(status.st_mode):
             content = self._content(descriptor, status.st_size, path)
-            yield from self._entry(self._described(path, status), content, large=status.st_size >= _LARGE)
+            head = _head(path, status.st_mode, status.st_mtime)
+            yield from self._entry(head, content, large=status.st_size >= _LARGE)
         else:
             self._note(path, "neither a file nor a folder")
 
@@ -136,23 +137,7 @@ class ZipStream:
             size -= len(data)
             yield data
 
-    def _described(self, name: bytes, status: os.stat_result) -> _Head:
-        return self._head(name, status.st_mode, status.st_mtime, 0x10 if stat.S_ISDIR(status.st_mode) else 0)
-
-    def _head(self, name: bytes, mode: int, changed: float, attributes: int) -> _Head:
-        seconds = int(min(max(changed, 0), 0x7FFFFFFF))
-        try:
-            name.decode("utf-8")
-            flags = _STREAMED | _UTF_8
-        except UnicodeDecodeError:
-            flags = _STREAMED  # the bytes as they are, for those who unpack it on a system of the same kind
-        extra = struct.pack("<HHBi", 0x5455, 5, 1, seconds)
-        at = time.gmtime(max(seconds, 315532800))  # dates of ZIP begin in 1980, and count pairs of seconds
-        day = (at.tm_year - 1980) << 9 | at.tm_mon << 5 | at.tm_mday
-        moment = day << 16 | at.tm_hour << 11 | at.tm_min << 5 | at.tm_sec // 2
-        return _Head(name, flags, _DEFLATED, moment, extra, mode << 16 | attributes)
-
-    def _entry(self, head: _Head, content: Iterator[bytes], *, large: bool) -> Iterator[bytes]:
+    def _entry(self, head: _Head, content: Iterator[bytes], *, large: bool = False) -> Iterator[bytes]:
         offset = self._offset
         version = 45 if large else 20
         extra = head.extra + (struct.pack("<HHQQ", 1, 16, 0, 0) if large else b"")
@@ -192,6 +177,20 @@ class ZipStream:
             self._notes.append(f"{path.decode('utf-8', 'replace') or '.'}: {reason}")
         else:
             self._unnoted += 1
+
+
+def _head(name: bytes, mode: int, changed: float) -> _Head:
+    seconds = int(min(max(changed, 0), 0x7FFFFFFF))
+    try:
+        name.decode("utf-8")
+        flags = _STREAMED | _UTF_8
+    except UnicodeDecodeError:
+        flags = _STREAMED  # the bytes as they are, for those who unpack it on a system of the same kind
+    extra = struct.pack("<HHBi", 0x5455, 5, 1, seconds)
+    at = time.gmtime(max(seconds, 315532800))  # dates of ZIP begin in 1980, and count pairs of seconds
+    day = (at.tm_year - 1980) << 9 | at.tm_mon << 5 | at.tm_mday
+    moment = day << 16 | at.tm_hour << 11 | at.tm_min << 5 | at.tm_sec // 2
+    return _Head(name, flags, _DEFLATED, moment, extra, mode << 16 | (0x10 if stat.S_ISDIR(mode) else 0))
 
 
 def _listed(head: _Head, version: int, checksum: int, packed: int, size: int, offset: int) -> bytes:
