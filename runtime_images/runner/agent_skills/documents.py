@@ -133,15 +133,9 @@ def _is_there(path: str, kind: str) -> bool:
 
 
 def _text(paragraph: ElementTree.Element, space: str) -> str:
-    parts: List[str] = []
-    for element in paragraph.iter():
-        if element.tag == f"{space}t":
-            parts.append(element.text or "")
-        elif element.tag == f"{space}tab":
-            parts.append("\t")
-        elif element.tag == f"{space}br":
-            parts.append("\n")
-    return "".join(parts)
+    marks = {f"{space}tab": "\t", f"{space}br": "\n"}
+    elements = paragraph.iter()
+    return "".join(each.text or "" if each.tag == f"{space}t" else marks.get(each.tag, "") for each in elements)
 
 
 def _without_commands(text: str) -> str:

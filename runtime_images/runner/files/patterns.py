@@ -8,6 +8,9 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Tuple
 
 _SIZE_LIMIT = 1024 * 1024
 _EXCLUDE = "exclude"
+_CLASS = re.compile(r"\[(?:([!^])|(?![!^]))((?:\\.|[^\\])(?:\\.|[^\\\]])*)\]", re.DOTALL)
+"""Characters in brackets, with escapes; a closing bracket that comes first is one of them."""
+_CLASS_ITEM = re.compile(r"(\\.|.)(?:-(\\.|.))?", re.DOTALL)
 _KINDS = (".rgignore", ".ignore", ".gitignore")
 """Names of ignore files, by falling precedence."""
 
@@ -68,39 +71,18 @@ def _stars(pattern: str, start: int) -> Tuple[str, int]:
 
 
 def _class(pattern: str, start: int) -> Tuple[str, int]:
-    position = start + 1
-    negated = position < len(pattern) and pattern[position] in "!^"
-    position += negated
-    first = position
-    while position < len(pattern) and (pattern[position] != "]" or position == first):
-        position += 2 if pattern[position] == "\\" else 1
-    if position >= len(pattern):
+    found = _CLASS.match(pattern, start)
+    if found is None:
         return re.escape("["), start + 1
+    negated, items = found.groups()
     body = ""
-    for low, high in _class_items(pattern[first:position]):
+    for item in _CLASS_ITEM.finditer(items):
+        low, high = item[1][-1], (item[2] or item[1])[-1]
         if low <= high:  # else nothing is between them
             body += re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
     if not body:
-        return "(?!)" if not negated else "[^/]", position + 1
-    return f"(?!/)[{'^' if negated else ''}{body}]", position + 1
-
-
-def _class_items(body: str) -> List[Tuple[str, str]]:
-    characters: List[Tuple[str, bool]] = []  # each with whether it means a range
-    position = 0
-    while position < len(body):
-        escaped = body[position] == "\\" and position + 1 < len(body)
-        position += escaped
-        characters.append((body[position], body[position] == "-" and not escaped))
-        position += 1
-    items: List[Tuple[str, str]] = []
-    index = 0
-    while index < len(characters):
-        is_range = index + 2 < len(characters) and characters[index + 1][1]
-        last = index + 2 if is_range else index
-        items.append((characters[index][0], characters[last][0]))
-        index = last + 1
-    return items
+        return "[^/]" if negated else "(?!)", found.end()
+    return f"(?!/)[{'^' if negated else ''}{body}]", found.end()
 
 
 def _groups(pattern: str) -> Dict[int, str]:

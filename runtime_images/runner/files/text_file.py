@@ -132,11 +132,8 @@ class TextFile:
         self._raw, self.encoding, self._mark = decode(data)
         self._has_returns_only = "\r" in self._raw and "\n" not in self._raw
         self.text = self._raw.replace("\r" if self._has_returns_only else "\r\n", "\n")
-        self._returns: List[int] = []  # positions in the text of the line ends that have a carriage return in the file
-        found = self._raw.find("\r\n")
-        while found >= 0:
-            self._returns.append(found - len(self._returns))
-            found = self._raw.find("\r\n", found + 2)
+        # positions in the text of the line ends that have a carriage return in the file
+        self._returns = [found.start() - count for count, found in enumerate(re.finditer("\r\n", self._raw))]
 
     def lines(self) -> List[str]:
         """The lines without their ends; a final line end begins no further line."""
