@@ -8,8 +8,13 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Tuple
 
 _SIZE_LIMIT = 1024 * 1024
 _EXCLUDE = "exclude"
-_CLASS = re.compile(r"\[(?:([!^])|(?![!^]))((?:\\.|[^\\])(?:\\.|[^\\\]])*)\]", re.DOTALL)
-"""Characters in brackets, with escapes; a closing bracket that comes first is one of them."""
+_PART = re.compile(
+    r"(?P<folders>(?:(?<=/)|\A)\*{2,}/(?:\*\*/)*)|(?P<all>(?:(?<=/)|\A)\*{2,}\Z)|(?P<stars>\*+)"
+    # characters in brackets, with escapes; a closing bracket that comes first is one of them
+    r"|\[(?:(?P<negated>[!^])|(?![!^]))(?P<items>(?:\\.|[^\\])(?:\\.|[^\\\]])*)\]|\\(?P<escaped>.)|.",
+    re.DOTALL,
+)
+_STARS: Dict[Optional[str], str] = {"folders": "(?:[^/]+/)*", "all": ".+", "stars": "[^/]*"}
 _CLASS_ITEM = re.compile(r"(\\.|.)(?:-(\\.|.))?", re.DOTALL)
 _KINDS = (".rgignore", ".ignore", ".gitignore")
 """Names of ignore files, by falling precedence."""
@@ -36,76 +41,46 @@ def split_base(pattern: str) -> Tuple[str, str]:
 def _translated(pattern: str, *, braces: bool) -> str:
     out: List[str] = []
     groups = _groups(pattern) if braces else {}
-    position = 0
-    while position < len(pattern):
-        character = pattern[position]
-        if character in "*[":
-            text, position = (_stars if character == "*" else _class)(pattern, position)
-            out.append(text)
-            continue
-        if character == "\\" and position + 1 < len(pattern):
-            position += 1
-            out.append(re.escape(pattern[position]))
-        elif character == "?":
+    for part in _PART.finditer(pattern):
+        kind = part.lastgroup
+        if kind in _STARS:
+            out.append(_STARS[kind])
+        elif kind == "items":
+            out.append(_class(part["negated"], part["items"]))
+        elif kind == "escaped":
+            out.append(re.escape(part["escaped"]))
+        elif part[0] == "?":
             out.append("[^/]")
         else:
-            out.append(groups.get(position) or re.escape(character))
-        position += 1
+            out.append(groups.get(part.start()) or re.escape(part[0]))
     return "".join(out)
 
 
-def _stars(pattern: str, start: int) -> Tuple[str, int]:
-    end = start
-    while end < len(pattern) and pattern[end] == "*":
-        end += 1
-    begins = start == 0 or pattern[start - 1] == "/"
-    if end - start < 2 or not begins:
-        return "[^/]*", end
-    if end == len(pattern):
-        return ".+", end
-    if pattern[end] != "/":
-        return "[^/]*", end
-    while pattern.startswith("/**/", end):  # several in a row are one
-        end += 3
-    return "(?:[^/]+/)*", end + 1
-
-
-def _class(pattern: str, start: int) -> Tuple[str, int]:
-    found = _CLASS.match(pattern, start)
-    if found is None:
-        return re.escape("["), start + 1
-    negated, items = found.groups()
+def _class(negated: Optional[str], items: str) -> str:
     body = ""
     for item in _CLASS_ITEM.finditer(items):
         low, high = item[1][-1], (item[2] or item[1])[-1]
         if low <= high:  # else nothing is between them
             body += re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
     if not body:
-        return "[^/]" if negated else "(?!)", found.end()
-    return f"(?!/)[{'^' if negated else ''}{body}]", found.end()
+        return "[^/]" if negated else "(?!)"
+    return f"(?!/)[{'^' if negated else ''}{body}]"
 
 
 def _groups(pattern: str) -> Dict[int, str]:
     """What stands for the braces and commas of a choice, by position; braces without a comma stand for themselves."""
     found: Dict[int, str] = {}
     begun: List[List[int]] = []
-    position = 0
-    while position < len(pattern):
-        character = pattern[position]
-        if character == "[":
-            position = _class(pattern, position)[1]
-            continue
-        if character == "\\":
-            position += 1
-        elif character == "{":
+    for part in _PART.finditer(pattern):
+        position = part.start()
+        if part[0] == "{":
             begun.append([position])
-        elif character == "," and begun:
+        elif part[0] == "," and begun:
             begun[-1].append(position)
-        elif character == "}" and begun:
+        elif part[0] == "}" and begun:
             first, *commas = begun.pop()
             if commas:
                 found.update({first: "(?:", position: ")", **dict.fromkeys(commas, "|")})
-        position += 1
     return found
 
 
