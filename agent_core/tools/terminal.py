@@ -167,20 +167,14 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
         )
         result = reply.result
         status: TerminalStatus = result["status"]
+        kept = ("exit_code", "working_dir", "pid", "username", "hostname", "python", "omitted", "notice")
         return TerminalObservation.from_text(
             result["output"],
             is_error=status in ("not_executed", "shell_lost") or result.get("shell_ended", False),
             command=action.command if status != "reset" else RESET_SHOWN_AS,
             prefix=result.get("prefix", ""),
-            exit_code=result["exit_code"],
             status=status,
-            working_dir=result["working_dir"],
-            pid=result["pid"],
-            username=result["username"],
-            hostname=result["hostname"],
-            python=result["python"],
-            omitted=result["omitted"],
-            notice=result["notice"],
+            **{name: result[name] for name in kept},
         )
 
 

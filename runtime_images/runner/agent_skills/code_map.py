@@ -308,7 +308,7 @@ def _show(code: CodeMap, entity: Entity) -> None:
 
 
 def _entity_name(code: CodeMap, given: str) -> Optional[str]:
-    plain = given if given == "/" else given.replace("./", "", 1) if given.startswith("./") else given
+    plain = given[2:] if given.startswith("./") else given
     for name in (plain, plain + os.sep, "/" if plain in ("", ".") else plain):
         if name in code.entities:
             return name

@@ -127,8 +127,6 @@ class EditHistory:
         return os.path.join(self._directory, hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32])
 
     def _numbers(self, folder: str) -> List[int]:
-        if not os.path.isdir(folder):
-            return []
         return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
 
 

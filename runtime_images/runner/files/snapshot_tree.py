@@ -202,11 +202,9 @@ class Tree:
                 entry = SnapshotEntry(*parts)
                 about = tarfile.TarInfo(path)
                 about.mode = entry.mode
-                if entry.kind == "d":
-                    about.type = tarfile.DIRTYPE
-                    archive.addfile(about)
-                elif entry.kind == "l":
-                    about.type, about.linkname = tarfile.SYMTYPE, entry.value
+                if entry.kind in ("d", "l"):
+                    about.type = tarfile.DIRTYPE if entry.kind == "d" else tarfile.SYMTYPE
+                    about.linkname = entry.value  # empty for a folder
                     archive.addfile(about)
                 elif entry.kind == "f":
                     place = self._store.object(entry.value)
