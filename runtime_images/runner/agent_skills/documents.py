@@ -65,8 +65,6 @@ def parse_docx(file_path: str) -> None:
     Args:
         file_path: the file.
     """
-    if not _is_there(file_path, "DOCX"):
-        return
     for _, root in _parts(file_path, "DOCX", lambda _: [(0, "word/document.xml")]):
         for paragraph in root.iter(f"{_WORD}p"):
             print(_text(paragraph, _WORD))
@@ -94,8 +92,6 @@ def parse_pptx(file_path: str) -> None:
     Args:
         file_path: the file.
     """
-    if not _is_there(file_path, "PPTX"):
-        return
     slides = lambda names: sorted((int(found[1]), found[0]) for found in map(_SLIDE.match, names) if found)  # noqa: E731
     for number, root in _parts(file_path, "PPTX", slides):
         print(f"@@ Slide {number} @@")
@@ -108,8 +104,10 @@ def parse_pptx(file_path: str) -> None:
 def _parts(
     path: str, kind: str, choose: Callable[[List[str]], List[Tuple[int, str]]]
 ) -> List[Tuple[int, ElementTree.Element]]:
+    found: List[Tuple[int, ElementTree.Element]] = []
+    if not _is_there(path, kind):
+        return found
     try:
-        found: List[Tuple[int, ElementTree.Element]] = []
         with zipfile.ZipFile(path) as archive:
             for number, name in choose(archive.namelist()):
                 if archive.getinfo(name).file_size > _ENTRY_LIMIT:

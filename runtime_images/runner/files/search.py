@@ -66,7 +66,7 @@ def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
             found.append(file)
         else:
             raise SearchError(f"There are more than {FILES_LIMIT} files below {root}; give a folder further down.")
-    found.sort(key=_newest_first)
+    found.sort()
     program = _ripgrep() if order["ripgrep"] and reads_alike(order["pattern"]) else None
     if program is None:
         matching: Iterator[FoundFile] = (file for file in found if _holds(file.path, pattern))
@@ -106,7 +106,7 @@ def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
 
     walk = Walk(root, takes, named)
     limit = order["limit"]
-    return _result(walk, heapq.nsmallest(limit + 1, walk.files(), key=_newest_first), limit, 0)
+    return _result(walk, heapq.nsmallest(limit + 1, walk.files()), limit, 0)
 
 
 def _plain(pattern: str) -> str:
@@ -136,10 +136,6 @@ def _chooser(include: str) -> "Callable[[Entry], bool]":
     return lambda entry: not (entry.is_hidden or (excluded is not None and names(excluded, entry)) or entry.is_ignored)
 
 
-def _newest_first(file: "FoundFile") -> Tuple[int, str]:
-    return -file.changed, file.path
-
-
 def _result(walk: "Walk", matches: "List[FoundFile]", limit: int, too_large: int) -> Dict[str, Any]:
     return {
         "root": printable(walk.root),
@@ -154,10 +150,10 @@ def _result(walk: "Walk", matches: "List[FoundFile]", limit: int, too_large: int
 
 
 class FoundFile(NamedTuple):
-    """A file, with its modification time in nanoseconds and its size in bytes."""
+    """A file, with its size in bytes; sorted, the newest comes first: ``age`` is minus its modification time, in ns."""
 
+    age: int
     path: str
-    changed: int
     size: int
 
 
@@ -212,7 +208,7 @@ class Walk:
                         status = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue  # it was just removed
-                    yield FoundFile(entry.path, status.st_mtime_ns, status.st_size)
+                    yield FoundFile(-status.st_mtime_ns, entry.path, status.st_size)
 
 
 # Looking into files
