@@ -103,18 +103,13 @@ def _words(body: object) -> tuple[str, str]:
         return body.strip()[:2000], ""
     detail = body.get("detail") if isinstance(body, dict) else None
     if isinstance(detail, list):
-        problems = [_problem(one) for one in detail if isinstance(one, dict)]
+        given = [(one.get("loc"), str(one.get("msg", ""))) for one in detail if isinstance(one, dict)]
+        problems = [(".".join(map(str, at[1:])) if isinstance(at, list) else "", text) for at, text in given]
         if problems:
             return "; ".join(f"{field}: {text}" if field else text for field, text in problems), problems[0][0]
     message = _text(body, "error") or _text(body, "message") or (detail if isinstance(detail, str) else "")
     match = _FIELD.match(message)
     return message, match[1] if match else ""
-
-
-def _problem(one: dict[str, Any]) -> tuple[str, str]:
-    place = one.get("loc")
-    parts = [str(part) for part in place[1:]] if isinstance(place, list) else []
-    return ".".join(parts), str(one.get("msg", ""))
 
 
 def _text(body: object, name: str) -> str:

@@ -26,6 +26,15 @@ NO_CALLS: Final = frozenset(
     }
 )
 
+_TITLES: Final = {
+    "run": ("`{}`", "command"),
+    "run_ipython": ("Python: `{}`", "code"),
+    "read": ("Read {}", "path"),
+    "edit": ("Edit {}", "path"),
+    "write": ("Edit {}", "path"),
+    "browse": ("Open {}", "url"),
+    "browse_interactive": ("Browse: {}", "browser_actions"),
+}
 _KINDS: Final[Mapping[str, schema.ToolKind]] = {
     "run": "execute",
     "run_ipython": "execute",
@@ -93,26 +102,15 @@ def call_ended(observation: Observation, call_id: str) -> schema.ToolCallProgres
 def title_of(action: Action) -> str:
     """A line that says what is done."""
     args = action.args
-    match action.action:
-        case "run":
-            title = f"`{_line(args.get('command'))}`"
-        case "run_ipython":
-            title = f"Python: `{_line(args.get('code'))}`"
-        case "read":
-            title = f"Read {_line(args.get('path'))}"
-        case "edit" | "write":
-            title = f"Edit {_line(args.get('path'))}"
-        case "browse":
-            title = f"Open {_line(args.get('url'))}"
-        case "browse_interactive":
-            title = f"Browse: {_line(args.get('browser_actions'))}"
-        case "delegate":
-            title = f"Ask {_line(args.get('agent')) or 'another agent'}"
-        case "call_tool_mcp":
-            path = _path_argument(action)
-            title = f"{_line(args.get('name'))} {path}" if path else _line(args.get("name"))
-        case _:
-            title = _line(action.message)
+    if action.action in _TITLES:
+        form, name = _TITLES[action.action]
+        title = form.format(_line(args.get(name)))
+    elif action.action == "delegate":
+        title = f"Ask {_line(args.get('agent')) or 'another agent'}"
+    elif action.action == "call_tool_mcp":
+        title = " ".join(filter(None, (_line(args.get("name")), _path_argument(action))))
+    else:
+        title = _line(action.message)
     return title if title.strip("` ") else action.action
 
 

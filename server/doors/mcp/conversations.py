@@ -101,7 +101,8 @@ def text_of(action: Action) -> str:
     if action.action in {"message", "finish"}:
         return str(args.get("final_thought") or args.get("content") or action.message)
     names = _MAIN.get(action.action, ())
-    done = "\n".join(_shown(args[name]) for name in names if args.get(name) not in (None, "", [], {}))
+    values = [args[name] for name in names if args.get(name) not in (None, "", [], {})]
+    done = "\n".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in values)
     thought = str(args.get("thought") or "") if action.action != "think" else ""
     return "\n".join(part for part in (thought, done or action.message) if part)
 
@@ -110,10 +111,6 @@ def summary_of(action: Action) -> str:
     """The same in one line."""
     line = " ".join(f"{action.action}: {text_of(action)}".split())
     return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class TurnStatus:

@@ -75,15 +75,25 @@ class HttpDoor:
         if self._app is None:
             await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
             return
-        body = await _read(receive, self._max_bytes)
-        if body is None:
-            return
+        body, is_whole = bytearray(), False
+        while not is_whole:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            is_whole = not message.get("more_body", False) or len(body) > self._max_bytes
+        data = bytes(body)
+        messages: list[Message] = [{"type": "http.request", "body": data, "more_body": False}]
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await receive()
+
         try:
-            await check_value_count(body)
+            await check_value_count(data)
         except WireError as error:
             await _refusal(f"Invalid Request: {error}", 400)(scope, receive, send)
             return
-        await self._app(scope, _again(body, receive), send)
+        await self._app(scope, receive_again, send)
 
     async def _serve(self) -> None:
         await asyncio.get_running_loop().run_in_executor(_threads, sdk.load)
@@ -96,26 +106,6 @@ class HttpDoor:
 def _refusal(message: str, status: int) -> JSONResponse:
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
     return JSONResponse(body, status, headers={"Allow": "POST"} if status == 405 else None)
-
-
-async def _read(receive: Receive, max_bytes: int) -> bytes | None:
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        body += message.get("body", b"")
-        if not message.get("more_body", False) or len(body) > max_bytes:
-            return bytes(body)
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return receive_again
 
 
 class NotAllowedError(DrydockError):

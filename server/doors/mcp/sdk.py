@@ -124,7 +124,13 @@ def make_server(offer: Offer) -> Server[Any]:
         tool = tools.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:100]!r}; there are: {', '.join(tools)}")
-        return await _called(tool, params.arguments or {}, _caller(context))
+
+        async def progress(value: float, message: str) -> None:
+            await context.session.report_progress(value, message=message)
+
+        given = {} if context.request is None else context.request.headers
+        caller = Caller({name.lower(): value for name, value in given.items()}, progress)
+        return await _called(tool, params.arguments or {}, caller)
 
     return Server(
         offer.name,
@@ -177,14 +183,6 @@ class InputLines:
         if not line:
             raise StopAsyncIteration
         return line.decode("utf-8", "replace")
-
-
-def _caller(context: Any) -> Caller:
-    async def progress(value: float, message: str) -> None:
-        await context.session.report_progress(value, message=message)
-
-    given = {} if context.request is None else context.request.headers
-    return Caller({name.lower(): value for name, value in given.items()}, progress)
 
 
 async def _called(tool: DoorTool[Any], arguments: Mapping[str, Any], caller: Caller) -> CallToolResult:

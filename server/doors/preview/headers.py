@@ -46,10 +46,6 @@ class PreviewPlace:
     page: str = ""
     is_open: bool = False
 
-    @property
-    def inner_origin(self) -> bytes:
-        return b"http://localhost:%d" % self.port
-
 
 def for_sandbox(
     headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, is_drydocks: Callable[[bytes], bool]
@@ -87,7 +83,8 @@ def for_browser(headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace) -> 
             text = value.decode("latin-1")
             if sets_pass(text):
                 continue
-            value = _for_this_host_only(text).encode("latin-1")
+            parts = (part for part in text.split(";") if part.partition("=")[0].strip().lower() != "domain")
+            value = ";".join(parts).encode("latin-1")  # for this host only
         elif name in (b"location", b"content-location"):
             value = _outward(value, place)
         elif name == b"refresh" and (match := _REFRESH.match(value)) is not None:
@@ -121,7 +118,7 @@ def _inward(value: bytes, place: PreviewPlace) -> bytes:
     if value == outer or value.startswith(outer + b"/"):
         rest = value[len(outer) :]
         prefix = place.prefix.encode("latin-1")
-        return place.inner_origin + (rest[len(prefix) :] if prefix and rest.startswith(prefix) else rest)
+        return b"http://localhost:%d%s" % (place.port, rest.removeprefix(prefix))
     return value
 
 
@@ -132,8 +129,3 @@ def _outward(value: bytes, place: PreviewPlace) -> bytes:
         value = path_of_this_host(rest if rest.startswith(b"/") else b"/" + rest)
     is_path = value.startswith(b"/") and not value.startswith(b"//")
     return place.prefix.encode("latin-1") + value if is_path else value
-
-
-def _for_this_host_only(set_cookie: str) -> str:
-    parts = set_cookie.split(";")
-    return ";".join(part for part in parts if part.partition("=")[0].strip().lower() != "domain")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -202,10 +203,7 @@ class Preview:
         if scope["type"] == "http" and scope["method"] in {"CONNECT", "TRACE"}:
             raise _RefusedError(405, f"A preview takes no {scope['method']}.")
         connection = await self._connect(allowed)
-
-        def touch() -> None:
-            self._manager.touch(allowed.conversation_id)
-
+        touch = partial(self._manager.touch, allowed.conversation_id)
         try:
             kind = WebSocketProxy if scope["type"] == "websocket" else HttpProxy
             proxy = kind(place, connection, self._limits, touch, self._is_drydocks)
