@@ -28,7 +28,6 @@ from .wire import PROTOCOL, Frame
 OLD_HOME = "DRYDOCK_OLD_HOME"
 """Variable with the image's home of the user, where another one takes its place."""
 _COPIED_BYTES = 64 * 1024
-_DESCRIPTOR = "fd:"
 
 
 class Server:
@@ -272,7 +271,7 @@ def serve(
     entries (0: any), with ``alone`` as in `DiskLimiter`; a workspace that is not ``own_workspace`` is somebody else's
     folder and does not count.
     """
-    descriptor = int(socket_path[len(_DESCRIPTOR) :]) if socket_path.startswith(_DESCRIPTOR) else -1
+    descriptor = int(socket_path[len("fd:") :]) if socket_path.startswith("fd:") else -1
     close_inherited(descriptor)
     hide()
     if not alone:

@@ -22,7 +22,6 @@ _BOOT = (
 )
 
 _QUEUE_LIMIT = 64
-_MARGIN_SECONDS = 15.0
 _FIX = (
     "Use a sandbox with one: the image drydock/sandbox:browser (make browser-image, then"
     " DRYDOCK_SANDBOX_IMAGE=drydock/sandbox:browser); for local sandboxes install Chromium on the host"
@@ -101,7 +100,7 @@ class Browser:
         command = [python, "-I", "-c", _BOOT, folder, library, self._workspace]
         environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="", **{OWN_MARK: "browser"})
         try:
-            self._process = DriverProcess(self._loop, command, environment, self._log, self._told, self._gone)
+            self._process = DriverProcess(self._loop, command, environment, self._log, self._received, self._gone)
         except OSError as error:
             self._answer(_result("unavailable", f"The browser cannot be started: {error}."))
             return
@@ -114,11 +113,11 @@ class Browser:
             return
         self._number += 1
         process.send({"id": self._number, **turn[0]._asdict()})
-        limit = turn[0].timeout + turn[0].start_seconds + _MARGIN_SECONDS
+        limit = turn[0].timeout + turn[0].start_seconds + 15.0
         words = "The browser did not react within its time limit and was ended; the next call starts it anew."
         self._limit.at(limit, lambda: self._give_up("timeout", words))
 
-    def _told(self, message: Message) -> None:
+    def _received(self, message: Message) -> None:
         if "unavailable" in message:
             self.close()
             why = f"There is no browser in this sandbox: {message['unavailable']}. {_FIX}"

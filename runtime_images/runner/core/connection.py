@@ -9,7 +9,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from ..wire import Decoder, Frame, ProtocolError, encode
 from .journal import Answer, failed_answer
-from .loop import Loop
+from .loop import Loop, read_ready
 
 Result = Dict[str, Any]
 Operation = Callable[["Request", Dict[str, Any], Optional[bytes]], None]
@@ -116,14 +116,10 @@ class Connection:
             self._loop.remove_reader(self._source)
 
     def _read(self) -> None:
-        try:
-            data = os.read(self._source, _READ_AT_ONCE)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
+        data = read_ready(self._source, _READ_AT_ONCE)
         if not data:
-            self.close()
+            if data is not None:
+                self.close()
             return
         try:
             frames = self._decoder.feed(data)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import processes
 from .connection import Request
-from .loop import Loop, Plan
+from .loop import Loop, Plan, read_ready
 from .workers import TooMuchWorkError
 
 _PIPE_BYTES = 4096
@@ -102,9 +102,8 @@ class _SideProcess:
         return request is not None
 
     def _read(self) -> None:
-        try:
-            data = os.read(self._reader, 1 << 16)
-        except BlockingIOError:
+        data = read_ready(self._reader, 1 << 16)
+        if data is None:
             return
         self._output += data
         while data and b"\n" in self._output:  # the result has none
@@ -158,7 +157,7 @@ def _descriptor_holding(data: bytes) -> int:
 class DriverProcess:
     """A program that owns what needs a library (a browser, a kernel): JSON lines on its standard input and output.
 
-    It ends with its input. ``told`` gets its messages; ``gone`` is called once, when it has ended by itself. Raises
+    It ends with its input. ``received`` gets its messages; ``ended`` is called once, when it ends by itself. Raises
     `OSError` where it cannot be started.
     """
 
@@ -168,12 +167,12 @@ class DriverProcess:
         command: List[str],
         environment: Dict[str, str],
         log_path: str,
-        told: Callable[[Message], None],
-        gone: Callable[[], None],
+        received: Callable[[Message], None],
+        ended: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._told = told
-        self._gone = gone
+        self._received = received
+        self._ended = ended
         self._log_path = log_path
         self._buffer = bytearray()
         self._pending = bytearray()
@@ -240,15 +239,12 @@ class DriverProcess:
         self._loop.remove_writer(self._input)
 
     def _read(self) -> None:
-        try:
-            data = os.read(self._output, 1024 * 1024)
-        except BlockingIOError:
+        data = read_ready(self._output, 1024 * 1024)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data or len(self._buffer) > 64 * 1024 * 1024:
             self.kill()
-            self._gone()
+            self._ended()
             return
         self._buffer += data
         if b"\n" not in data:
@@ -257,4 +253,4 @@ class DriverProcess:
         self._buffer[:] = rest
         for line in lines:
             if self.pid:  # it may have been ended because of what it said before
-                self._told(json.loads(line))
+                self._received(json.loads(line))

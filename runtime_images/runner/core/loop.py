@@ -186,5 +186,15 @@ class Loop:
             self._call(self._signals.get(number))
 
 
+def read_ready(descriptor: int, size: int) -> Optional[bytes]:
+    """Return what can be read without waiting: None when there is nothing yet, b"" at the end, or of what is broken."""
+    try:
+        return os.read(descriptor, size)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
 def _events(pair: List[Optional[Callback]]) -> int:
     return (_READ if pair[0] is not None else 0) | (_WRITE if pair[1] is not None else 0)

@@ -12,7 +12,6 @@ from .arguments import RequestError
 from .connection import Request
 from .loop import Loop
 
-_THREADS = 4
 _WAITING_LIMIT = 256
 
 T = TypeVar("T")
@@ -120,7 +119,7 @@ class Workers:
 
     def _give(self, job: _Job) -> None:
         self._given += 1
-        if self._given > len(self._threads) and len(self._threads) < _THREADS:
+        if self._given > len(self._threads) and len(self._threads) < 4:
             thread = threading.Thread(target=self._work, name=f"worker-{len(self._threads)}", daemon=True)
             try:
                 thread.start()

@@ -22,8 +22,6 @@ IMAGES_SIZE = 8 * 1024 * 1024
 
 TERMINATE_AFTER = 0.025
 KILL_AFTER = 0.045
-_IDLE_LOOKS = 4
-_DEAF_TICKS = 150
 
 _QUEUE_LIMIT = 64
 _OWN_LIBRARY = "/opt/drydock-kernel"
@@ -206,7 +204,7 @@ class KernelInterruption:
         """Give up a kernel that waits or has worked on; not one that gets no processor time."""
         kernel = self._scope.shell
         self._idle_looks = self._idle_looks + 1 if processes.waits(kernel) else 0
-        if self._idle_looks >= _IDLE_LOOKS or processes.ticks_used(kernel) - self._used >= _DEAF_TICKS:
+        if self._idle_looks >= 4 or processes.ticks_used(kernel) - self._used >= 150:
             self._given_up()
         else:
             self._plan(0.05, self._look)
@@ -301,7 +299,7 @@ class Kernel:
         environment = {**os.environ, processes.MARK: self._mark, "DRYDOCK_EDIT_HISTORY": history}
         log = os.path.join(self._state_directory, "kernel.log")
         try:
-            self._process = DriverProcess(self._loop, command, environment, log, self._told, self._driver_gone)
+            self._process = DriverProcess(self._loop, command, environment, log, self._received, self._driver_gone)
         except OSError as error:
             self._unavailable(f"its program cannot be started: {error}")
             return
@@ -341,7 +339,7 @@ class Kernel:
         self._interruption = KernelInterruption(self._loop, self._scope, cell.ticks, lambda: self._end(status, words))
         self._interruption.start()
 
-    def _told(self, message: Message) -> None:
+    def _received(self, message: Message) -> None:
         cell = self._cell
         if "cell" in message:
             if message.get("exits"):  # the cell has asked for it, with exit() or %restart

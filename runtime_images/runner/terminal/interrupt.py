@@ -16,7 +16,6 @@ GIVE_UP_SHELL_AFTER = 0.07
 GIVE_UP_SLOW_SHELL_AFTER = 0.4
 _AGAIN = 0.004
 _INTERRUPT_AGAIN = 0.02
-_DEAF_TICKS = 3
 INTERRUPT_KEY = b"\x03"
 _YOUNG_SECONDS = 0.1
 _OF_THE_SHELL = 8
@@ -166,7 +165,7 @@ class Interruption:
     def _goes_on(self) -> bool:
         return (
             processes.ignores(self._pid, signal.SIGINT)
-            or processes.ticks_used(self._pid) - self._used >= _DEAF_TICKS
+            or processes.ticks_used(self._pid) - self._used >= 3
             or any(process.started > self._asked_at + 1 for process in self._remaining())
         )
 

@@ -29,7 +29,6 @@ _IDLE_CHARACTERS = 2000
 _NOTHING = Cut("", 0)
 
 _RESET = "The terminal was reset: a new shell starts, its variables, functions and background jobs are gone."
-_RESET_MEANWHILE = "The terminal was reset while this command was running; the command was killed."
 _FRESH_ENDED = "The shell of its own that it ran in has ended, and everything that it had started."
 _STILL_RUNNING = (
     "The command was NOT executed: the previous command is still running in this terminal. Wait for it with an empty "
@@ -48,7 +47,6 @@ _OPTIONS = (
 _NOTHING_TO_WAIT_FOR = "There is no previous running command to retrieve logs from."
 _NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact with: the input was not sent."
 _INPUT_SENT = "The input was sent to the running command, for which another request is waiting."
-_INPUT_TAKEN = "The input was sent to the running command, which goes on."
 _ALREADY_WAITED_FOR = "The command is still running, and another request is waiting for its output and its end."
 _INPUT_NOT_READ = (
     "The input was not sent: the command has not read what it was sent before, or its terminal is set to take no line "
@@ -57,7 +55,6 @@ _INPUT_NOT_READ = (
 _REPLACED = "The shell was replaced by a program (exec); when that ends, the next command gets a new shell."
 _SOFT_LIMIT = "The command has no new output after {:g} seconds. " + _OPTIONS
 _HARD_LIMIT = "The command timed out after {:g} seconds. " + _OPTIONS
-_BACKGROUND_OUTPUT = "Since the last command, background jobs have printed:\n"
 _SHELL_LOST = (
     "The shell {}. The next command gets a new one, in {}, with the old one's variables and functions where they could "
     "be kept; background jobs are no longer under its control."
@@ -129,8 +126,8 @@ def fresh_answer(answer: Answer) -> Answer:
     """Return the answer to a command in a shell of its own, which ends with it."""
     result = answer.get("result", {})
     if result.get("status") in ("soft_timeout", "hard_timeout"):
-        said = result["notice"].split(". ", 1)[0]
-        return {**answer, "result": {**result, "running": False, "notice": f"{said}. {_FRESH_ENDED}"}}
+        first = result["notice"].split(". ", 1)[0]
+        return {**answer, "result": {**result, "running": False, "notice": f"{first}. {_FRESH_ENDED}"}}
     if result.get("shell_ended"):  # it ends with the command anyway
         return {**answer, "result": {**result, "shell_ended": False, "notice": ""}}
     return answer
@@ -213,7 +210,7 @@ class TerminalSession:
             status, notice = "soft_timeout", _ALREADY_WAITED_FOR
             if order.command:
                 status, notice = "not_executed", _STILL_RUNNING
-            request.finish(self._result(status, -1, _NOTHING, [notice]))
+            request.finish(self._result(status, [notice]))
         elif len(self._queue) >= _QUEUE_LIMIT:
             request.fail(
                 "busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results"
@@ -230,7 +227,7 @@ class TerminalSession:
         elif is_starting:
             self._starting = None  # the shell that is starting is kept for the next command
         if entry is not None or is_starting:
-            request.finish(self._result("interrupted", -1, _NOTHING, ["The command was cancelled before it began."]))
+            request.finish(self._result("interrupted", ["The command was cancelled before it began."]))
             return True
         return self._waiting is not None and self._waiting.request is request and self.interrupt(lambda: None)
 
@@ -265,7 +262,7 @@ class TerminalSession:
         if wait is not None:
             wait.close()
             cut = command.take(wait.order.max_output) if command is not None else _NOTHING
-            wait.request.finish(self._result("shell_lost", -1, cut, [notice]))
+            wait.request.finish(self._result("shell_lost", [notice], cut))
         elif command is not None:
             command.transcript.close()
         self._tell_stopped()
@@ -273,7 +270,7 @@ class TerminalSession:
     def close(self, notice: str) -> None:
         self.destroy(notice)
         while self._queue:
-            self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
+            self._queue.popleft()[1].finish(self._result("not_executed", [notice]))
 
     @property
     def runs(self) -> bool:
@@ -285,20 +282,20 @@ class TerminalSession:
         return self._command is None and self._starting is None and not processes.belonging(self.shell.scope())
 
     def _serve(self, order: Order, request: Request) -> None:
-        said: List[str] = []
+        notices: List[str] = []
         if order.reset:
-            self.destroy(_RESET_MEANWHILE)
-            said.append(_RESET)
+            self.destroy("The terminal was reset while this command was running; the command was killed.")
+            notices.append(_RESET)
             if not order.command:
-                self._answer(request, self._result("reset", 0, _NOTHING, said))
+                self._answer(request, self._result("reset", notices, exit_code=0))
                 return
         command = self._command
         if not order.is_input and _LITERAL.match(order.command) is not None:
-            self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, _NOT_A_COMMAND]))
+            self._answer(request, self._result("not_executed", [*notices, _NOT_A_COMMAND]))
         elif command is not None and command.ended is None:
             if order.command and not order.is_input:
                 cut = command.take(order.max_output)
-                self._answer(request, self._result("not_executed", -1, cut, [_STILL_RUNNING], _CONTINUED))
+                self._answer(request, self._result("not_executed", [_STILL_RUNNING], cut, prefix=_CONTINUED))
                 return
             wait = Wait(self._loop, request, order, _CONTINUED)
             self._watch(wait)
@@ -307,11 +304,11 @@ class TerminalSession:
             self._serve_after_end(command, command.ended, order, request)
         elif not order.command or order.is_input:
             idle, self._idle = self._idle, ""
-            said = [_NOTHING_TO_INTERACT_WITH if order.command else _NOTHING_TO_WAIT_FOR]
-            said += ["The output shown was printed by background jobs since the last command."] if idle else []
-            self._answer(request, self._result("not_executed", -1, Cut(idle, 0), said))
+            notices = [_NOTHING_TO_INTERACT_WITH if order.command else _NOTHING_TO_WAIT_FOR]
+            notices += ["The output shown was printed by background jobs since the last command."] if idle else []
+            self._answer(request, self._result("not_executed", notices, Cut(idle, 0)))
         else:
-            self._begin(order, request, said)
+            self._begin(order, request, notices)
 
     def _serve_after_end(self, command: Command, ended: Ended, order: Order, request: Request) -> None:
         self._command = None
@@ -319,15 +316,15 @@ class TerminalSession:
             self._answer_end(command, ended, Wait(self._loop, request, order, _CONTINUED))
             return
         text = command.take(_IDLE_CHARACTERS).text
-        said = [f"The previous command has ended meanwhile, with exit code {ended.status}."]
-        said[0] += f" Its last output:\n{text}" if text.strip() else ""
+        notices = [f"The previous command has ended meanwhile, with exit code {ended.status}."]
+        notices[0] += f" Its last output:\n{text}" if text.strip() else ""
         if order.is_input:
-            self._answer(request, self._result("not_executed", -1, _NOTHING, [*said, "The input was not sent."]))
+            self._answer(request, self._result("not_executed", [*notices, "The input was not sent."]))
         else:
-            self._begin(order, request, said)
+            self._begin(order, request, notices)
 
     def _pass_on(self, order: Order, request: Request) -> None:
-        request.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [_INPUT_SENT]))
+        request.finish(self._result("soft_timeout", self._type(order.command) or [_INPUT_SENT]))
 
     def _type(self, text: str) -> List[str]:
         named, command = key(text), self._command
@@ -339,12 +336,12 @@ class TerminalSession:
             return [_INPUT_NOT_READ]
         return [f"{named.name} was sent."] if named is not None else []
 
-    def _begin(self, order: Order, request: Request, said: List[str]) -> None:
+    def _begin(self, order: Order, request: Request, notices: List[str]) -> None:
         wait = Wait(self._loop, request, order)
         idle, lost, self._idle, self._lost = self._idle, self._lost, "", ""
-        said += [_BACKGROUND_OUTPUT + idle] if idle.strip() else []
-        said += [lost] if lost else []
-        wait.notices, self._starting = said, wait
+        notices += [f"Since the last command, background jobs have printed:\n{idle}"] if idle.strip() else []
+        notices += [lost] if lost else []
+        wait.notices, self._starting = notices, wait
         self.shell.prepare()
 
     def ready(self) -> None:
@@ -363,7 +360,7 @@ class TerminalSession:
         if wait is not None:
             wait.close()
             wait.notices.append(f"The command was not run: {message}.")
-            wait.request.finish(self._result("shell_lost", -1, _NOTHING, wait.notices))
+            wait.request.finish(self._result("shell_lost", wait.notices))
         self._next()
 
     def _watch(self, wait: Wait) -> None:
@@ -390,14 +387,14 @@ class TerminalSession:
             return
         self._waiting = None
         wait.close()
-        said = [*wait.notices, _REPLACED] if self.shell.replaced else list(wait.notices)
+        notices = [*wait.notices, _REPLACED] if self.shell.replaced else list(wait.notices)
         hard, soft = wait.order.timeout, wait.order.soft_timeout
         if wait.order.at_once and wait.order.is_typed:
-            said.append(_INPUT_TAKEN)
+            notices.append("The input was sent to the running command, which goes on.")
         else:
-            said.append(_SOFT_LIMIT.format(soft) if hard is None else _HARD_LIMIT.format(hard))
+            notices.append(_SOFT_LIMIT.format(soft) if hard is None else _HARD_LIMIT.format(hard))
         cut = command.take(wait.order.max_output)
-        self._answer(wait.request, self._result(status, -1, cut, said, wait.prefix))
+        self._answer(wait.request, self._result(status, notices, cut, prefix=wait.prefix))
 
     def output(self, data: bytes) -> None:
         if self._command is not None:
@@ -422,11 +419,11 @@ class TerminalSession:
                 self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
-        said = _SHELL_LOST.format(reason, self.shell.directory)
+        notice = _SHELL_LOST.format(reason, self.shell.directory)
         if (wait := self._waiting or self._starting) is not None:
-            wait.notices.append(said)
+            wait.notices.append(notice)
         else:
-            self._lost = said
+            self._lost = notice
 
     def _deliver(self, command: Command, ended: Ended) -> None:
         wait, self._waiting = self._waiting, None
@@ -438,9 +435,9 @@ class TerminalSession:
 
     def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
-        said = wait.notices + ([_SHELL_LOST.format(ended.reason, self.shell.directory)] if ended.reason else [])
+        notices = wait.notices + ([_SHELL_LOST.format(ended.reason, self.shell.directory)] if ended.reason else [])
         cut = command.take(wait.order.max_output)
-        result = self._result(status, ended.status, cut, said, wait.prefix, ended.background)
+        result = self._result(status, notices, cut, ended.status, wait.prefix, ended.background)
         self._answer(wait.request, {**result, "shell_ended": bool(ended.reason)})
 
     def _answer(self, request: Request, result: Result) -> None:
@@ -448,7 +445,13 @@ class TerminalSession:
         self._next()
 
     def _result(
-        self, status: str, exit_code: int, output: Cut, said: List[str], prefix: str = "", background: int = -1
+        self,
+        status: str,
+        notices: List[str],
+        output: Cut = _NOTHING,
+        exit_code: int = -1,
+        prefix: str = "",
+        background: int = -1,
     ) -> Result:
         return {
             "status": status,
@@ -462,7 +465,7 @@ class TerminalSession:
             "username": facts.username(),
             "hostname": os.uname().nodename,
             "running": self.runs,
-            "notice": facts.json_safe("\n".join(said)),
+            "notice": facts.json_safe("\n".join(notices)),
         }
 
     def _tell_stopped(self) -> None:

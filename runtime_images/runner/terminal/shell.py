@@ -13,8 +13,6 @@ from .shell_protocol import ShellProtocol
 from .shell_streams import ControlLine, Report, Streams
 
 FIRST_LOOK_SECONDS = 0.1
-_LOOKS = 2
-_REQUESTS = 3
 
 
 class Ended(NamedTuple):
@@ -125,11 +123,11 @@ class Shell:
         self._idle_looks = self._idle_looks + 1 if idle else 0
         self._look_after = FIRST_LOOK_SECONDS if idle else min(self._look_after * 2, 1.0)
         self._next_look.at(self._look_after, self._look)
-        if self._idle_looks < _LOOKS:
+        if self._idle_looks < 2:
             return
         self._idle_looks = 0
         self._asked += 1
-        if self._asked <= _REQUESTS:
+        if self._asked <= 3:
             self._ask_again()
         else:
             processes.signal_process(self.pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 
 from ..core import processes
 from ..core.connection import Connection
-from ..core.loop import Loop, Plan
+from ..core.loop import Loop, Plan, read_ready
 from ..wire import TUNNEL_CHUNK, TUNNEL_WINDOW, Frame
 from .ports import SandboxPorts
 
@@ -366,12 +366,9 @@ class Tunnel:
         return ours
 
     def _listen(self) -> None:
-        try:
-            data = os.read(self._errors, 64 * 1024)
-        except BlockingIOError:
+        data = read_ready(self._errors, 64 * 1024)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._loop.remove_reader(self._errors)
         self._last_words = (self._last_words + data)[-2000:]
