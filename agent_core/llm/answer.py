@@ -14,7 +14,6 @@ from agent_core.llm.transport.exchange import CallDelta, Chunk, whole_characters
 
 @dataclass(slots=True)
 class _Call:
-    order: int
     index: int | None
     id: str = ""
     name: str = ""
@@ -89,7 +88,7 @@ class Assembly:
         return last
 
     def _begin(self, index: int | None) -> _Call:
-        call = _Call(order=len(self._calls), index=index)
+        call = _Call(index)
         self._calls.append(call)
         if index is not None:
             self._by_index[index] = call

@@ -91,15 +91,22 @@ _SHORT_THINKING = 128
 
 def parameters_of(config: LLMConfig, features: ModelFeatures, prompt_tokens: Callable[[], int]) -> dict[str, Any]:
     """Options by their OpenAI names, but those unset or not taken; `prompt_tokens` is asked only where it matters."""
-    thinking = _thinking(config, features)
-    effort = None if thinking else _effort(config, features)
+    thinking, effort = _thinking(config, features), config.reasoning_effort
+    may_take_effort = features.thinking_mode != "manual" and features.reasoning is not False
+    is_sure = features.reasoning or features.thinking_mode == "adaptive"
+    if thinking or not may_take_effort or (effort == DEFAULT_EFFORT and not is_sure):
+        effort = None
     limit = features.max_output_tokens if thinking else config.max_output_tokens
+    window = features.max_input_tokens
+    if limit is not None and window is not None and config.model.startswith("bedrock/"):
+        # There prompt and answer share the window, so the answer gets what the prompt leaves.
+        limit = min(limit, max(LEAST_ANSWER, window - prompt_tokens() - WINDOW_RESERVE))
     options: dict[str, Any] = {
         **({} if thinking else _sampling(config, features, has_effort=effort is not None)),
         "seed": config.seed,
         "reasoning_effort": effort,
         "thinking": thinking,
-        "max_tokens": _fitting(config, features, limit, prompt_tokens),
+        "max_tokens": limit,
     }
     if config.caching_prompt and features.cache_retention:
         options["prompt_cache_retention"] = config.prompt_cache_retention
@@ -146,20 +153,3 @@ def _thinking(config: LLMConfig, features: ModelFeatures) -> dict[str, Any] | No
     if features.max_output_tokens is not None:
         budget = min(budget, features.max_output_tokens - 1)
     return {"type": "enabled", "budget_tokens": budget} if budget >= LEAST_THINKING else None
-
-
-def _effort(config: LLMConfig, features: ModelFeatures) -> str | None:
-    if features.thinking_mode == "manual" or features.reasoning is False:
-        return None
-    is_sure = features.reasoning or features.thinking_mode == "adaptive"
-    return config.reasoning_effort if is_sure or config.reasoning_effort != DEFAULT_EFFORT else None
-
-
-def _fitting(
-    config: LLMConfig, features: ModelFeatures, limit: int | None, prompt_tokens: Callable[[], int]
-) -> int | None:
-    """The limit of the answer; on Bedrock prompt and answer share the window, so it is what the prompt leaves."""
-    window = features.max_input_tokens
-    if limit is None or window is None or not config.model.startswith("bedrock/"):
-        return limit
-    return min(limit, max(LEAST_ANSWER, window - prompt_tokens() - WINDOW_RESERVE))

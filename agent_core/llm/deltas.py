@@ -39,8 +39,7 @@ class DeltaSink:
             self._channel = channel
         self._pieces.append(text)
         if self._timer is None:
-            self._send()
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._tick)
+            self._tick()
 
     def _tick(self) -> None:
         self._timer = None

@@ -213,7 +213,13 @@ def runs_of(messages: Sequence[WireMessage]) -> list[Run]:
         if role == "user":
             _take_user(runs, text_of(message))
         elif role == "assistant" and runs:
-            _take_assistant(runs[-1], message, results)
+            run, calls = runs[-1], tuple(_made_calls(message, results))
+            if calls and any(call.name != "finish" for call in calls):
+                run.turns.append(calls)
+            elif not calls and run.interjection is not None:
+                run.interjection = None
+            else:
+                run.is_done = True
     if runs and runs[-1].is_done and runs[-1].interjection not in (None, Intent.STOP):
         runs.append(Run(runs[-1].request, runs[-1].interjection or Intent.OTHER))
     return runs
@@ -229,16 +235,6 @@ def _take_user(runs: list[Run], text: str) -> None:
         runs[-1].interjection = None
     else:
         runs[-1].interjection = intent
-
-
-def _take_assistant(run: Run, message: WireMessage, results: Mapping[str, str]) -> None:
-    calls = tuple(_made_calls(message, results))
-    if calls and any(call.name != "finish" for call in calls):
-        run.turns.append(calls)
-    elif not calls and run.interjection is not None:
-        run.interjection = None
-    else:
-        run.is_done = True
 
 
 def _made_calls(message: WireMessage, results: Mapping[str, str]) -> Iterator[MadeCall]:
@@ -402,10 +398,27 @@ class Demo:
             green, result = yield from self._run_tests(folder, "Once more:")
         if not green.is_green:
             raise GaveUpError(f"I cannot get these tests to pass here:\n\n{quoted(result.output)}")
-        yield self._finish(_summary(folder, red, green, result))
+        yield self._finish(
+            f"Done: in `{folder}` there is now a small module that works.\n\n"
+            f"- At first `{red.failed}` failed: `{red.complaint}`.\n"
+            "- The cause: the table of letters did not know the subtracting pairs (`IV`, `IX`, … `CM`). I added them.\n"
+            f"- Then: {green.summary}, all green.\n\n{quoted(result.output, 4)}\n\n"
+            f"All of that really happened in your sandbox; the thinking was scripted. {HOW_TO_GO_ON} "
+            "Or say `add a feature` or `run the tests`: that much I can do as well."
+        )
 
     def _look(self, request: str) -> Move[str]:
-        result = yield from run_command(_greeting(request), _LOOK, "Look around")
+        words = set(re.findall(r"[a-z]+", request.lower()))
+        # The latter is just what the tour does.
+        asks_for_tour = intent_of(request) is Intent.TOUR or {"failing", "test"} <= words
+        quote = request if len(request) <= 120 else f"{request[:120]}…"
+        plan = f"“{quote}” is beyond me, so I show you a small piece of work instead."
+        result = yield from run_command(
+            "Hello! I am the demo: no language model, but a script that looks at what really happens in your sandbox. "
+            f"{'Here is its tour.' if asks_for_tour else plan} First: where am I?",
+            _LOOK,
+            "Look around",
+        )
         lines = result.output.splitlines()
         root = result.working_dir or next((line for line in lines if line.startswith("/")), None)
         if root is None:
@@ -507,26 +520,6 @@ class Demo:
         if "finish" in self._tools:
             return DemoTurn("", (DemoCall("finish", {"message": message}),))
         return DemoTurn(message)
-
-
-def _greeting(request: str) -> str:
-    who = "I am the demo: no language model, but a script that looks at what really happens in your sandbox."
-    words = set(re.findall(r"[a-z]+", request.lower()))
-    if intent_of(request) is Intent.TOUR or {"failing", "test"} <= words:  # the latter is just what the tour does
-        return f"Hello! {who} Here is its tour. First: where am I?"
-    asked = request if len(request) <= 120 else f"{request[:120]}…"
-    return f"Hello! {who} “{asked}” is beyond me, so I show you a small piece of work instead. First: where am I?"
-
-
-def _summary(folder: str, red: UnitReport, green: UnitReport, result: Result) -> str:
-    return (
-        f"Done: in `{folder}` there is now a small module that works.\n\n"
-        f"- At first `{red.failed}` failed: `{red.complaint}`.\n"
-        "- The cause: the table of letters did not know the subtracting pairs (`IV`, `IX`, … `CM`). I added them.\n"
-        f"- Then: {green.summary}, all green.\n\n{quoted(result.output, 4)}\n\n"
-        f"All of that really happened in your sandbox; the thinking was scripted. {HOW_TO_GO_ON} "
-        "Or say `add a feature` or `run the tests`: that much I can do as well."
-    )
 
 
 def _outcome(did: str, report: UnitReport, result: Result) -> str:

@@ -71,13 +71,7 @@ class CallArguments:
     options: dict[str, Any]
 
 
-_SETTINGS = {
-    "timeout": "timeout",
-    "num_retries": "num_retries",
-    "extra_headers": "extra_headers",
-    "extra_body": "litellm_extra_body",
-    "drop_params": "drop_params",
-}
+_SETTINGS = ("timeout", "num_retries", "extra_headers", "extra_body", "drop_params")
 
 
 def as_schemas(tools: Sequence[Schema], add_security_risk_prediction: bool) -> Sequence[dict[str, Any]]:
@@ -274,8 +268,9 @@ class LLM(LLMConfig):
         """
         schemas = as_schemas(tools or (), add_security_risk_prediction)
         made_for = context or call_context or CallContext()
-        given = {field: options.pop(name, None) for name, field in _SETTINGS.items()}
-        settings = {field: value for field, value in given.items() if value is not None}
+        settings = {name: value for name in _SETTINGS if (value := options.pop(name, None)) is not None}
+        if "extra_body" in settings:
+            settings["litellm_extra_body"] = settings.pop("extra_body")
         llm = self.model_copy(update=settings) if settings else self
         async with heard(on_delta, on_token) as listener:
             call = CallArguments(self._wire(messages), schemas, listener, on_retry, made_for, options)

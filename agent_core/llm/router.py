@@ -40,31 +40,29 @@ class ReadBack(Sequence[Message]):
 def message_of(wire: WireMessage) -> Message:
     """The message that was rendered so, as far as its wire form tells."""
     content = wire.get("content") or []
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return Message(
         role=wire["role"],
-        content=[_part(part) for part in parts],
-        tool_calls=[_call(call) for call in wire.get("tool_calls") or ()] or None,
+        content=[
+            ImageContent(image_urls=[part["image_url"]["url"]])
+            if part.get("type") == "image_url"
+            else TextContent(text=part.get("text") or "", cache_prompt="cache_control" in part)
+            for part in parts
+        ],
+        tool_calls=[
+            MessageToolCall(
+                id=call["id"],
+                name=call["function"]["name"],
+                arguments=call["function"]["arguments"],
+                responses_item_id=call.get("item_id"),
+            )
+            for call in wire.get("tool_calls") or ()
+        ]
+        or None,
         tool_call_id=wire.get("tool_call_id"),
         name=wire.get("name"),
         reasoning_content=wire.get("reasoning_content"),
         thinking_blocks=wire.get("thinking_blocks") or [],
-    )
-
-
-def _part(part: dict[str, Any]) -> TextContent | ImageContent:
-    if part.get("type") == "image_url":
-        return ImageContent(image_urls=[part["image_url"]["url"]])
-    return TextContent(text=part.get("text") or "", cache_prompt="cache_control" in part)
-
-
-def _call(call: dict[str, Any]) -> MessageToolCall:
-    function = call["function"]
-    return MessageToolCall(
-        id=call["id"],
-        name=function["name"],
-        arguments=function["arguments"],
-        responses_item_id=call.get("item_id"),
     )
 
 

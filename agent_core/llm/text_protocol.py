@@ -266,15 +266,14 @@ def _checked(name: str, given: Mapping[str, str], schema: Mapping[str, Any]) -> 
     missing = sorted(set(schema.get("required") or ()) - given.keys() - {_RISK})
     if missing:
         raise FunctionCallValidationError(f"The call of {name!r} lacks the required parameters {missing}.")
-    return {key: _value(name, key, text, properties.get(key) or {}) for key, text in given.items()}
-
-
-def _value(name: str, key: str, text: str, schema: Mapping[str, Any]) -> Any:
-    allowed = schema.get("enum")
-    value = _typed(name, key, text.strip() if allowed else text, schema.get("type"))
-    if allowed and value not in allowed:
-        raise FunctionCallValidationError(f"Parameter {key!r} of {name!r} must be one of {list(allowed)}.")
-    return value
+    arguments: dict[str, Any] = {}
+    for key, text in given.items():
+        about = properties.get(key) or {}
+        allowed = about.get("enum")
+        arguments[key] = _typed(name, key, text.strip() if allowed else text, about.get("type"))
+        if allowed and arguments[key] not in allowed:
+            raise FunctionCallValidationError(f"Parameter {key!r} of {name!r} must be one of {list(allowed)}.")
+    return arguments
 
 
 def _typed(name: str, key: str, text: str, wanted: object) -> Any:

@@ -24,26 +24,25 @@ from agent_core.mcp.tool import McpTool, MCPToolObservation, failed_observation,
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
 
 MAX_LINES: Final = 1_000
 MAX_CHARS: Final = 500
 
 
-class Progress:
+def _progress_to(told: Callable[[str], None]) -> ProgressFnT:
     """Turns a server's progress reports on one call into lines."""
+    left, last = MAX_LINES, ""
 
-    def __init__(self, told: Callable[[str], None]) -> None:
-        self._told = told
-        self._left = MAX_LINES
-        self._last = ""
-
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal left, last
         done = f"{progress:g} of {total:g}" if total else f"{progress:g}"
         line = f"[{done}] {' '.join((message or '').split())[:MAX_CHARS]}".rstrip()
-        if line != self._last and self._left:
-            self._last = line
-            self._left -= 1
-            self._told(f"{line}\n")
+        if line != last and left:
+            left, last = left - 1, line
+            told(f"{line}\n")
+
+    return report
 
 
 CLOSE_SECONDS = 8.0
@@ -240,7 +239,7 @@ class McpConnection:
 
     async def _asked(self, client: Client, name: str, arguments: dict[str, Any], told: Callable[[str], None]) -> Any:
         """The server's answer; when cancelled it lets the server know, but does not wait for one that does not read."""
-        asking = client.call_tool(name, arguments, progress_callback=Progress(told))
+        asking = client.call_tool(name, arguments, progress_callback=_progress_to(told))
         calling = asyncio.create_task(asking, name=f"mcp-call:{self.name}")
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)

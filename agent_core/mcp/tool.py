@@ -164,8 +164,9 @@ def observation_of(name: str, arguments: Mapping[str, Any], result: CallToolResu
 
 def failed_observation(name: str, arguments: Mapping[str, Any], text: str) -> MCPToolObservation:
     """The observation for a call that the server could not answer."""
-    content = [TextContent(text=f"[Tool '{name}' failed.]"), TextContent(text=maybe_truncate(text, MAX_TEXT_CHARS))]
-    return MCPToolObservation(content=list(content), is_error=True, name=name, arguments=dict(arguments))
+    texts = (f"[Tool '{name}' failed.]", maybe_truncate(text, MAX_TEXT_CHARS))
+    content: list[TextContent | ImageContent] = [TextContent(text=one) for one in texts]
+    return MCPToolObservation(content=content, is_error=True, name=name, arguments=dict(arguments))
 
 
 def _parts_of(block: ContentBlock) -> list[str | ImageContent]:

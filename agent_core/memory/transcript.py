@@ -125,10 +125,27 @@ def is_plain(message: Message) -> bool:
 
 def facts_message(event: RecallObservation) -> Message | None:
     """What was recalled as a user's message, if anything; of the secrets those that came after the system message."""
+    sections: list[str] = []
     if event.recall_type == "workspace_context":
-        sections = _workspace(event)
-    else:
-        sections = list(filter(None, [later_secrets(event.custom_secrets_descriptions)]))
+        lines = []
+        if event.working_dir:
+            lines.append(f"Working directory: {event.working_dir}")
+        if event.repo_name:
+            branch = f" (branch {event.repo_branch})" if event.repo_branch else ""
+            lines.append(f"Repository: {event.repo_name}{branch} in {event.repo_directory or event.working_dir}")
+        if event.date:
+            lines.append(f"Date: {event.date} (UTC)")
+        if event.additional_agent_instructions:
+            lines.append(event.additional_agent_instructions)
+        lines.extend(f"Port {port} of the sandbox is served at {host}" for host, port in event.runtime_hosts.items())
+        if lines:
+            sections.append("<WORKSPACE>\n" + "\n".join(lines) + "\n</WORKSPACE>")
+        if event.repo_instructions:
+            sections.append(f"<REPOSITORY_INSTRUCTIONS>\n{event.repo_instructions}\n</REPOSITORY_INSTRUCTIONS>")
+        if event.conversation_instructions:
+            sections.append(f"<INSTRUCTIONS>\n{event.conversation_instructions}\n</INSTRUCTIONS>")
+    elif secrets := later_secrets(event.custom_secrets_descriptions):
+        sections.append(secrets)
     sections += [
         f'<EXTRA_INFO name="{known.name}" trigger="{known.trigger}">\n'
         f"It may or may not be relevant to the request.\n{known.content}\n</EXTRA_INFO>"
@@ -145,26 +162,6 @@ def later_secrets(descriptions: Mapping[str, str]) -> str:
     return "\n".join(
         ["<SECRETS>", "More environment variables that are set for each command that names them:", *lines, "</SECRETS>"]
     )
-
-
-def _workspace(event: RecallObservation) -> list[str]:
-    lines = []
-    if event.working_dir:
-        lines.append(f"Working directory: {event.working_dir}")
-    if event.repo_name:
-        branch = f" (branch {event.repo_branch})" if event.repo_branch else ""
-        lines.append(f"Repository: {event.repo_name}{branch} in {event.repo_directory or event.working_dir}")
-    if event.date:
-        lines.append(f"Date: {event.date} (UTC)")
-    if event.additional_agent_instructions:
-        lines.append(event.additional_agent_instructions)
-    lines.extend(f"Port {port} of the sandbox is served at {host}" for host, port in event.runtime_hosts.items())
-    sections = ["<WORKSPACE>\n" + "\n".join(lines) + "\n</WORKSPACE>"] if lines else []
-    if event.repo_instructions:
-        sections.append(f"<REPOSITORY_INSTRUCTIONS>\n{event.repo_instructions}\n</REPOSITORY_INSTRUCTIONS>")
-    if event.conversation_instructions:
-        sections.append(f"<INSTRUCTIONS>\n{event.conversation_instructions}\n</INSTRUCTIONS>")
-    return sections
 
 
 def as_text(event: ViewEvent) -> str:

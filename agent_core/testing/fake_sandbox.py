@@ -1,4 +1,4 @@
-"""Sandboxes in memory for tests, working, slow, broken or lossy; handlers say what an operation does."""
+"""Sandboxes in memory for tests, working, slow or broken; handlers say what an operation does."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ Send = Callable[[Mapping[str, Any], bytes | None], None]
 class FakeBehaviour:
     """How a fake sandbox misbehaves.
 
-    `error` is raised by each start; `never_ready` ends it with ``start_timeout``; the stream drops after each
-    `drop_after` operations (0: never); `mute`: the runner greets and never answers.
+    `error` is raised by each start; `never_ready` ends it with ``start_timeout``; `mute`: the runner greets and never
+    answers.
     """
 
     start_seconds: float = 0.0
     error: SandboxError | None = None
     never_ready: bool = False
     attach_seconds: float = 0.0
-    drop_after: int = 0
     mute: bool = False
     network_warning: str = ""
 
@@ -48,7 +47,6 @@ class FakeBehaviour:
 SLOW = FakeBehaviour(start_seconds=0.3)
 BROKEN = FakeBehaviour(error=SandboxError("The engine is on fire.", code="engine_unavailable", fix="Fetch some water."))
 NEVER_READY = FakeBehaviour(never_ready=True)
-LOSSY = FakeBehaviour(drop_after=1)
 
 
 class FakePrograms:
@@ -349,15 +347,13 @@ class FakeSandbox:
     ) -> None:
         self.spec = spec
         self.behaviour = behaviour or FakeBehaviour()
-        self.runner = FakeRunner(handlers={name: self._lossy(handler) for name, handler in handlers.items()})
+        self.runner = FakeRunner(handlers=dict(handlers))
         self.status = SandboxStatus.ABSENT
         self.survived = False
         self.state: SandboxState = {"provider": self.provider, "name": spec.conversation_id}
         self.files: DiskUsage | None = None
         self.starts = 0
         self.attaches = 0
-        self._begun = 0
-        self._dropping: set[asyncio.Task[None]] = set()
 
     async def start(self, progress: Progress) -> None:
         self.starts += 1
@@ -384,7 +380,6 @@ class FakeSandbox:
         if self.status is not SandboxStatus.RUNNING:
             raise SandboxLostError("The sandbox is not running any more.")
         self.attaches += 1
-        self._begun = 0
         return await self.runner.connect()
 
     async def poll(self) -> SandboxStatus:
@@ -416,21 +411,6 @@ class FakeSandbox:
         """End it as somebody outside does."""
         self.status = left
         await self.runner.close()
-        if self._dropping:
-            await asyncio.wait(self._dropping)
-
-    def _lossy(self, handler: FakeHandler) -> FakeHandler:
-        """Wrap a handler so that the stream drops while its operation runs, if that is the behaviour."""
-
-        async def run(call: FakeRequest) -> FakeAnswer:
-            self._begun += 1
-            if self.behaviour.drop_after and self._begun >= self.behaviour.drop_after:
-                task = asyncio.create_task(self.runner.drop(), name="fake-drop")
-                self._dropping.add(task)
-                task.add_done_callback(self._dropping.discard)
-            return await handler(call)
-
-        return run
 
 
 @dataclass(eq=False)

@@ -65,8 +65,8 @@ class ModelServer:
     """Answers ``POST …/chat/completions``, ``…/responses`` and (turns in raw form) ``…/messages`` from a script.
 
     The script is a sequence of turns, one per request (beyond the last: a 500 that says so), or a function from request
-    to turn. `requests` holds the last `keep_requests`; `open_streams` and `dropped_streams` count slow answers being
-    sent, and left by their client; `stream_dropped` is set with the first of these. `connections` are those now open.
+    to turn. `requests` holds the last `keep_requests`; `open_streams` counts slow answers being sent; `stream_dropped`
+    is set when a client has left one. `connections` are those now open.
     """
 
     def __init__(
@@ -80,7 +80,6 @@ class ModelServer:
         self.requests: deque[ModelRequest] = deque(maxlen=keep_requests)
         self.request_count = 0
         self.open_streams = 0
-        self.dropped_streams = 0
         self.stream_dropped = asyncio.Event()
 
     @property
@@ -235,7 +234,6 @@ class _Connection(asyncio.Protocol):
         finally:
             server.open_streams -= 1
             if not complete:
-                server.dropped_streams += 1
                 server.stream_dropped.set()
         self._end(turn)
 

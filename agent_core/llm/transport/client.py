@@ -277,16 +277,15 @@ class _Library:
     async def load_provider_parts(self, provider: str) -> None:
         name = provider if provider in _PARTS_OF else ""
         if name not in self._parts:
-            modules = (*_PROVIDER_PARTS, *_PARTS_OF.get(name, ()))
-            self._parts[name] = _OnceInThread(lambda: _load_parts(modules), "litellm-parts")
+
+            def load() -> bool:
+                for module in (*_PROVIDER_PARTS, *_PARTS_OF.get(name, ())):
+                    with contextlib.suppress(ImportError):  # another release, or not installed: the call will say so
+                        importlib.import_module(module)
+                return True
+
+            self._parts[name] = _OnceInThread(load, "litellm-parts")
         await self._parts[name].outcome()
-
-
-def _load_parts(modules: tuple[str, ...]) -> bool:
-    for module in modules:
-        with contextlib.suppress(ImportError):  # another release, or not installed: the call itself will say so
-            importlib.import_module(module)
-    return True
 
 
 def _import() -> _Library:

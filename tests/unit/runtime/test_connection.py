@@ -17,12 +17,13 @@ from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConne
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec, SandboxStatus
 from agent_core.testing.fake_sandbox import (
     BROKEN,
-    LOSSY,
     NEVER_READY,
     SLOW,
     FakeAnswer,
     FakeBehaviour,
+    FakeHandler,
     FakeRequest,
+    FakeRunner,
     FakeSandbox,
 )
 
@@ -151,8 +152,23 @@ async def test_a_dropped_stream_is_replaced_and_the_operation_is_not_run_again()
         assert it.sandbox.starts == 1
 
 
+def drop_in_each(runner: FakeRunner) -> None:
+    """Have the stream drop while an operation runs, each time."""
+    drops: set[asyncio.Task[None]] = set()
+
+    def lossy(handler: FakeHandler) -> FakeHandler:
+        async def run(call: FakeRequest) -> FakeAnswer:
+            drops.add(asyncio.create_task(runner.drop()))
+            return await handler(call)
+
+        return run
+
+    runner.handlers.update({name: lossy(handler) for name, handler in runner.handlers.items()})
+
+
 async def test_a_lossy_stream_still_gives_each_result_once() -> None:
-    async with rig(LOSSY) as it:
+    async with rig() as it:
+        drop_in_each(it.sandbox.runner)
         it.gate.open.set()
         for number in range(5):
             reply = await it.connection.request("shell.run", {}, key=f"c:{number}")
@@ -422,7 +438,8 @@ async def test_a_listener_that_fails_does_not_stop_the_start(caplog: pytest.LogC
 
 
 async def test_a_stream_that_drops_for_every_attempt_ends_as_lost() -> None:
-    async with rig(LOSSY, ConnectionLimits(attempts=2, reattach_seconds=1)) as it:
+    async with rig(limits=ConnectionLimits(attempts=2, reattach_seconds=1)) as it:
+        drop_in_each(it.sandbox.runner)
         it.sandbox.runner.handlers["file.read"] = it.sandbox.runner.handlers["shell.run"]  # never ends, always drops
         with pytest.raises(SandboxLostError, match="dropped 2 times"):
             await it.connection.request("file.read", {})
