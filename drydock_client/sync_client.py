@@ -33,7 +33,14 @@ class LoopThread:
 
     def start(self) -> None:
         ready = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(ready,), name="drydock-client", daemon=True)
+
+        def work() -> None:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
+                self._loop.call_soon(ready.set)
+                self._loop.run_forever()
+
+        self._thread = threading.Thread(target=work, name="drydock-client", daemon=True)
         self._thread.start()
         ready.wait()
 
@@ -60,12 +67,6 @@ class LoopThread:
         if self._thread is not None:
             self._thread.join(END_SECONDS)
             self._thread = None
-
-    def _work(self, ready: threading.Event) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
-            self._loop.call_soon(ready.set)
-            self._loop.run_forever()
 
 
 class Front(Generic[A_co]):

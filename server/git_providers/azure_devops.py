@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -176,9 +175,6 @@ class AzureDevOps(GitProvider):
         params = {"path": f"/{path.strip('/')}", "includeContent": "true", "$format": "json"}
         data = await self._api.get(f"{self._path(repository)}/items", params)
         return text_at(data, "content", self.name, "")
-
-    async def _list(self, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
-        return (await self._api.get_list(path, params, self.frame)).items
 
     def _path(self, repository: str) -> str:
         parts = segments(repository).split("/")

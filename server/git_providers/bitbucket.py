@@ -73,10 +73,10 @@ class Bitbucket(GitProvider):
     async def installations(self) -> list[str]:
         params = {"pagelen": 100}
         try:
-            found = await self._api.get_list("/user/workspaces", params, self.frame)
+            found = await self._list("/user/workspaces", params)
         except MissingError:  # as it was until 2026
-            found = await self._api.get_list("/workspaces", params, self.frame)
-        slugs = [text_at(one, "workspace.slug", self.name, text_at(one, "slug", self.name, "")) for one in found.items]
+            found = await self._list("/workspaces", params)
+        slugs = [text_at(one, "workspace.slug", self.name, text_at(one, "slug", self.name, "")) for one in found]
         return list(filter(None, slugs))
 
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> ResultPage[Repository]:
@@ -113,15 +113,14 @@ class Bitbucket(GitProvider):
         params = {"state": "OPEN", "pagelen": 50}
 
         async def requests(workspace: str) -> list[tuple[Any, SuggestedTask]]:
-            path = f"/workspaces/{segments(workspace)}/pullrequests/{user}"
-            return self._requests((await self._api.get_list(path, params, self.frame)).items)
+            return self._requests(await self._list(f"/workspaces/{segments(workspace)}/pullrequests/{user}", params))
 
         lists = await what_works(requests(one) for one in await self._workspaces())
         return await self._needy([one for found in lists for one in found][:_MAX_REQUESTS])
 
     async def _trouble(self, request: Any, task: SuggestedTask) -> TaskType | None:
         path = f"{self._path(task.repo)}{self.requests_path}/{task.issue_number}/statuses"
-        statuses = (await self._api.get_list(path, {"pagelen": 100}, self.frame)).items
+        statuses = await self._list(path, {"pagelen": 100})
         if any(text_at(one, "state", self.name, "") == "FAILED" for one in statuses):
             return "FAILING_CHECKS"
         return "UNRESOLVED_COMMENTS" if at(request, "task_count") else None

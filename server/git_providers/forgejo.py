@@ -71,8 +71,7 @@ class Forgejo(GitProvider):
         return [*await self._needy(self._requests(requests[:_MAX_REQUESTS])), *self._tasks(issues)]
 
     async def _open(self, kind: str, whose: dict[str, Any]) -> list[Any]:
-        params = {"type": kind, "state": "open", "limit": _PAGE, **whose}
-        return (await self._api.get_list("/repos/issues/search", params)).items
+        return await self._list("/repos/issues/search", {"type": kind, "state": "open", "limit": _PAGE, **whose})
 
     async def _trouble(self, request: Any, task: SuggestedTask) -> TaskType | None:
         path = self._path(task.repo)
@@ -83,7 +82,7 @@ class Forgejo(GitProvider):
         status = await self._api.get(f"{path}/commits/{segments(sha)}/status")
         if text_at(status, "state", self.name, "") in {"failure", "error"}:
             return "FAILING_CHECKS"
-        reviews = (await self._api.get_list(f"{path}/pulls/{task.issue_number}/reviews")).items
+        reviews = await self._list(f"{path}/pulls/{task.issue_number}/reviews")
         states = {text_at(one, "state", self.name, "") for one in reviews if not at(one, "dismissed")}
         return "UNRESOLVED_COMMENTS" if states & {"REQUEST_CHANGES", "COMMENT"} else None
 

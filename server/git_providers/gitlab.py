@@ -91,7 +91,7 @@ class GitLab(GitProvider):
 
     async def _open_issues(self) -> list[SuggestedTask]:
         params = {"scope": "assigned_to_me", "state": "opened", "order_by": "updated_at", "per_page": 50}
-        return self._tasks((await self._api.get_list("/issues", params)).items)
+        return self._tasks(await self._list("/issues", params))
 
     async def _trouble(self, request: Any, task: SuggestedTask) -> TaskType | None:
         if at(request, "conflicts"):

@@ -128,7 +128,7 @@ class Api:
         try:
             return reads(read(object, reply.body, self.provider))
         except GitProviderError as error:
-            raise UnknownOutcomeError(_unknown(str(error))) from error
+            raise UnknownOutcomeError(str(error)) from error
 
     async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
         return (await self._answer("GET", self.base + path, params=params)).body.decode("utf-8", "replace")
@@ -152,14 +152,14 @@ class Api:
         self, method: str, address: str, *, makes: bool = False, params: Mapping[str, Any] | None = None, **content: Any
     ) -> ApiReply:
         self.check_host()
-        given = {**self._params, **(params or {})}
-        content["params"] = {name: value for name, value in given.items() if value is not None}
+        merged = {**self._params, **(params or {})}
+        content["params"] = {name: value for name, value in merged.items() if value is not None}
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 return await self._attempts(method, address, content, makes=makes)
         except TimeoutError as error:
             said = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
-            raise (UnknownOutcomeError(_unknown(said)) if makes else GitProviderError(said)) from error
+            raise (UnknownOutcomeError(said) if makes else GitProviderError(said)) from error
 
     async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> ApiReply:
         pause = self._pool.pause_seconds
@@ -170,12 +170,12 @@ class Api:
             except _LostError as error:
                 said = f"{self.provider} cannot be reached at {_origin(address)}: {error}"
                 if makes and error.was_sent:
-                    raise UnknownOutcomeError(_unknown(said)) from error
+                    raise UnknownOutcomeError(said) from error
                 if is_last:
                     raise GitProviderError(said) from error
                 answer = None
             if answer is not None and (makes and answer.status in _PASSING):
-                raise UnknownOutcomeError(_unknown(f"{self.provider} answers {answer.status}"))
+                raise UnknownOutcomeError(f"{self.provider} answers {answer.status}")
             if answer is not None and (is_last or answer.status not in _PASSING):
                 headers = answer.headers
                 none_left = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
@@ -257,10 +257,6 @@ class _LostError(Exception):
     def __init__(self, message: str, *, was_sent: bool) -> None:
         super().__init__(message)
         self.was_sent = was_sent
-
-
-def _unknown(said: str) -> str:
-    return f"{said}; it may have been made all the same: look before you try again"
 
 
 def _origin(address: str) -> str:

@@ -58,6 +58,9 @@ class MissingError(GitProviderError):
 class UnknownOutcomeError(GitProviderError):
     """What was to be made may have been made: the connection was lost before the provider answered."""
 
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; it may have been made all the same: look before you try again")
+
 
 class RateLimitedError(GitProviderError):
     """The provider takes no more requests with this token for now; `retry_after`: seconds, where it says so."""

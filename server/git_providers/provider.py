@@ -156,6 +156,9 @@ class GitProvider(ABC):
     def _tasks(self, items: Iterable[Any], task_type: TaskType = "OPEN_ISSUE") -> list[SuggestedTask]:
         return [self._task(item, str(number), task_type) for number, item in enumerate(items)]
 
+    async def _list(self, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
+        return (await self._api.get_list(path, params, self.frame)).items
+
     async def _page(
         self, path: str, reads: Callable[[Any, str], T], params: Mapping[str, Any], frame: str | None = None
     ) -> ResultPage[T]:
@@ -170,7 +173,7 @@ class GitProvider(ABC):
 
     async def _files(self, path: str, params: Mapping[str, Any] | None = None) -> list[str]:
         try:
-            entries = (await self._api.get_list(path, params, self.frame)).items
+            entries = await self._list(path, params)
         except MissingError:
             return []
         return [

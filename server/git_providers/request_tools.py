@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
@@ -237,12 +236,17 @@ def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSet
     """The protocol's tools, and those of the additions that the user has an account for."""
     accounts = known_tokens(user.provider_tokens if user is not None else {})
     offered = [tool for tool in TOOLS.values() if not tool.is_addition or accounts.keys() & set(tool.providers)]
+
+    async def run(tool: RequestTool, arguments: BaseModel) -> str:
+        checked = tool.arguments.model_validate(arguments.model_dump())
+        return told(await maker.make(tool, checked, user_id=record.user_id, conversation_id=record.id))
+
     return tuple(
         own_tool(
             tool.name,
             tool.description,
             tool.arguments,
-            _runner(maker, tool, record),
+            partial(run, tool),
             parameters=tool.parameters,
             annotations=ToolAnnotations(title=tool.title, destructiveHint=False),
             server=SERVER_NAME,
@@ -254,13 +258,3 @@ def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSet
 def told(made: MadeRequest) -> str:
     """What an agent is told: the address of the request, and what of the wish could not be done."""
     return f"{made.url}\n({made.note})" if made.note else made.url
-
-
-def _runner(
-    maker: RequestMaker, tool: RequestTool, record: ConversationRecord
-) -> Callable[[BaseModel], Awaitable[str]]:
-    async def run(arguments: BaseModel) -> str:
-        checked = tool.arguments.model_validate(arguments.model_dump())
-        return told(await maker.make(tool, checked, user_id=record.user_id, conversation_id=record.id))
-
-    return run

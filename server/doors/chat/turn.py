@@ -25,19 +25,10 @@ logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 10.0
 
-_AT_REST = frozenset(
-    {
-        AgentState.AWAITING_USER_INPUT,
-        AgentState.FINISHED,
-        AgentState.PAUSED,
-        AgentState.STOPPED,
-        AgentState.REJECTED,
-        AgentState.ERROR,
-    }
-)
 _WAITING = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
 _INTERRUPTED = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED})
 """What an agent is brought to from elsewhere: what it has said by then is no answer."""
+_AT_REST = _INTERRUPTED | {AgentState.AWAITING_USER_INPUT, AgentState.FINISHED, AgentState.ERROR}
 
 APPROVE, REJECT = "approve", "reject"
 """With these words the user answers the question whether an action may run."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from operator import not_
+
 import httpx
 import pytest
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.git_providers.accounts import GitAccess
-from server.git_providers.http import MAX_VALUES, HttpPool, message, read
+from server.git_providers.http import MAX_VALUES, At, Form, HttpPool, message, read
 from server.git_providers.kinds import KINDS, clone_url, credentials, host_lacks, repository_in
-from server.git_providers.model import GitProviderError
+from server.git_providers.model import GitProviderError, Repository
 from server.settings.git_hosts import PROVIDERS, Provider
 
 
@@ -143,3 +145,33 @@ def test_an_answer_whose_parsing_would_hold_up_everybody_is_refused() -> None:
         read(list, body, "GitHub")
     assert message(b'{"message":' + body + b"}") == ""
     assert read(list, b"[" + b"0," * 100 + b"0]", "GitHub") == [0] * 101
+
+
+def test_a_form_says_where_a_provider_tells_each_field() -> None:
+    form = Form(
+        Repository,
+        id="uuid",
+        full_name=At("path", "owner.names.1"),
+        is_public=At("private", to=not_, default=True),
+        main_branch="branch.name",
+    )
+    told = {
+        "uuid": 7,
+        "path": "",
+        "owner": {"names": ["a", "a/b"]},
+        "private": None,
+        "branch": {"name": "main"},
+        "link_header": "x",
+        "git_provider": "gitlab",
+    }
+    assert form.read(told, "github") == Repository(
+        id="7", full_name="a/b", git_provider="github", is_public=True, main_branch="main"
+    )
+    assert not form.read({**told, "private": True}, "github").is_public
+    for data, problem in (
+        ({**told, "branch": {"name": []}}, "values.3.branch.name: Input should be a valid string"),
+        ({**told, "uuid": None}, "values.3.uuid: Field required"),
+        ([], "values.3: Input should be a valid dictionary"),
+    ):
+        with pytest.raises(GitProviderError, match=f"^github answers in an unknown form: {problem}$"):
+            form.read(data, "github", "values.3")
