@@ -197,29 +197,26 @@ def directory(path: str) -> str:
 def _listed(top: str) -> Tuple[List[str], int, bool]:
     entries: List[str] = [top.rstrip("/") + "/"]
     hidden = 0
-    level = [top]
-    for depth in range(_LISTED_DEPTH):
-        following: List[str] = []
-        for folder in level:
+    folders = [(top, 1)]
+    for folder, depth in folders:
+        try:
+            with os.scandir(folder) as scanned:
+                found = sorted(scanned, key=lambda entry: entry.name)
+        except OSError as error:
+            if depth == 1:
+                raise disk.failure(error, top) from error
+            continue  # one that cannot be read does not hide the others
+        for entry in found:
+            if entry.name.startswith("."):
+                hidden += depth == 1
+                continue
+            if len(entries) > _LISTED_ENTRIES:
+                return entries, hidden, False
             try:
-                with os.scandir(folder) as scanned:
-                    found = sorted(scanned, key=lambda entry: entry.name)
-            except OSError as error:
-                if depth == 0:
-                    raise disk.failure(error, top) from error
-                continue  # one that cannot be read does not hide the others
-            for entry in found:
-                if entry.name.startswith("."):
-                    hidden += depth == 0
-                    continue
-                if len(entries) > _LISTED_ENTRIES:
-                    return entries, hidden, False
-                try:
-                    is_directory = entry.is_dir()
-                except OSError:  # a link to itself, for instance
-                    is_directory = False
-                entries.append(entry.path + "/" if is_directory else entry.path)
-                if is_directory and not entry.is_symlink():
-                    following.append(entry.path)
-        level = following
+                is_directory = entry.is_dir()
+            except OSError:  # a link to itself, for instance
+                is_directory = False
+            entries.append(entry.path + "/" if is_directory else entry.path)
+            if is_directory and not entry.is_symlink() and depth < _LISTED_DEPTH:
+                folders.append((entry.path, depth + 1))  # its turn comes after those of its level
     return entries, hidden, True

@@ -24,6 +24,7 @@ LIMIT = 10_000
 HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
 """Names that listings for people leave out."""
 _RULES_BYTES = 1024 * 1024
+_KINDS = {stat.S_IFDIR: "folder", stat.S_IFREG: "file"}
 IDLE_SECONDS = 600.0
 AT_ONCE = 64
 
@@ -186,13 +187,7 @@ def _entry(folder: int, name: str, parts: List[str], rules: IgnoreRules) -> Dict
             is_link, status = True, os.stat(name, dir_fd=folder)
     except OSError:
         status = None  # a link to nothing, or something that was just removed
-    kind = "other"
-    if status is None:
-        kind = "missing"
-    elif stat.S_ISDIR(status.st_mode):
-        kind = "folder"
-    elif stat.S_ISREG(status.st_mode):
-        kind = "file"
+    kind = "missing" if status is None else _KINDS.get(stat.S_IFMT(status.st_mode), "other")
     path = [*parts, name]
     is_folder = kind == "folder"
     ends = range(1, len(path) + 1) if rules else ()  # it, and the folders that it is in
