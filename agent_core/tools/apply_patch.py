@@ -11,12 +11,9 @@ from pydantic import Field
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.context import ToolContext
 from agent_core.tools.execution import SandboxExecutor
-from agent_core.tools.file_editor import FileTool
+from agent_core.tools.file_editor import LIMIT_SECONDS, FileTool
 from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations
-
-LIMIT_SECONDS: Final = 60.0
-MAX_PATCH_CHARS: Final = 1024 * 1024
 
 _HEADER: Final = re.compile(r"^\*\*\* (?:Update File|Delete File|Add File|Move to): (.+?)\s*$", re.MULTILINE)
 
@@ -26,7 +23,7 @@ class ApplyPatchAction(Action):
 
     patch: str = Field(
         min_length=1,
-        max_length=MAX_PATCH_CHARS,
+        max_length=1024 * 1024,
         description="The patch, from the line *** Begin Patch to the line *** End Patch.",
     )
 

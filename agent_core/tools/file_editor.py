@@ -145,8 +145,6 @@ PLAN_PARTS: Final = (
 BLANK_PLAN: Final = "\n\n".join(f"# {number}. {title}" for number, (title, _) in enumerate(PLAN_PARTS, 1)) + "\n"
 """What a new plan file holds: the five headings."""
 
-PREPARE_SECONDS: Final = 30.0
-
 
 class PlanningFileEditorAction(FileEditorAction):
     """One operation on one file, as for `file_editor`."""
@@ -174,7 +172,7 @@ class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, Plann
     async def prepare(self, sandbox: SandboxAccess) -> None:
         asked = {"command": "create", "path": self.plan_in(sandbox), "file_text": BLANK_PLAN}
         with contextlib.suppress(ToolError):  # where it cannot be made, the first edit says why
-            await sandbox.request("file.edit", asked, limit_seconds=PREPARE_SECONDS)
+            await sandbox.request("file.edit", asked, limit_seconds=30.0)
         self._is_prepared = True
 
     async def carry_out(

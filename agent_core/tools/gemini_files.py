@@ -10,11 +10,10 @@ from pydantic import Field
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.context import ToolContext
 from agent_core.tools.execution import SandboxExecutor
-from agent_core.tools.file_editor import FileEditorObservation, FileTool
+from agent_core.tools.file_editor import LIMIT_SECONDS, FileEditorObservation, FileTool
 from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations
 
-LIMIT_SECONDS: Final = 60.0
 MAX_LINES: Final = 1000
 
 _PATH: Final = "Path of the file: absolute, or relative to the workspace."

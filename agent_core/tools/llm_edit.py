@@ -14,7 +14,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action
 from agent_core.tools.context import DraftModel, SandboxAccess, ToolContext
 from agent_core.tools.execution import SandboxExecutor
-from agent_core.tools.file_editor import FileEditorObservation, FileTool
+from agent_core.tools.file_editor import LIMIT_SECONDS, FileEditorObservation, FileTool
 from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations
 
@@ -62,7 +62,6 @@ async def _answered(model: DraftModel, rules: str, task: str) -> str | None:
     return None
 
 
-LIMIT_SECONDS: Final = 60.0
 ROUNDS: Final = 5
 MAX_ROUNDS: Final = 20
 MAX_LINES: Final = 301
