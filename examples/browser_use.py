@@ -13,16 +13,8 @@ import sys
 
 from pydantic import SecretStr
 
-from agent_core import get_logger
-from agent_core.agent.agent import Agent
-from agent_core.events.event import Event, LLMConvertibleEvent
-from agent_core.events.messages import Message
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
-from agent_core.tools.browser import BrowserToolSet
-from agent_core.tools.file_editor import FileEditorTool
-from agent_core.tools.spec import Tool
-from agent_core.tools.terminal import TerminalTool
+from agent_core import LLM, Agent, Conversation, Event, LLMConvertibleEvent, Message, Tool, get_logger
+from agent_core.tools import BrowserToolSet, FileEditorTool, TerminalTool
 
 logger = get_logger(__name__)
 

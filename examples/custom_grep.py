@@ -16,18 +16,21 @@ from typing import Any
 
 from pydantic import Field, SecretStr
 
-from agent_core import get_logger
-from agent_core.agent.agent import Agent
-from agent_core.events.event import Event, LLMConvertibleEvent
-from agent_core.events.messages import ImageContent, Message, TextContent
-from agent_core.events.schema import Action, Observation
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
-from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.file_editor import FileEditorTool
-from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import Tool
+from agent_core import (
+    LLM,
+    Action,
+    Agent,
+    Conversation,
+    Event,
+    ImageContent,
+    LLMConvertibleEvent,
+    Message,
+    Observation,
+    TextContent,
+    ToolDefinition,
+    get_logger,
+)
+from agent_core.tools import FileEditorTool, Tool, ToolExecutor, register_tool
 from agent_core.tools.terminal import TerminalAction, TerminalExecutor, TerminalTool
 
 logger = get_logger(__name__)

@@ -10,10 +10,8 @@ import sys
 
 from pydantic import SecretStr
 
-from agent_core.agent.agent import Agent
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
-from agent_core.tools.presets import get_default_tools
+from agent_core import LLM, Agent, Conversation
+from agent_core.tools import get_default_tools
 
 
 def main(task: str, server: list[str]) -> None:

@@ -15,11 +15,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from agent_core.agent.presets import get_default_agent, get_planning_agent
-from agent_core.events.event import Event
-from agent_core.events.messages import content_to_str
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
+from agent_core import LLM, Conversation, Event, content_to_str, get_default_agent, get_planning_agent
 
 TASK = """
 Write a Python program that collects the titles and addresses of the articles on a news site:

@@ -16,13 +16,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from agent_core.agent.agent import Agent
-from agent_core.events.event import Event
-from agent_core.events.llm_events import ObservationEvent
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
-from agent_core.skills.agent_catalog import AgentDefinition, register_agent_definition
-from agent_core.tools.presets import get_default_tools, get_delegating_tools
+from agent_core import LLM, Agent, AgentDefinition, Conversation, Event, ObservationEvent, register_agent_definition
+from agent_core.tools import get_default_tools, get_delegating_tools
 
 REVIEWER = AgentDefinition(
     name="reviewer",

@@ -14,15 +14,12 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_core.agent.agent import Agent
+from agent_core import LLM, Agent, Conversation, Tool
 from agent_core.errors import SandboxError
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
 from agent_core.runtime import transfers
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Sandbox, SandboxSpec
 from agent_core.testing.fake_sandbox import FakeProvider, FakeSandbox
-from agent_core.tools.spec import Tool
 from agent_core.tools.terminal import MAX_OUTPUT_CHARS, TerminalAction, TerminalObservation
 from server.app import Application, create_app
 from server.routes.conversation_files import MAX_SHOWN_BYTES

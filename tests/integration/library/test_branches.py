@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.agent.agent import Agent
+from agent_core import Agent, Conversation, ExecutionStatus, Tool
 from agent_core.errors import NoSuchEventError, NotStuckError
 from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish, say
-from agent_core.tools.spec import Tool
 from tests.integration.library.conftest import StartModel, model
 
 pytestmark = pytest.mark.bubblewrap

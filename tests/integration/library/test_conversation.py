@@ -9,18 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent_core.agent.agent import Agent
-from agent_core.errors import ConversationRunError
-from agent_core.events.event import Event
+from agent_core import Agent, Conversation, ConversationRunError, Event, ExecutionStatus, LocalWorkspace, Message, Tool
 from agent_core.events.llm_events import MessageEvent, ObservationEvent
-from agent_core.events.messages import Message
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
-from agent_core.library.workspace import LocalWorkspace
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, fail, finish, say
-from agent_core.tools.spec import Tool
-from agent_core.tools.terminal import TerminalAction, TerminalExecutor
+from agent_core.tools import TerminalAction, TerminalExecutor
 from tests.integration.library.conftest import StartModel, model
 
 pytestmark = pytest.mark.bubblewrap

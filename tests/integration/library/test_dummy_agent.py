@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.agent.base import AgentBase
-from agent_core.agent.presets import DummyAgent
-from agent_core.events.llm_events import ActionEvent
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
-from agent_core.tools.builtin import FinishAction
-from agent_core.tools.spec import Tool
+from agent_core import LLM, ActionEvent, AgentBase, Conversation, DummyAgent, Tool
+from agent_core.tools import FinishAction
 
 pytestmark = pytest.mark.bubblewrap
 

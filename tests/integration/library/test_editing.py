@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agent_core.agent.agent import Agent
+from agent_core import Agent, Conversation, Tool
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.events.llm_events import ObservationEvent
-from agent_core.library.conversation import Conversation
 from agent_core.llm.llm import LLM
 from agent_core.testing.model_turns import call, finish, say
-from agent_core.tools.llm_edit import LLMEditObservation
-from agent_core.tools.spec import Tool
+from agent_core.tools import LLMEditObservation
 from tests.integration.library.conftest import StartModel, model
 from tests.unit.runner.test_pictures import png
 

@@ -11,13 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agent_core.agent.agent import Agent
+from agent_core import LLM, Agent, Conversation, GitSetup, LocalWorkspace, Repository
 from agent_core.errors import SandboxError, ToolError
-from agent_core.library.conversation import Conversation
-from agent_core.library.workspace import LocalWorkspace
-from agent_core.llm.llm import LLM
 from agent_core.runtime.channel.tunnels import PortError
-from agent_core.session.repository import GitSetup, Repository
 from agent_core.testing.model_turns import finish
 from agent_core.tools.terminal import TerminalAction
 from tests.contract.workspace.git_server import TOKEN, GitServer

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.agent.agent import Agent
+from agent_core import Agent, Conversation, Tool
 from agent_core.events.control import ToolServerFailed
 from agent_core.events.llm_events import ObservationEvent
-from agent_core.library.conversation import Conversation
 from agent_core.mcp.tool import MCPToolAction
 from agent_core.testing.model_turns import call, finish
-from agent_core.tools.spec import Tool
 from tests.integration.library.conftest import StartModel, model
 from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent_core.agent.agent import Agent
+from agent_core import Agent, Tool
 from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import ClientToolError
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.messages import MessageToolCall
 from agent_core.tools.builtin import FinishAction, ThinkTool
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import Tool
 from agent_core.tools.terminal import TerminalTool
 from tests.unit.library.playing import DONE, Script, conversation, model
 

@@ -8,12 +8,11 @@ from pydantic import ValidationError
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.llm.llm import LLM
+from agent_core.tools import BashTool, FileEditorTool, get_default_tools
 from agent_core.tools.builtin import ThinkTool
 from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.file_editor import FileEditorTool
-from agent_core.tools.presets import get_default_tools
 from agent_core.tools.spec import Tool
-from agent_core.tools.terminal import BashTool, TerminalExecutor, TerminalTool
+from agent_core.tools.terminal import TerminalExecutor, TerminalTool
 
 MODEL = LLM(model="openai/x")
 

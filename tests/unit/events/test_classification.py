@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_core import errors
-from agent_core.events.classification import ErrorClassification, classified
-from agent_core.events.control import ConversationErrorEvent
-from agent_core.events.event import Event
-from agent_core.events.llm_events import AgentErrorEvent
+from agent_core import AgentErrorEvent, ConversationErrorEvent, ErrorClassification, Event, errors
+from agent_core.events.classification import classified
 from agent_core.events.serialization import from_payload, to_payload
 
 KINDS = {

@@ -7,15 +7,12 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
-from agent_core.agent.agent import Agent
+from agent_core import LLM, Agent, Conversation, Tool
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
-from agent_core.library.conversation import Conversation
-from agent_core.llm.llm import LLM
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeRequest, FakeSandbox, command_result
-from agent_core.tools.spec import Tool
 
 Said = tuple[str, Sequence[tuple[str, str]]]
 """Text, and calls with their arguments as the model writes them."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agent_core import ConversationErrorEvent, ConversationRunError, ExecutionStatus
 from agent_core.controller.agent_controller import AgentController
-from agent_core.errors import ConversationRunError
-from agent_core.events.control import ConversationErrorEvent
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.memory.memory import Memory
 from agent_core.runtime.runtime import Runtime
 from agent_core.session import running_agent

@@ -6,12 +6,10 @@ import threading
 
 import pytest
 
-from agent_core.errors import ConversationRunError, EventStoreError
-from agent_core.events.event import Event
+from agent_core import Conversation, ConversationRunError, Event, ExecutionStatus
+from agent_core.errors import EventStoreError
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.store import InMemoryEventStore, StoredEvent
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
 from tests.unit.library.playing import DONE, Sandbox, Script, agent, conversation, model, run
 
 WAITS = "would wait for itself"

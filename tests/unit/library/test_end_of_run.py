@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 
+from agent_core import Conversation, Event, ExecutionStatus, Observation, PauseEvent, UserRejectObservation
 from agent_core.events.branches import Rewind
-from agent_core.events.control import AgentState, AgentStateChanged, PauseEvent
-from agent_core.events.event import Event
-from agent_core.events.llm_events import UserRejectObservation
-from agent_core.events.schema import Observation
+from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.store import InMemoryEventStore, NewEvent
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.runtime.sandbox import Progress
 from agent_core.security.confirmation import AlwaysConfirm, NeverConfirm
 from agent_core.security.hooks import HookConfig

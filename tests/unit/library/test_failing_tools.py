@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from agent_core.agent.agent import Agent
+from agent_core import (
+    Action,
+    Agent,
+    Conversation,
+    ExecutionStatus,
+    Observation,
+    Tool,
+    ToolDefinition,
+    ToolExecutor,
+    register_tool,
+)
 from agent_core.events.llm_events import AgentErrorEvent
-from agent_core.events.schema import Action, Observation
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.runtime.action_runner import MAX_ANSWER_CHARS
-from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import Tool
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, model
 
 

@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent_core.agent.agent import MAX_CALLS_IN_RESPONSE, Agent
+from agent_core import LLM, Agent, Conversation, ExecutionStatus, Tool
+from agent_core.agent.agent import MAX_CALLS_IN_RESPONSE
 from agent_core.controller.guards import MAX_EMPTY_REPLIES, MAX_FRUITLESS_REPLIES
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
-from agent_core.llm.llm import LLM
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Call, Turn, call, calls, fail, finish, raw, say
-from agent_core.tools.spec import Tool
 from tests.unit.library.playing import Sandbox
 
 Answer = Callable[[ModelRequest], Turn]

@@ -7,49 +7,59 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from agent_core.agent.agent import Agent
-from agent_core.agent.base import AgentBase
-from agent_core.agent.critic import AgentFinishedCritic, CriticBase, EmptyPatchCritic, PassCritic
-from agent_core.events.control import (
-    Condensation,
-    CondensationRequest,
-    ConversationErrorEvent,
-    HookExecutionEvent,
-    InterruptEvent,
-    PauseEvent,
-)
-from agent_core.events.event import Event, LLMConvertibleEvent
-from agent_core.events.llm_events import (
+from agent_core import (
+    LLM,
+    Action,
     ActionEvent,
+    Agent,
+    AgentBase,
     AgentErrorEvent,
-    CondensationSummaryEvent,
-    MessageEvent,
-    ObservationEvent,
-    SystemPromptEvent,
-    UserRejectObservation,
-)
-from agent_core.events.messages import Message, TextContent
-from agent_core.events.schema import Action, Observation
-from agent_core.llm.llm import LLM
-from agent_core.llm.router import MultimodalRouter, RandomRouter
-from agent_core.memory.condenser import Condenser, NoOpCondenser, PipelineCondenser
-from agent_core.memory.condensers import (
+    AgentFinishedCritic,
+    AlwaysConfirm,
     AmortizedForgettingCondenser,
     BrowserOutputCondenser,
+    Condensation,
+    CondensationRequest,
+    CondensationSummaryEvent,
+    Condenser,
+    ConfirmationPolicy,
+    ConfirmRisky,
+    ConversationErrorEvent,
     ConversationWindowCondenser,
+    CriticBase,
+    EmptyPatchCritic,
+    EnsembleSecurityAnalyzer,
+    Event,
+    HookExecutionEvent,
+    InterruptEvent,
     LLMAttentionCondenser,
+    LLMConvertibleEvent,
+    LLMSecurityAnalyzer,
     LLMSummarizingCondenser,
+    Message,
+    MessageEvent,
+    MultimodalRouter,
+    NeverConfirm,
+    NoOpCondenser,
+    Observation,
+    ObservationEvent,
     ObservationMaskingCondenser,
+    PassCritic,
+    PatternSecurityAnalyzer,
+    PauseEvent,
+    PipelineCondenser,
+    PolicyRailSecurityAnalyzer,
+    RandomRouter,
     RecentEventsCondenser,
+    SecurityAnalyzer,
+    ShellRuleAnalyzer,
     StructuredSummaryCondenser,
+    SystemPromptEvent,
+    TextContent,
+    Tool,
+    UserRejectObservation,
 )
-from agent_core.security.analyzer import EnsembleSecurityAnalyzer, LLMSecurityAnalyzer, SecurityAnalyzer
-from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
-from agent_core.security.pattern import PatternSecurityAnalyzer
-from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
-from agent_core.tools.builtin import FinishObservation
-from agent_core.tools.spec import Tool
-from agent_core.tools.terminal import TerminalAction
+from agent_core.tools import FinishObservation, TerminalAction
 
 MODEL = LLM(model="openai/gpt-4o")
 TERMINAL = TerminalAction(command="ls")

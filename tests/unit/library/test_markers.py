@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.events.branches import get_unmatched_actions
-from agent_core.events.control import AgentStateChanged, ChangeAgentState, InterruptEvent, PauseEvent
-from agent_core.events.event import Event
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent
+from agent_core import (
+    ActionEvent,
+    AgentErrorEvent,
+    Conversation,
+    Event,
+    ExecutionStatus,
+    InterruptEvent,
+    PauseEvent,
+    get_unmatched_actions,
+)
+from agent_core.events.control import AgentStateChanged, ChangeAgentState
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.runtime.action_runner import ActionRunner
 from agent_core.security.confirmation import AlwaysConfirm
 from tests.unit.library.playing import DONE, Sandbox, Script, agent, conversation, run

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import SecretStr
 
+from agent_core import Conversation, ConversationErrorEvent, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
 from agent_core.errors import (
     ConversationRunError,
@@ -22,8 +23,7 @@ from agent_core.errors import (
     LLMRateLimitError,
     NoCondensationError,
 )
-from agent_core.events.control import Condensation, ConversationErrorEvent
-from agent_core.events.event import Event
+from agent_core.events.control import Condensation
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
@@ -33,8 +33,6 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.masking import MASK
 from agent_core.events.transient import TextDelta
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.registry import ProfileStore
 from agent_core.memory.condenser import Condenser, PipelineCondenser
@@ -55,7 +53,6 @@ from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import Tool
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run

@@ -10,23 +10,29 @@ import pytest
 from pydantic import BaseModel, Field
 
 import agent_core
-from agent_core import tools
-from agent_core.agent.agent import Agent
-from agent_core.events.llm_events import ActionEvent
-from agent_core.events.transient import TextDelta
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus, get_agent_final_response
-from agent_core.library.workspace import LocalWorkspace
-from agent_core.llm.llm import LLM
-from agent_core.llm.registry import LLMRegistry, ProfileStore
-from agent_core.security.confirmation import AlwaysConfirm
-from agent_core.security.hooks import HookConfig, HookEvent
-from agent_core.skills.agent_catalog import is_registered, register_agent_if_absent, unregister_agent
-from agent_core.skills.loader import load_skills_from_dir
+from agent_core import (
+    LLM,
+    ActionEvent,
+    Agent,
+    AlwaysConfirm,
+    Conversation,
+    ExecutionStatus,
+    FinishTool,
+    HookConfig,
+    HookEvent,
+    LLMRegistry,
+    LocalWorkspace,
+    ProfileStore,
+    TextDelta,
+    Tool,
+    get_agent_final_response,
+    load_skills_from_dir,
+    register_agent_if_absent,
+    register_tool,
+    tools,
+)
+from agent_core.skills.agent_catalog import is_registered, unregister_agent
 from agent_core.tools import registry
-from agent_core.tools.builtin import FinishTool
-from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import Tool
 from tests.unit.library.playing import DONE, Sandbox, Script, agent, conversation, model
 
 

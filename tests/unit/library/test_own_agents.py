@@ -9,17 +9,26 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from agent_core.agent.agent import Agent
-from agent_core.agent.base import AgentBase
-from agent_core.agent.step import StepInput, StepOutcome, SteppedConversation
-from agent_core.errors import ConversationRunError
-from agent_core.events.event import Event
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent, SystemPromptEvent
-from agent_core.events.messages import Message, TextContent
-from agent_core.library.conversation import Conversation
-from agent_core.library.conversation_log import ExecutionStatus
-from agent_core.tools.spec import Tool
-from agent_core.tools.terminal import TerminalAction
+from agent_core import (
+    ActionEvent,
+    Agent,
+    AgentBase,
+    AgentErrorEvent,
+    Conversation,
+    ConversationRunError,
+    Event,
+    ExecutionStatus,
+    Message,
+    MessageEvent,
+    ObservationEvent,
+    StepInput,
+    StepOutcome,
+    SystemPromptEvent,
+    TextContent,
+    Tool,
+)
+from agent_core.agent.step import SteppedConversation
+from agent_core.tools import TerminalAction
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, conversation, model, run
 
 FINISHED = ExecutionStatus.FINISHED

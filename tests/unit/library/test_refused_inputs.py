@@ -8,19 +8,22 @@ from collections.abc import Callable
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from agent_core.agent.agent import Agent
-from agent_core.events.llm_events import AgentErrorEvent
-from agent_core.events.messages import Message
-from agent_core.llm.llm import LLM
-from agent_core.llm.profiles import FallbackStrategy
+from agent_core import (
+    LLM,
+    Agent,
+    AgentContext,
+    AgentDefinition,
+    AgentErrorEvent,
+    FallbackStrategy,
+    GraySwanAnalyzer,
+    HookConfig,
+    LLMSummarizingCondenser,
+    LookupSecret,
+    Message,
+    StaticSecret,
+    Tool,
+)
 from agent_core.mcp.config import McpConfig
-from agent_core.memory.condensers import LLMSummarizingCondenser
-from agent_core.security.grayswan import GraySwanAnalyzer
-from agent_core.security.hooks import HookConfig
-from agent_core.security.secrets import LookupSecret, StaticSecret
-from agent_core.skills.agent_catalog import AgentDefinition
-from agent_core.skills.context import AgentContext
-from agent_core.tools.spec import Tool
 from server.db.engine import DatabaseSettings
 from server.settings.settings import Settings
 from tests.unit.library.playing import DONE, Said, Script, agent, conversation

@@ -6,17 +6,14 @@ import threading
 
 import pytest
 
+from agent_core import ConversationRunError, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.errors import ConversationRunError
-from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.transient import TextDelta
-from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.security.analyzer import LLMSecurityAnalyzer
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.skills.context import AgentContext
-from agent_core.tools.spec import Tool
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run
 
 PAUSED, FINISHED = ExecutionStatus.PAUSED, ExecutionStatus.FINISHED

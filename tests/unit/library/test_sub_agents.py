@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent_core.agent.agent import Agent
+from agent_core import Agent, Tool
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.security.confirmation import AlwaysConfirm
-from agent_core.tools.presets import get_delegating_tools
-from agent_core.tools.spec import Tool
+from agent_core.tools import get_delegating_tools
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, conversation, model, run
 
 SEEN: Said = ("", [("finish", '{"message": "seen"}')])

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from agent_core.events.messages import ImageContent, TextContent
-from agent_core.tools.ipython import IPythonAction, IPythonExecutor, IPythonObservation, IPythonTool
-from agent_core.tools.presets import get_default_tools
+from agent_core.tools import IPythonAction, IPythonExecutor, IPythonObservation, IPythonTool, get_default_tools
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import DeclaredResources
 from tests.answering_sandbox import AnsweringSandbox, Asked, FakeCall
