@@ -5,13 +5,12 @@ What tools are made of, and what is made of them, may be looked for here, too; `
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agent_core.lazy_names import LazyNames
 
 if TYPE_CHECKING:
-    from agent_core.agent.presets import get_default_agent as get_default_agent
-    from agent_core.agent.presets import get_planning_agent as get_planning_agent
     from agent_core.events.schema import Action as Action
     from agent_core.events.schema import Observation as Observation
     from agent_core.tools.apply_patch import ApplyPatchAction as ApplyPatchAction
@@ -140,4 +139,6 @@ _names = LazyNames(__name__, __file__, home="agent_core.tools.")
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("get_default_agent", "get_planning_agent"):
+        return getattr(import_module("agent_core"), name)
     return _names.listed if name == "__all__" else _names.load(name)
