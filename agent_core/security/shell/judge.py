@@ -83,7 +83,7 @@ class Walker:
         learned: object = None
         rules, sinks = self._rules, self.sinks
         for _ in range(5):
-            sinks.budget, sinks.left, self._bound = Budget(), frozenset(), {}
+            sinks.budget, self._bound = Budget(), {}
             sinks.folders = frozenset({".", Mark.UNKNOWN} if sinks.roams else {"."})
             # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
             self._script(self._read(text, Budget()), "")
@@ -110,10 +110,12 @@ class Walker:
 
     def _elsewhere(self, script: parser.Script, stdin: str, *, later: bool) -> str:
         """Run a script to which the variables of loops are not known, perhaps at another time than now."""
-        folders, bound, self._bound = self.sinks.folders, self._bound, {}
+        place, bound, self._bound = (self.sinks.folders, self.sinks.left), self._bound, {}
         self.sinks.folders |= {Mark.UNKNOWN} if later and self.sinks.moves else set()
         printed = self._script(script, stdin, is_loop=later)
-        self._bound, self.sinks.folders = bound, folders if later else self.sinks.folders
+        self._bound = bound
+        if later:
+            self.sinks.folders, self.sinks.left = place
         return printed
 
     def _script(self, script: parser.Script, stdin: str, *, is_certain: bool = True, is_loop: bool = False) -> str:
@@ -133,14 +135,14 @@ class Walker:
     def _pipeline(self, pipeline: parser.Pipeline, stdin: str) -> str:
         in_subshell = len(pipeline.commands) > 1 or pipeline.background
         for command in pipeline.commands:
-            folders = self.sinks.folders
+            place = self.sinks.folders, self.sinks.left
             name = self._plain(command.words[0]) if not command.kind and command.words else ""
             if in_subshell and name in self._functions and self._active:
                 risk = SecurityRisk.HIGH if name in self._active else SecurityRisk.UNKNOWN
                 self.sinks.note(risk, "fork-bomb", "a function starts itself again and again in the background")
             stdin = self._command(command, stdin)
             if in_subshell or command.kind == "(":
-                self.sinks.folders = folders
+                self.sinks.folders, self.sinks.left = place
         return stdin
 
     def _command(self, command: parser.ShellCommand, stdin: str) -> str:
@@ -268,9 +270,9 @@ class Walker:
         return [(_RANGE.sub(Mark.PIECE, one) if splits else one).translate(_BRACES) for one in raws]
 
     def _substitution(self, part: parser.Substitution, unknown: str) -> str:
-        folders = self.sinks.folders
+        place = self.sinks.folders, self.sinks.left
         printed = self._script(part.script, Mark.UNKNOWN if part.way == ">" else "")
-        self.sinks.folders = folders
+        self.sinks.folders, self.sinks.left = place
         if printed == Mark.PIECE:
             return printed
         if not part.way:

@@ -57,7 +57,7 @@ ask | UNKNOWN | | | | split csplit let compgen complete vim vi nvim nano view su
     flock chronic eatmydata fakeroot torsocks faketime caffeinate setarch xvfb-run unshare chroot setpriv prlimit
     numactl dbus-run-session cpulimit firejail bwrap
 trap | LOW | | | | trap
-eval | LOW | | | | eval
+eval | LOW | | | | eval watch
 source | MEDIUM | | | | source .
 shell | LOW | | | | sh bash dash zsh ksh ash mksh rbash yash
 python | MEDIUM | | | | python python2 python3 pypy pypy3 ipython
@@ -75,7 +75,6 @@ find | LOW | -execdir -okdir | | | find
 find | LOW | -x -X --exec --exec-batch | | | fd fdfind
 xargs | LOW | | | | xargs
 launch | LOW | | | | nohup setsid nice ionice timeout stdbuf command builtin exec time strace busybox env sudo doas
-    watch
 git | LOW | | | | git
 fetch | MEDIUM | -K --config -n --netrc -Q --quote --unix-socket | | | curl
 fetch | MEDIUM | -e --execute -i --input-file | | | wget aria2c axel http https xh lynx w3m links

@@ -86,12 +86,8 @@ class ProgramCall:
     options: list[tuple[str, str]]
     operands: list[str]
 
-    def has(self, *names: str) -> bool:
-        """Whether one of these options is given."""
-        return any(name in names for name, _ in self.options)
-
     def values(self, *names: str) -> list[str]:
-        """What was given with these options."""
+        """What was given with these options; "" with one that has no value."""
         return [value for name, value in self.options if name in names]
 
 
@@ -283,9 +279,8 @@ class Rules:
 
     def test(self, call: ProgramCall) -> str:
         for before, word in pairwise(["", *call.arguments]):
-            if (before in {"-v", "-R", "-p"} or word[:2] == "-p" or may_be_option(before)) and (
-                not is_known(word) or "[" in word
-            ):
+            is_name = before in {"-v", "-R", "-p"} or word[:2] == "-p" or may_be_option(before)
+            if is_name and (not is_known(word) or "[" in word):
                 self._sinks.unknown("unknown-code", "asks for a variable whose name is not known")
         return ""
 
@@ -304,11 +299,11 @@ class Rules:
 
     def shell(self, call: ProgramCall) -> str:
         rest = [word for word in call.operands if not word.startswith("+")]
-        if call.has("-c"):
+        if call.values("-c"):
             return self._run_code("".join(rest[:1]), call.stdin)
         if not call.stdin and not rest:
             self._sinks.note(SecurityRisk.MEDIUM, "program", "opens another shell")
-        return self._script("-" if call.has("-s") else "".join(rest[:1]), call, self._run_code)
+        return self._script("-" if call.values("-s") else "".join(rest[:1]), call, self._run_code)
 
     def _script(self, path: str, call: ProgramCall, run: Callable[[str, str], str]) -> str:
         """Run a file, or the input, with what runs a text that has an input."""
@@ -324,7 +319,7 @@ class Rules:
         modules = call.values("-m")
         for code in call.values("-c"):
             self._code(call.name, code)
-        if not modules and not call.has("-c"):
+        if not modules and not call.values("-c"):
             self._script("".join(call.operands[:1]), call, partial(self._code, call.name))
         if any(map(RISKY_PYTHON.fullmatch, modules)) or "code" in modules:
             self._ask(call, "a module that runs a text")
@@ -334,7 +329,12 @@ class Rules:
         for before, word in pairwise(call.arguments):
             if re.fullmatch(r"-\w*[eErp]|--eval", before):
                 self._code(call.name, word)
-        self._script("".join(call.operands[:1]), call, partial(self._code, call.name))
+        file = "".join(call.operands[:1])
+        self._script(file, call, partial(self._code, call.name))
+        if file == "-":
+            self._ask(call, "its input to run")
+        if not self._sinks.written(file):
+            self._code(call.name, call.stdin)  # a script may run what it reads
         return derived(call.stdin)
 
     def awk(self, call: ProgramCall) -> str:
@@ -364,7 +364,7 @@ class Rules:
     # Programs that start others
 
     def launch(self, call: ProgramCall) -> str:
-        if call.name == "command" and call.has("-v", "-V"):
+        if call.name == "command" and call.values("-v", "-V"):
             return derived("")
         before = int(call.name == "timeout")
         self._ask_if_open(call, call.operands[:before])
@@ -376,15 +376,13 @@ class Rules:
             known = program_named(posixpath.basename(rest[0])) if rest else None
             if known and known.kind == "delete":
                 self._sinks.high("root-delete", "deletes files as root")
-            elif not rest and call.has("-i", "-s", "--login", "--shell"):
+            elif not rest and call.values("-i", "-s", "--login", "--shell"):
                 self._sinks.high("root", "opens a shell as root")
-        if call.has("-C", "-D", "--chdir") or (call.name == "sudo" and call.has("-i", "--login")):
+        if call.values("-C", "-D", "--chdir") or (call.name == "sudo" and call.values("-i", "--login")):
             self._sinks.go_to(Mark.UNKNOWN)
-        codes = call.values("-S", "--split-string") if call.name == "env" else []
-        codes += [" ".join(rest)] if call.name == "watch" else []
-        if not codes and rest:
-            return self.run(rest, call.stdin)
-        return "".join([self._run_code(code, call.stdin) for code in codes]) or Mark.SECRET
+        if call.name == "env" and (codes := call.values("-S", "--split-string")):
+            return "".join([self._run_code(code, call.stdin) for code in codes])
+        return self.run(rest, call.stdin) if rest else Mark.SECRET
 
     def xargs(self, call: ProgramCall) -> str:
         rest, stdin = call.operands or ["echo"], call.stdin
@@ -424,7 +422,7 @@ class Rules:
         for path in call.operands if call.name != "mkdir" else []:
             if call.name != "dd" or path.startswith("of=") or may_be_option(path):
                 self._sinks.write(path.removeprefix("of=") if call.name == "dd" else path, text, append=is_appended)
-        return text
+        return text or derived("")
 
     def copy(self, call: ProgramCall) -> str:
         folders = call.values("-t", "--target-directory")
@@ -440,9 +438,9 @@ class Rules:
         return derived("")
 
     def delete(self, call: ProgramCall) -> str:
-        is_recursive = call.has("-r", "-R", "--recursive") or call.name in {"rimraf", "trash"}
+        is_recursive = call.name in {"rimraf", "trash"} or bool(call.values("-r", "-R", "--recursive"))
         is_recursive = is_recursive or any(map(may_be_option, call.arguments))
-        if is_recursive and (call.has("-f", "--force") or call.name == "rimraf"):
+        if is_recursive and (call.values("-f", "--force") or call.name == "rimraf"):
             self._sinks.note(SecurityRisk.MEDIUM, "recursive-forced-delete", "deletes folders without asking")
         for path in call.operands:
             self._sinks.delete(path, is_recursive=is_recursive)
@@ -452,7 +450,7 @@ class Rules:
         mode = "".join(call.operands[:1])
         if call.name == "chmod" and _SET_ID.match(mode):
             self._sinks.high("privileges", "gives a program the rights of another user")
-        is_opened = call.has("-R", "--recursive") and call.name == "chmod" and bool(_OPEN_TO_ALL.match(mode))
+        is_opened = call.name == "chmod" and call.values("-R", "--recursive") and _OPEN_TO_ALL.match(mode)
         for path in call.operands[1:]:
             scopes = self._sinks.scopes(path)
             if scopes & GRAVE or (is_opened and scopes & {Scope.WHOLE, Scope.OUTSIDE}):
@@ -515,7 +513,7 @@ class Rules:
             content = (call.stdin if found[1] == "-" else self._sinks.read(found[1])) if found else text
             self._sinks.send(content or Mark.UNKNOWN * bool(found), urls, is_file=bool(found))
         self._sinks.send("".join(re.findall(Mark.SECRET, "".join(urls))), urls, is_file=False)
-        is_named = call.has("-O", "-J", "--remote-name", "--remote-name-all") if form == "curl" else not saves
+        is_named = call.values("-O", "-J", "--remote-name", "--remote-name-all") if form == "curl" else not saves
         if is_named and call.name in {"curl", "wget", "aria2c", "axel"}:
             saves += [posixpath.basename(re.split(r"[?#]", url)[0].rstrip("/")) or "index.html" for url in urls]
         for path in [*logs, *(posixpath.join("".join(folder), path) for path in saves if path != "-")]:
@@ -531,7 +529,7 @@ class Rules:
 
     def ssh(self, call: ProgramCall) -> str:
         settings = call.values("-o")
-        if not all(map(_CALM_SSH.match, settings)) or call.has("-F", "-E"):
+        if not all(map(_CALM_SSH.match, settings)) or call.values("-F", "-E"):
             self._ask(call, "options with which it may run something")
         self._ask_if_open(call, call.arguments[: len(call.arguments) - len(call.operands) + 1])
         self._sinks.send(call.stdin, call.operands[:1], is_file=True)
