@@ -45,11 +45,7 @@ class RunnerHello:
     """A runner's greeting; `boot` is new for each start, `tunnels` and `programs` tell what can be connected to."""
 
     boot: str
-    version: str
-    python: str
     workspace: str
-    user: str
-    hostname: str
     tunnels: bool = False
     programs: bool = False
 
@@ -66,18 +62,13 @@ class RunnerHello:
                 code="protocol_version",
                 fix="Restart the sandbox.",
             )
-        words = {name: _word(hello.get(name), 500) for name in ("python", "workspace", "user", "hostname")}
+        workspace = hello.get("workspace")
         return cls(
             boot=hello["boot"],
-            version=_word(hello.get("runner"), 100),
+            workspace=without_halves(workspace[:500]) if isinstance(workspace, str) else "",
             tunnels=hello.get("tunnels") is True,
             programs=hello.get("programs") is True,
-            **words,
         )
-
-
-def _word(value: object, limit: int) -> str:
-    return without_halves(value[:limit]) if isinstance(value, str) else ""
 
 
 class Watchdog:
@@ -122,26 +113,22 @@ class Watchdog:
                 self._ask()
 
 
+@dataclass(slots=True)
 class _Request:
     """A request, and what may still come of it."""
 
-    __slots__ = ("answer", "asked", "asked_at", "form", "most_blob", "most_json", "on_output", "pieces")
+    form: AnswerForm
+    asked: Asked
+    answer: asyncio.Future[RunnerReply] | None = None
+    on_output: Callable[[str], None] | None = None
+    most_json: int = 0
+    most_blob: int = 0
+    asked_at: float = 0.0
+    pieces: int = 0
 
-    def __init__(
-        self,
-        form: AnswerForm,
-        asked: Asked,
-        answer: asyncio.Future[RunnerReply] | None = None,
-        on_output: Callable[[str], None] | None = None,
-    ) -> None:
-        self.form = form
-        self.asked = asked
-        self.answer = answer
-        self.on_output = on_output
-        self.most_json = form.most_json(asked)
-        self.most_blob = form.most_blob(asked)
+    def __post_init__(self) -> None:
+        self.most_json, self.most_blob = self.form.most_json(self.asked), self.form.most_blob(self.asked)
         self.asked_at = asyncio.get_running_loop().time()
-        self.pieces = 0
 
 
 class PendingAnswers:

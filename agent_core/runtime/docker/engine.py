@@ -147,6 +147,7 @@ async def open_exec(address: EngineAddress, path: str, limit: float) -> ExecStre
 T = TypeVar("T")
 
 _FIX = "Start it (for example: sudo systemctl start docker), or set DOCKER_HOST to one that runs."
+CALL_SECONDS = 60.0
 _ABANDON_SECONDS = 10.0
 
 
@@ -169,19 +170,16 @@ class EngineRefusedError(SandboxError):
 
 
 class DockerEngine:
-    """Calls of the SDK in at most `threads` threads, and streams to execs on the event loop.
+    """Calls of the SDK in a few threads, and streams to execs on the event loop.
 
     `host` is as in DOCKER_HOST; None takes the environment's, then the local socket. `connect_seconds` bounds the first
-    call, which finds out whether an engine answers, `call_seconds` the others, unless the caller names another limit.
+    call, which finds out whether an engine answers, `CALL_SECONDS` the others, unless the caller names another limit.
     """
 
-    def __init__(
-        self, host: str | None = None, *, threads: int = 8, call_seconds: float = 60.0, connect_seconds: float = 15.0
-    ) -> None:
+    def __init__(self, host: str | None, connect_seconds: float) -> None:
         self._host = host
-        self._call_seconds = call_seconds
         self._connect_seconds = connect_seconds
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="docker")
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="docker")
         self._connecting = asyncio.Lock()
         self._client: Any = None
         self._address: EngineAddress | None = None
@@ -202,7 +200,7 @@ class DockerEngine:
         """
         client = await self._connected()
         bound = functools.partial(_translated, what, work, client)
-        return await self._in_thread(what, bound, limit or self._call_seconds, on_abandon)
+        return await self._in_thread(what, bound, limit or CALL_SECONDS, on_abandon)
 
     async def call_unless(
         self, what: str, work: Callable[[Any], T], *statuses: int, limit: float | None = None
@@ -224,7 +222,7 @@ class DockerEngine:
         )
         assert self._address is not None  # noqa: S101 - set together with the client
         path = f"/v{self._client._version}/exec/{created['Id']}/start"
-        return await open_exec(self._address, path, self._call_seconds)
+        return await open_exec(self._address, path, CALL_SECONDS)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -236,9 +234,9 @@ class DockerEngine:
         if self._client is None:
             async with self._connecting:
                 if self._client is None:
-                    limits = self._connect_seconds, self._call_seconds
-                    work = functools.partial(_translated, "answer", lambda host: _connect(host, *limits), self._host)
-                    self._client, self._address = await self._in_thread("connecting", work, self._connect_seconds + 1)
+                    limit = self._connect_seconds
+                    work = functools.partial(_translated, "answer", lambda host: _connect(host, limit), self._host)
+                    self._client, self._address = await self._in_thread("connecting", work, limit + 1)
         return self._client
 
     async def _in_thread(
@@ -261,7 +259,7 @@ class DockerEngine:
             raise
 
 
-def _connect(host: str | None, connect_seconds: float, call_seconds: float) -> tuple[Any, EngineAddress]:
+def _connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
     # The SDK takes a third of a second to import; only those who use Docker pay for it, in a thread.
     from docker.api.client import APIClient
     from docker.utils import kwargs_from_env, parse_host
@@ -277,7 +275,7 @@ def _connect(host: str | None, connect_seconds: float, call_seconds: float) -> t
             probe.connect(address.socket_path)
     # One probe for the API version per process; newer engines refuse old versions, so none is pinned.
     client = APIClient(version="auto", timeout=connect_seconds, max_pool_size=16, **options)
-    client.timeout = call_seconds
+    client.timeout = CALL_SECONDS
     client.trust_env = False
     return client, address
 

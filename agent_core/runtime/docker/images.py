@@ -15,6 +15,8 @@ DEFAULT_IMAGE = "drydock/sandbox:base"
 OWN_IMAGES = "drydock/sandbox"
 """Our own images are built, never pulled: anybody could register such a name."""
 
+PULL_SECONDS = 600.0
+"""Bounds getting an image, on top of the limit of a start."""
 _BUILD_FIX = "Build it with: make sandbox-image"
 _CHECK_SECONDS = 10.0
 _INSTALL_PYTHON = (
@@ -70,8 +72,8 @@ async def check_image(engine: DockerEngine, image: str) -> Availability:
     return Availability(True, f"the image {image} can be pulled")
 
 
-async def ensure_image(engine: DockerEngine, image: str, progress: Progress, limit: float) -> None:
-    """Pull an image unless it is here, within `limit` seconds; raises `SandboxError` with the command that helps."""
+async def ensure_image(engine: DockerEngine, image: str, progress: Progress) -> None:
+    """Pull an image unless it is here; raises `SandboxError` with the command that helps."""
     if await engine.call_unless("look for the image", lambda client: client.inspect_image(image), 404) is not None:
         return
     if is_own(image):
@@ -81,8 +83,8 @@ async def ensure_image(engine: DockerEngine, image: str, progress: Progress, lim
     try:
         await engine.call(
             "pull the image",
-            lambda client: _pull(client, image, given_up, limit),
-            limit=limit + 1,
+            lambda client: _pull(client, image, given_up),
+            limit=PULL_SECONDS + 1,
             on_abandon=given_up.set,
         )
     except EngineRefusedError as error:
@@ -91,8 +93,8 @@ async def ensure_image(engine: DockerEngine, image: str, progress: Progress, lim
         given_up.set()
 
 
-def _pull(client: Any, image: str, given_up: threading.Event, limit: float) -> None:
-    end = time.monotonic() + limit
+def _pull(client: Any, image: str, given_up: threading.Event) -> None:
+    end = time.monotonic() + PULL_SECONDS
     name, _, digest_or_tag = image.partition("@") if "@" in image else image.rpartition(":")
     if not name or "/" in digest_or_tag:
         name, digest_or_tag = image, "latest"
@@ -100,7 +102,7 @@ def _pull(client: Any, image: str, given_up: threading.Event, limit: float) -> N
         if "error" in step:
             raise missing_error(image, f"it cannot be pulled ({str(step['error']).strip().rstrip('.')})")
         if given_up.is_set() or time.monotonic() > end:
-            raise missing_error(image, f"it could not be pulled within {limit:g} s")
+            raise missing_error(image, f"it could not be pulled within {PULL_SECONDS:g} s")
 
 
 def _fix(image: str) -> str:

@@ -22,34 +22,21 @@ from agent_core.runtime.sandbox import (
     object_name,
 )
 
-PULL_SECONDS = 600.0
-
 
 class DockerProvider:
     """Makes a container for each conversation (`SandboxProvider`); see `DockerEngine` for most parameters.
 
-    `pull_seconds` bounds getting an image, on top of the limit of a start; `direct`: the runners in containers may be
-    reached past the engine, where that is possible.
+    `direct`: the runners in containers may be reached past the engine, where that is possible.
     """
 
     name = "docker"
 
-    def __init__(
-        self,
-        host: str | None = None,
-        *,
-        threads: int = 8,
-        call_seconds: float = 60.0,
-        connect_seconds: float = 15.0,
-        pull_seconds: float = PULL_SECONDS,
-        direct: bool = True,
-    ) -> None:
-        self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds, connect_seconds=connect_seconds)
+    def __init__(self, host: str | None = None, *, connect_seconds: float = 15.0, direct: bool = True) -> None:
+        self._engine = DockerEngine(host, connect_seconds)
         self._border = DockerBorder(self._engine)
         self._networks = DockerNetworks(self._engine, self._border)
         self._quota = DockerQuota(self._engine)
         self._connect_seconds = connect_seconds
-        self._pull_seconds = pull_seconds
         self._direct = direct
 
     async def check(self) -> Availability:
@@ -81,10 +68,7 @@ class DockerProvider:
         return self._sandbox(spec, name, known=True)
 
     def _sandbox(self, spec: SandboxSpec, name: str, *, known: bool) -> DockerSandbox:
-        waits, direct = self._pull_seconds, self._direct
-        return DockerSandbox(
-            self._engine, self._networks, self._quota, spec, name, known=known, pull_seconds=waits, direct=direct
-        )
+        return DockerSandbox(self._engine, self._networks, self._quota, spec, name, known=known, direct=self._direct)
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}

@@ -18,7 +18,7 @@ from agent_core.runtime.channel import runner_stream
 from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
-from agent_core.runtime.docker.images import ensure_image, missing_error, no_python_error
+from agent_core.runtime.docker.images import PULL_SECONDS, ensure_image, missing_error, no_python_error
 from agent_core.runtime.docker.networks import DockerNetworks
 from agent_core.runtime.docker.objects import DockerObjects, DockerQuota
 from agent_core.runtime.processes import children_of, members_of_namespace
@@ -66,7 +66,7 @@ class _EndedError(Exception):
 
 
 class DockerSandbox:
-    """A `Sandbox` in a container; for `pull_seconds` and `direct` see `DockerProvider`. `known`: it existed."""
+    """A `Sandbox` in a container; for `direct` see `DockerProvider`. `known`: it existed."""
 
     provider = "docker"
     working_dir = WORKSPACE
@@ -80,7 +80,6 @@ class DockerSandbox:
         name: str,
         *,
         known: bool,
-        pull_seconds: float,
         direct: bool,
     ) -> None:
         self.spec = spec
@@ -90,7 +89,6 @@ class DockerSandbox:
         self._networks = networks
         self._objects = DockerObjects(engine, quota, spec, name)
         self._known = known
-        self._pull_seconds = pull_seconds
         self._direct = direct
         self._fresh: RunnerStream | None = None
         self._look = DiskLook(spec.limits)
@@ -159,9 +157,6 @@ class DockerSandbox:
         await self._objects.remove_container()
         await self._objects.remove_volumes()
 
-    async def snapshot(self) -> str:
-        return await self._objects.copy_workspace()
-
     async def usage(self) -> DiskUsage | None:
         if self._places is None:
             found = await self._objects.inspect()
@@ -208,8 +203,8 @@ class DockerSandbox:
 
     async def _have_image(self, progress: Progress, clock: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
-        clock.reschedule(loop.time() + self._pull_seconds + self.spec.limits.start_seconds)
-        await ensure_image(self._engine, self.spec.image, progress, self._pull_seconds)
+        clock.reschedule(loop.time() + PULL_SECONDS + self.spec.limits.start_seconds)
+        await ensure_image(self._engine, self.spec.image, progress)
         clock.reschedule(loop.time() + self.spec.limits.start_seconds)
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
 

@@ -37,18 +37,13 @@ class LocalProvider:
     """
 
     def __init__(
-        self,
-        data_dir: str,
-        *,
-        confined: bool = True,
-        threads: int = 4,
-        start_seconds: float = SandboxLimits().start_seconds,
+        self, data_dir: str, *, confined: bool = True, start_seconds: float = SandboxLimits().start_seconds
     ) -> None:
         self.name = "local" if confined else "unconfined"
         self._data_dir = data_dir
         self._confined = confined
         self._start_seconds = start_seconds
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="local-sandbox")
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="local-sandbox")
 
     async def check(self) -> Availability:
         if not self._confined:
