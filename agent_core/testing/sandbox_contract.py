@@ -95,9 +95,8 @@ async def output(connection: SandboxConnection, command: str) -> str:
 
 def drop_stream(connection: SandboxConnection) -> None:
     """Cut the stream of a connection, as a network does."""
-    channel = connection._link.channel
-    if channel is not None:
-        channel._writer.transport.abort()
+    if connection._open_channel is not None:
+        connection._open_channel._writer.transport.abort()
 
 
 async def eventually(condition: Callable[[], Any], *, limit: float = 10.0) -> None:

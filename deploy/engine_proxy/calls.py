@@ -13,7 +13,7 @@ from deploy.engine_proxy import bodies
 from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, ForbiddenCallError, Rule, read_json
 
 Kind = Literal["container", "exec", "network", "volume"]
-Step = Literal["connect", "create", "list", "pull", "start", "use"]
+Step = Literal["connect", "create", "list", "pull", "start"]
 
 _VERSION: Final = re.compile(r"(/v1\.(?:2[4-9]|[3-9][0-9]))?(/.*)")
 _OWN: Final = r"(?P<own>[A-Za-z0-9][A-Za-z0-9.-]{0,220})"
@@ -29,8 +29,8 @@ class Route:
 
     ``path`` must match the whole path without the API version; its group ``own`` refers to a thing of this Drydock's.
     ``query``: allowed parameters, ``needs``: required ones. ``body``: rule for a JSON body; ``stream`` for bytes passed
-    on as they come; None for no body. ``kind`` is the kind of thing, ``step`` what matters to its owner; None without a
-    thing. ``upgrade``: the connection may become a byte stream.
+    on as they come; None for no body. ``kind`` is the kind of thing, None without one; ``step`` what else matters to
+    its owner. ``upgrade``: the connection may become a byte stream.
     """
 
     methods: str
@@ -57,28 +57,28 @@ ROUTES: Final = (
     # Containers of ours.
     Route("POST", r"/containers/create", "name platform", needs="name", body=bodies.container, kind="container",
           step="create"),
-    Route("GET", rf"/containers/{_OWN}/json", "size", kind="container", step="use"),
+    Route("GET", rf"/containers/{_OWN}/json", "size", kind="container"),
     Route("GET", rf"/containers/{_OWN}/logs", "stdout stderr tail timestamps since until follow details",
-          kind="container", step="use"),
+          kind="container"),
     Route("POST", rf"/containers/{_OWN}/start", kind="container", step="start"),
-    Route("POST", rf"/containers/{_OWN}/(pause|unpause)", kind="container", step="use"),
-    Route("POST", rf"/containers/{_OWN}/(stop|kill|wait)", "t signal condition", kind="container", step="use"),
-    Route("DELETE", rf"/containers/{_OWN}", "v force link", kind="container", step="use"),
-    Route("GET HEAD", rf"/containers/{_OWN}/archive", "path", needs="path", kind="container", step="use"),
+    Route("POST", rf"/containers/{_OWN}/(pause|unpause)", kind="container"),
+    Route("POST", rf"/containers/{_OWN}/(stop|kill|wait)", "t signal condition", kind="container"),
+    Route("DELETE", rf"/containers/{_OWN}", "v force link", kind="container"),
+    Route("GET HEAD", rf"/containers/{_OWN}/archive", "path", needs="path", kind="container"),
     Route("PUT", rf"/containers/{_OWN}/archive", "path noOverwriteDirNonDir copyUIDGID", needs="path", body="stream",
-          kind="container", step="use"),
+          kind="container"),
     # Execs in containers of ours.
-    Route("POST", rf"/containers/{_OWN}/exec", body=bodies.exec_in_container, kind="container", step="use"),
-    Route("POST", rf"/exec/{_EXEC}/start", body=bodies.exec_start, kind="exec", step="use", upgrade=True),
-    Route("POST", rf"/exec/{_EXEC}/resize", "h w", kind="exec", step="use"),
-    Route("GET", rf"/exec/{_EXEC}/json", kind="exec", step="use"),
+    Route("POST", rf"/containers/{_OWN}/exec", body=bodies.exec_in_container, kind="container"),
+    Route("POST", rf"/exec/{_EXEC}/start", body=bodies.exec_start, kind="exec", upgrade=True),
+    Route("POST", rf"/exec/{_EXEC}/resize", "h w", kind="exec"),
+    Route("GET", rf"/exec/{_EXEC}/json", kind="exec"),
     # Volumes and networks of ours.
     Route("POST", r"/volumes/create", body=bodies.volume, kind="volume", step="create"),
-    Route("GET", rf"/volumes/{_OWN}", kind="volume", step="use"),
-    Route("DELETE", rf"/volumes/{_OWN}", "force", kind="volume", step="use"),
+    Route("GET", rf"/volumes/{_OWN}", kind="volume"),
+    Route("DELETE", rf"/volumes/{_OWN}", "force", kind="volume"),
     Route("POST", r"/networks/create", body=bodies.network, kind="network", step="create"),
-    Route("GET", rf"/networks/{_OWN}", "verbose scope", kind="network", step="use"),
-    Route("DELETE", rf"/networks/{_OWN}", kind="network", step="use"),
+    Route("GET", rf"/networks/{_OWN}", "verbose scope", kind="network"),
+    Route("DELETE", rf"/networks/{_OWN}", kind="network"),
     Route("POST", rf"/networks/{_OWN}/connect", body=bodies.connect, kind="network", step="connect"),
     Route("POST", rf"/networks/{_OWN}/disconnect", body=bodies.disconnect, kind="network", step="connect"),
 )  # fmt: skip

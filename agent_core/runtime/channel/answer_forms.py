@@ -107,19 +107,15 @@ def asked_for(name: str) -> Check:
 
 def text(limit: Limit) -> Check:
     """A text, cut in its middle where it is over the limit, without what no store and no client can carry."""
-
-    def check(value: Any, asked: Asked) -> str:
-        return maybe_truncate(_whole(value), limit_of(limit, asked))
-
-    return check
+    return lambda value, asked: maybe_truncate(_whole(value), limit_of(limit, asked))
 
 
-def whole_text(limit: Limit) -> Check:
+def whole_text(limit: int) -> Check:
     """A text that is no use when it is cut."""
 
-    def check(value: Any, asked: Asked) -> str:
-        if isinstance(value, str) and len(value) > (most := limit_of(limit, asked)):
-            raise UnexpectedError(f"has more than {most} characters")
+    def check(value: Any, _: Asked) -> str:
+        if isinstance(value, str) and len(value) > limit:
+            raise UnexpectedError(f"has more than {limit} characters")
         return _whole(value)
 
     return check

@@ -40,154 +40,6 @@ class ConnectionLimits:
     channel: ChannelLimits = field(default_factory=ChannelLimits)
 
 
-class SandboxLink:
-    """One sandbox and, while there is one, the channel to its runner; `closed`: nothing is brought up any more."""
-
-    def __init__(self, sandbox: Sandbox, limits: ConnectionLimits) -> None:
-        self._sandbox = sandbox
-        self._limits = limits
-        self.listeners: list[Progress] = []
-        self.paused = False
-        self.closed = False
-        self._channel: RunnerChannel | None = None
-        self._bringing_up: asyncio.Task[RunnerChannel] | None = None
-        self._attached_before = False
-        self._watch = DiskWatch(sandbox, self.usable, self.let_go, self.tell)
-
-    @property
-    def channel(self) -> RunnerChannel | None:
-        return self._channel if self._channel is not None and self._channel.is_open else None
-
-    def usable(self) -> RunnerChannel | None:
-        return None if self.paused or self.closed else self.channel
-
-    async def ready(self, *, revive: bool) -> RunnerChannel:
-        """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
-        while True:
-            self._refuse_if_closed()
-            if (channel := self.usable()) is not None:
-                return channel
-            joined = self._bringing_up is not None
-            if (task := self._bringing_up) is None:
-                name = f"sandbox-start {self._sandbox.spec.conversation_id}"
-                task = self._bringing_up = asyncio.create_task(self._bring_up(revive), name=name)
-                task.add_done_callback(self._brought_up)
-            await asyncio.wait({task})
-            if task.cancelled():
-                self._refuse_if_closed()
-                raise SandboxLostError("The sandbox was let go while it started.")
-            error = task.exception()
-            if error is None:
-                return task.result()
-            if not (joined and revive and isinstance(error, SandboxLostError)):
-                raise error
-
-    def _refuse_if_closed(self) -> None:
-        if self.closed:
-            raise SandboxClosedError("The connection to the sandbox is closed.")
-
-    def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
-        if self._bringing_up is task:
-            self._bringing_up = None
-        if not task.cancelled():
-            task.exception()  # those who waited raise it; nobody may be left
-
-    async def _bring_up(self, revive: bool) -> RunnerChannel:
-        if self.paused:
-            await self._sandbox.resume()
-            self.paused = False
-            if (channel := self.channel) is not None:
-                channel.suspended = False
-                return channel
-        if self._attached_before:
-            try:
-                return await self._reattach()
-            except SandboxLostError as error:
-                self._attached_before = False
-                self.tell("STATUS$ERROR_RUNTIME_DISCONNECTED", str(error))
-                if not revive:
-                    raise
-        elif not revive:
-            raise SandboxLostError("The sandbox is gone.")
-        return await self._start()
-
-    async def _start(self) -> RunnerChannel:
-        try:
-            await self._sandbox.start(self.tell)
-            try:
-                channel = await self._attach()
-            except SandboxError as error:
-                if error.code != "protocol_version":
-                    raise
-                await self._sandbox.stop()  # a runner of another release: started again, it is replaced by ours
-                await self._sandbox.start(self.tell)
-                channel = await self._attach()
-        except SandboxError as error:
-            self.tell("STATUS$ERROR", str(error))
-            raise
-        self.tell("STATUS$READY", "The sandbox is ready")
-        return channel
-
-    async def _attach(self) -> RunnerChannel:
-        channel = await RunnerChannel.open(await self._sandbox.attach(), self._limits.channel)
-        self._channel = channel
-        self._attached_before = True
-        self._watch.begin()
-        return channel
-
-    async def _reattach(self) -> RunnerChannel:
-        """A new stream to the living sandbox; raises `SandboxLostError` when there is none in time."""
-        delay = _FIRST_DELAY
-        reason = "it does not answer"
-        is_silent = False
-        try:
-            async with asyncio.timeout(self._limits.reattach_seconds):
-                while True:
-                    try:
-                        status = await self._sandbox.poll()
-                        if status is SandboxStatus.PAUSED:
-                            await self._sandbox.resume()
-                        elif status is not SandboxStatus.RUNNING:
-                            raise SandboxLostError(f"The sandbox has gone ({status.value}).")
-                        is_silent = True
-                        return await self._attach()
-                    except SandboxLostError:
-                        raise
-                    except SandboxError as error:
-                        is_silent, reason = False, str(error)
-                    await asyncio.sleep(delay)
-                    delay = min(_LONGEST_DELAY, delay * 2)
-        except TimeoutError:
-            if is_silent:  # it would be as silent to everybody who attaches to it, instead of starting it anew
-                await self.stop_silent()
-            raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
-
-    async def stop_silent(self) -> None:
-        try:
-            await self._sandbox.stop()
-        except SandboxError:
-            logger.exception("a sandbox that does not answer could not be stopped")
-
-    async def let_go(self, reason: str) -> None:
-        self._attached_before = False
-        self.paused = False
-        await self._watch.end()
-        task, self._bringing_up = self._bringing_up, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close(reason)
-
-    def tell(self, status: str, text: str) -> None:
-        for listener in list(self.listeners):
-            try:
-                listener(status, text)
-            except Exception:
-                logger.exception("a listener to the sandbox's status failed")
-
-
 _STARTS_AGAIN = "The next command starts it again."
 _REPEATABLE = frozenset(
     {"ping", "journal.lookup", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
@@ -235,10 +87,14 @@ class SandboxConnection:
     ) -> None:
         self.sandbox = sandbox
         self._limits = limits or ConnectionLimits()
-        self._link = SandboxLink(sandbox, self._limits)
+        self._listeners: list[Progress] = [] if on_status is None else [on_status]
+        self._paused = False
+        self._closed = False  # nothing is brought up any more
+        self._channel: RunnerChannel | None = None
+        self._bringing_up: asyncio.Task[RunnerChannel] | None = None
+        self._attached_before = False
+        self._watch = DiskWatch(sandbox, self._usable, self._let_go, self._tell)
         self._begun: dict[str, str] = {}
-        if on_status is not None:
-            self._link.listeners.append(on_status)
 
     @property
     def working_dir(self) -> str:
@@ -246,25 +102,31 @@ class SandboxConnection:
 
     @property
     def is_ready(self) -> bool:
-        return self._link.usable() is not None
+        return self._usable() is not None
 
     @property
     def hello(self) -> RunnerHello | None:
-        channel = self._link.channel
-        return None if channel is None else channel.hello
+        return None if self._open_channel is None else self._open_channel.hello
+
+    @property
+    def _open_channel(self) -> RunnerChannel | None:
+        return self._channel if self._channel is not None and self._channel.is_open else None
+
+    def _usable(self) -> RunnerChannel | None:
+        return None if self._paused or self._closed else self._open_channel
 
     async def start(self, progress: Progress | None = None) -> RunnerHello:
         """Bring the sandbox to READY, from whatever it is; returns the runner's greeting. Raises `SandboxError`."""
         if progress is not None:
-            self._link.listeners.append(progress)
+            self._listeners.append(progress)
         try:
-            return (await self._link.ready(revive=True)).hello
+            return (await self._ready(revive=True)).hello
         finally:
             if progress is not None:
-                self._link.listeners.remove(progress)
+                self._listeners.remove(progress)
 
     def listen(self, progress: Progress) -> None:
-        self._link.listeners.append(progress)
+        self._listeners.append(progress)
 
     async def request(
         self,
@@ -284,22 +146,22 @@ class SandboxConnection:
         try:
             return await self._ask(op, args, key, limit, on_output=on_output, blob=blob)
         finally:
-            if self._link.channel is not None:
-                self._link.channel.forget([key])
+            if self._open_channel is not None:
+                self._open_channel.forget([key])
 
     async def connect_port(self, port: int) -> PortConnection:
-        return await (await self._link.ready(revive=False)).connect({"port": port})
+        return await (await self._ready(revive=False)).connect({"port": port})
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        return await (await self._link.ready(revive=True)).connect({"program": dict(order)})
+        return await (await self._ready(revive=True)).connect({"program": dict(order)})
 
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with its output so far. Never starts a sandbox."""
-        if (channel := self._link.usable()) is not None:
+        if (channel := self._usable()) is not None:
             channel.post("cancel", {"key": key})
 
     async def lookup(self, key: str) -> KeyState:
-        if self._link.usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
+        if self._usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
             return "lost"
         reply = await self.request("journal.lookup", {"key": key})
         state = reply.result.get("state")
@@ -313,34 +175,162 @@ class SandboxConnection:
         keys = list(keys)
         for key in keys:
             self._begun.pop(key, None)
-        if (channel := self._link.usable()) is not None:
+        if (channel := self._usable()) is not None:
             channel.forget(keys)
 
     async def pause(self) -> None:
-        if self._link.channel is not None:
-            self._link.channel.suspended = True
-        self._link.paused = True
+        if self._open_channel is not None:
+            self._open_channel.suspended = True
+        self._paused = True
         await self.sandbox.pause()
 
     async def resume(self) -> None:
-        if self._link.paused:
-            await self._link.ready(revive=True)
+        if self._paused:
+            await self._ready(revive=True)
 
     async def stop(self) -> None:
         """End the sandbox's processes; the workspace stays, and the next request starts it again."""
-        await self._link.let_go("the sandbox was stopped")
+        await self._let_go("the sandbox was stopped")
         await self.sandbox.stop()
-        self._link.tell("STATUS$STOPPED", "The sandbox is stopped")
+        self._tell("STATUS$STOPPED", "The sandbox is stopped")
 
     async def destroy(self) -> None:
-        self._link.closed = True
-        await self._link.let_go("the sandbox was removed")
+        self._closed = True
+        await self._let_go("the sandbox was removed")
         await self.sandbox.destroy()
 
     async def close(self) -> None:
         """Detach from the sandbox; what runs in it goes on, for whoever attaches next."""
-        self._link.closed = True
-        await self._link.let_go("this server let go of the sandbox")
+        self._closed = True
+        await self._let_go("this server let go of the sandbox")
+
+    # --- the channel to its runner ---
+
+    async def _ready(self, *, revive: bool) -> RunnerChannel:
+        """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
+        while True:
+            self._refuse_if_closed()
+            if (channel := self._usable()) is not None:
+                return channel
+            joined = self._bringing_up is not None
+            if (task := self._bringing_up) is None:
+                name = f"sandbox-start {self.sandbox.spec.conversation_id}"
+                task = self._bringing_up = asyncio.create_task(self._bring_up(revive), name=name)
+                task.add_done_callback(self._brought_up)
+            await asyncio.wait({task})
+            if task.cancelled():
+                self._refuse_if_closed()
+                raise SandboxLostError("The sandbox was let go while it started.")
+            error = task.exception()
+            if error is None:
+                return task.result()
+            if not (joined and revive and isinstance(error, SandboxLostError)):
+                raise error
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SandboxClosedError("The connection to the sandbox is closed.")
+
+    def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
+        if self._bringing_up is task:
+            self._bringing_up = None
+        if not task.cancelled():
+            task.exception()  # those who waited raise it; nobody may be left
+
+    async def _bring_up(self, revive: bool) -> RunnerChannel:
+        if self._paused:
+            await self.sandbox.resume()
+            self._paused = False
+            if (channel := self._open_channel) is not None:
+                channel.suspended = False
+                return channel
+        if self._attached_before:
+            try:
+                return await self._reattach()
+            except SandboxLostError as error:
+                self._attached_before = False
+                self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", str(error))
+                if not revive:
+                    raise
+        elif not revive:
+            raise SandboxLostError("The sandbox is gone.")
+        return await self._start()
+
+    async def _start(self) -> RunnerChannel:
+        try:
+            await self.sandbox.start(self._tell)
+            try:
+                channel = await self._attach()
+            except SandboxError as error:
+                if error.code != "protocol_version":
+                    raise
+                await self.sandbox.stop()  # a runner of another release: started again, it is replaced by ours
+                await self.sandbox.start(self._tell)
+                channel = await self._attach()
+        except SandboxError as error:
+            self._tell("STATUS$ERROR", str(error))
+            raise
+        self._tell("STATUS$READY", "The sandbox is ready")
+        return channel
+
+    async def _attach(self) -> RunnerChannel:
+        channel = await RunnerChannel.open(await self.sandbox.attach(), self._limits.channel)
+        self._channel = channel
+        self._attached_before = True
+        self._watch.begin()
+        return channel
+
+    async def _reattach(self) -> RunnerChannel:
+        """A new stream to the living sandbox; raises `SandboxLostError` when there is none in time."""
+        delay = _FIRST_DELAY
+        reason = "it does not answer"
+        is_silent = False
+        try:
+            async with asyncio.timeout(self._limits.reattach_seconds):
+                while True:
+                    try:
+                        status = await self.sandbox.poll()
+                        if status is SandboxStatus.PAUSED:
+                            await self.sandbox.resume()
+                        elif status is not SandboxStatus.RUNNING:
+                            raise SandboxLostError(f"The sandbox has gone ({status.value}).")
+                        is_silent = True
+                        return await self._attach()
+                    except SandboxLostError:
+                        raise
+                    except SandboxError as error:
+                        is_silent, reason = False, str(error)
+                    await asyncio.sleep(delay)
+                    delay = min(_LONGEST_DELAY, delay * 2)
+        except TimeoutError:
+            if is_silent:  # it would be as silent to everybody who attaches to it, instead of starting it anew
+                await self._stop_silent()
+            raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
+
+    async def _stop_silent(self) -> None:
+        try:
+            await self.sandbox.stop()
+        except SandboxError:
+            logger.exception("a sandbox that does not answer could not be stopped")
+
+    async def _let_go(self, reason: str) -> None:
+        self._attached_before = False
+        self._paused = False
+        await self._watch.end()
+        task, self._bringing_up = self._bringing_up, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(reason)
+
+    def _tell(self, status: str, text: str) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(status, text)
+            except Exception:
+                logger.exception("a listener to the sandbox's status failed")
 
     # --- asking ---
 
@@ -353,7 +343,7 @@ class SandboxConnection:
         reason = ""
         for _ in range(self._limits.attempts):
             try:
-                channel = await self._link.ready(revive=asked is None or key is None)
+                channel = await self._ready(revive=asked is None or key is None)
             except SandboxLostError as error:
                 if asked is None or isinstance(error, SandboxClosedError):
                     raise
@@ -388,10 +378,10 @@ class SandboxConnection:
             return SandboxError(
                 f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"
             )
-        self._link.tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
-        if channel is self._link.channel:
-            await self._link.let_go("the sandbox did not answer")
-            await self._link.stop_silent()
+        self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
+        if channel is self._open_channel:
+            await self._let_go("the sandbox did not answer")
+            await self._stop_silent()
         return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)
 
 

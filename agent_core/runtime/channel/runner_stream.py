@@ -7,12 +7,13 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import cast
 
-from agent_core.runtime.sandbox import Attachment
+from agent_core.errors import SandboxLostError
+from agent_core.runtime.sandbox import Attachment, Sandbox, SandboxStatus
 
 READ_LIMIT = 256 * 1024
 _OPENING = 5
@@ -75,10 +76,6 @@ class RunnerStream(asyncio.StreamReaderProtocol):
                 self.abort()
         return spoke
 
-    def attachment(self) -> Attachment:
-        loop = asyncio.get_running_loop()
-        return Attachment(self.reader, asyncio.StreamWriter(self.transport, self, self.reader, loop))
-
     def abort(self) -> None:
         self.transport.abort()
 
@@ -88,6 +85,23 @@ class RunnerStream(asyncio.StreamReaderProtocol):
             if not spoke and not self.stray:
                 self.stray += self._opening
             self._opening.clear()
+
+
+async def attachment(
+    sandbox: Sandbox, fresh: RunnerStream | None, connect: Callable[[], Awaitable[RunnerStream]]
+) -> Attachment:
+    """What `Sandbox.attach` gives: the stream that its start has opened, while that lasts, or else another one."""
+    stream = fresh
+    if stream is None or stream.ended:
+        if await sandbox.poll() is not SandboxStatus.RUNNING:
+            raise SandboxLostError("The sandbox is not running any more.")
+        try:
+            async with asyncio.timeout(sandbox.spec.limits.start_seconds):
+                stream = await connect()
+        except TimeoutError:
+            raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
+    loop = asyncio.get_running_loop()
+    return Attachment(stream.reader, asyncio.StreamWriter(stream.transport, stream, stream.reader, loop))
 
 
 async def connect(path: Path) -> RunnerStream | None:

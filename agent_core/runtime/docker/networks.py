@@ -40,23 +40,23 @@ class DockerBorder:
         self._due = 0.0
         self._again: asyncio.Task[None] | None = None
 
-    async def ensure(self, spec: SandboxSpec, network: str = "") -> None:
-        """Set or try out (in `network`) the rules; what goes wrong is in `problem`, and is tried again later."""
+    async def ensure(self, spec: SandboxSpec, network: str = "") -> bool:
+        """Set or try out (in `network`) the rules; what goes wrong is in `problem`, and is tried again later.
+
+        Returns whether it is known by now if they are there.
+        """
         if self._due == 0.0:
             async with self._setting:
                 if self._due == 0.0:
                     await self._set(spec, network)
         elif time.monotonic() > self._due and (self._again is None or self._again.done()):
             self._again = asyncio.create_task(self._set(spec, network), name="docker-border")
+        return self._due > 0.0
 
     async def close(self) -> None:
         if self._again is not None:
             self._again.cancel()
             await asyncio.wait({self._again})
-
-    @property
-    def is_known(self) -> bool:
-        return self._due > 0.0
 
     async def _set(self, spec: SandboxSpec, network: str) -> None:
         set_it = "set the border of the sandboxes"

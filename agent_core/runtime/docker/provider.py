@@ -92,10 +92,8 @@ class DockerProvider:
         return sorted(gone - {""})
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        if spec.network in GUARDED:
-            await self._border.ensure(spec)
-            if not self._border.is_known:
-                await self._networks.ensure(spec)
+        if spec.network in GUARDED and not await self._border.ensure(spec):
+            await self._networks.ensure(spec)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
         """Whether sandboxes get the network of the spec, tried with a container in it."""

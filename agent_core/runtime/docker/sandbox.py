@@ -124,18 +124,11 @@ class DockerSandbox:
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
-        stream, self._fresh = self._fresh, None
-        if stream is None or stream.ended:
-            if await self.poll() is not SandboxStatus.RUNNING:
-                raise SandboxLostError("The sandbox is not running any more.")
-            try:
-                async with asyncio.timeout(self.spec.limits.start_seconds):
-                    stream = await self._connect()
-            except _EndedError as end:
-                raise SandboxLostError(f"The sandbox has ended: {end.reason}.") from end
-            except TimeoutError:
-                raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
-        return stream.attachment()
+        fresh, self._fresh = self._fresh, None
+        try:
+            return await runner_stream.attachment(self, fresh, self._connect)
+        except _EndedError as end:
+            raise SandboxLostError(f"The sandbox has ended: {end.reason}.") from end
 
     async def poll(self) -> SandboxStatus:
         return _status(await self._objects.inspect())

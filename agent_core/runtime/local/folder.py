@@ -70,7 +70,12 @@ class SandboxFolder:
         uid = self._uid(confined)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make(self.path, 0o711)
-        self.write(RECORD, {"instance": spec.instance_id, "conversation": spec.conversation_id, "uid": uid})
+        record = {"instance": spec.instance_id, "conversation": spec.conversation_id, "uid": uid}
+        fresh = (self.path / RECORD).with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(json.dumps(record))
+        fresh.replace(self.path / RECORD)
         for name in ("workspace", "home", "state"):
             folder = self.path / name
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -118,14 +123,6 @@ class SandboxFolder:
         except (OSError, ValueError):
             return {}
         return record if isinstance(record, dict) else {}
-
-    def write(self, name: str, record: Mapping[str, Any]) -> None:
-        path = self.path / name
-        fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(json.dumps(record))
-        fresh.replace(path)
 
     def log(self) -> str:
         return "\n".join(filter(None, (_end_of(self.path / "log"), _end_of(self.path / "state" / "log"))))

@@ -176,7 +176,14 @@ def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: in
         _detach(order)
         # Before the user changes, who may not read our files.
         border = _load(order["network"]["border"]) if order["network"]["border"] else None
-        _enter_link_folder(order)
+        folder = os.path.join(order["folder"], "network")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        if order["uid"] is not None:
+            os.chown(folder, order["uid"], order["uid"])
+        os.chdir(folder)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_LINK)
         # slirp4netns hides the host's folders from itself, and where a mount is shared with the host (an engine's
         # containers are) it would take it away from everybody: not so from a view of its own.
         with contextlib.suppress(OSError):
@@ -321,17 +328,6 @@ def _load(path: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _enter_link_folder(order: dict[str, Any]) -> None:
-    folder = os.path.join(order["folder"], "network")
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-    if order["uid"] is not None:
-        os.chown(folder, order["uid"], order["uid"])
-    os.chdir(folder)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_LINK)
 
 
 def _has_tun() -> bool:
@@ -482,7 +478,11 @@ def guard(order: dict[str, Any]) -> None:
         if _lives(process):
             _send(process[0], signal.SIGKILL)
     for _ in range(_ROUNDS):
-        left = _members(order["joins"])
+        left: set[int] = set()
+        for path in order["joins"]:
+            with contextlib.suppress(OSError), open(path, encoding="ascii") as file:
+                left.update(int(line) for line in file.read().split())
+        left.discard(os.getpid())
         if not left:
             break
         for pid in left:
@@ -524,14 +524,6 @@ def _wait_for_first(processes: list[list[int]]) -> int:
 
 def _lives(process: list[int]) -> bool:
     return _stat(process[0]) == (process[1], True)
-
-
-def _members(joins: list[str]) -> set[int]:
-    found: set[int] = set()
-    for path in joins:
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:
-            found.update(int(line) for line in file.read().split())
-    return found - {os.getpid()}
 
 
 def _send(pid: int, number: signal.Signals) -> None:

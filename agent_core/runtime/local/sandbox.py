@@ -83,18 +83,13 @@ class LocalSandbox:
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
-        stream, self._fresh = self._fresh, None
-        if stream is None or stream.ended:
-            if await self.poll() is not SandboxStatus.RUNNING:
-                raise SandboxLostError("The sandbox is not running any more.")
-            try:
-                async with asyncio.timeout(self.spec.limits.start_seconds):
-                    stream = await self._connect()
-            except TimeoutError:
-                raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
-            except SandboxError as error:
-                raise SandboxLostError(str(error)) from error
-        return stream.attachment()
+        fresh, self._fresh = self._fresh, None
+        try:
+            return await runner_stream.attachment(self, fresh, self._connect)
+        except SandboxLostError:
+            raise
+        except SandboxError as error:
+            raise SandboxLostError(str(error)) from error
 
     async def poll(self) -> SandboxStatus:
         return await self._blocking(self._status)

@@ -66,9 +66,9 @@ async def test_a_request_gets_its_own_answer() -> None:
 
 
 async def test_the_greeting_says_who_runs_there() -> None:
-    async with open_channel(fake(boot="first", tunnels=True)) as channel:
+    async with open_channel(fake(boot="first", programs=False)) as channel:
         hello = channel.hello
-        assert (hello.boot, hello.workspace, hello.tunnels, hello.programs) == ("first", "/workspace", True, False)
+        assert (hello.boot, hello.workspace, hello.tunnels, hello.programs) == ("first", "/workspace", False, False)
 
 
 async def test_output_arrives_in_order_before_the_answer_and_blobs_go_both_ways() -> None:
