@@ -95,17 +95,13 @@ class Assembly:
         return call
 
     @property
-    def text(self) -> str:
-        return whole_characters("".join(self._text))
-
-    @property
     def size(self) -> int:
         arguments = sum(len(piece) for call in self._calls for piece in call.arguments)
         return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + arguments
 
     @property
     def message(self) -> Message:
-        text = self.text
+        text = whole_characters("".join(self._text))
         return Message(
             role="assistant",
             content=[TextContent(text=text)] if text else [],

@@ -66,16 +66,12 @@ def _longest_answer(config: LLMConfig, window: int | None) -> int | None:
 
 def check_window(config: LLMConfig, window: int | None) -> None:
     """Refuse (`LLMBadRequestError`) a window known to be below `MIN_WINDOW`, unless the environment allows it."""
-    if (
-        window is None
-        or window >= MIN_WINDOW
-        or os.environ.get(SHORT_WINDOWS, "").strip().lower() in ("1", "true", "yes")
-    ):
-        return
-    raise LLMBadRequestError(
-        f"Model {config.model} has a context window of {window} tokens, and an agent needs at least {MIN_WINDOW}: use "
-        f"another model, correct `max_input_tokens`, or set {SHORT_WINDOWS}=1 to try it all the same."
-    )
+    is_short = window is not None and window < MIN_WINDOW
+    if is_short and os.environ.get(SHORT_WINDOWS, "").strip().lower() not in ("1", "true", "yes"):
+        raise LLMBadRequestError(
+            f"Model {config.model} has a context window of {window} tokens, and an agent needs at least {MIN_WINDOW}: "
+            f"use another model, correct `max_input_tokens`, or set {SHORT_WINDOWS}=1 to try it all the same."
+        )
 
 
 LEAST_THINKING = 1024

@@ -21,20 +21,18 @@ from agent_core.llm.answer import Assembly
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.deltas import DeltaListener, DeltaSink
 from agent_core.llm.metrics import cost_of, usage_of
-from agent_core.llm.render import WireMessage, mark_cache, texts_size, without_marks
+from agent_core.llm.render import WireMessage, mark_cache, texts_of, without_marks
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.transport.exchange import CompletionRequest, Transport
 from agent_core.llm.transport.failures import build
 
-MAX_RETRY_AFTER = 300.0
 logger = logging.getLogger(__name__)
 
+MAX_RETRY_AFTER = 300.0
 SILENT_TIMEOUTS = 3
 """How many times the timeout a server may go on with signs of life alone."""
-
 COUNTS_SECONDS = 5.0
 """How long the token counts may take to come after the end of an answer."""
-
 _NOT_WORTH_IT = 0.01
 """By what share of the timeout the time for a piece may be too short, so that it need not be planned for each."""
 
@@ -121,7 +119,7 @@ class PreparedCall:
             model=config.model,
             response_id=response_id,
             window=self.window,
-            estimate=lambda: (texts_size(self.messages), assembly.size),
+            estimate=lambda: (sum(map(len, texts_of(self.messages))), assembly.size),
         )
         if cost is None:
             name = config.model_canonical_name or config.model

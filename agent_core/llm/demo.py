@@ -492,25 +492,21 @@ class Demo:
         )
         if "to_roman" not in result.output:
             raise GaveUpError("The project of my tour is gone.")
-        if "from_roman" not in result.output:
-            yield from self._add_feature(path)
+        text, is_added = "It is. Here is `from_roman`, right below its sister.", "from_roman" in result.output
+        if not is_added and "file_editor" in self._tools:
+            change = replace(path, FEATURE_ANCHOR, FEATURE, "Add from_roman")
+            results = yield DemoTurn(text, (change,))
+            if results[0].is_rejected:
+                raise GaveUpError("You did not want that change, so I stop here.")
+            is_added = not results[0].is_bad
+        if not is_added:
+            module = MENDED_MODULE.replace(FEATURE_ANCHOR, FEATURE)
+            yield from run_command(text, write_by_shell(path, module), "Add from_roman")
         yield from self._create(
             "And its test, over every number there is.", {f"{folder}/test_from_roman.py": FEATURE_TESTS}
         )
         report, result = yield from self._run_tests(folder, "All tests, old and new:")
         yield self._finish(_outcome("I added `from_roman` and a test that goes there and back.", report, result))
-
-    def _add_feature(self, path: str) -> Move[None]:
-        text = "It is. Here is `from_roman`, right below its sister."
-        if "file_editor" in self._tools:
-            change = replace(path, FEATURE_ANCHOR, FEATURE, "Add from_roman")
-            results = yield DemoTurn(text, (change,))
-            if results[0].is_rejected:
-                raise GaveUpError("You did not want that change, so I stop here.")
-            if not results[0].is_bad:
-                return
-        module = MENDED_MODULE.replace(FEATURE_ANCHOR, FEATURE)
-        yield from run_command(text, write_by_shell(path, module), "Add from_roman")
 
     def tests(self, folder: str) -> Script:
         report, result = yield from self._run_tests(folder, f"{OFFER} I can run its tests again, though:")

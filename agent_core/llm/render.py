@@ -198,11 +198,6 @@ def texts_of(messages: Sequence[WireMessage]) -> Iterator[str]:
             yield call["function"]["arguments"]
 
 
-def texts_size(messages: Sequence[WireMessage]) -> int:
-    """Characters of a prompt, roughly."""
-    return sum(map(len, texts_of(messages)))
-
-
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 IMAGE_SECONDS = 30.0
 KEPT_IMAGES = 16

@@ -233,7 +233,8 @@ class McpConnection:
                 if not is_refused and not is_closed(error):
                     raise McpServerError(reason_of(error)) from error
                 await link.close()
-                if is_last or not (is_refused or tool.may_be_repeated or not link.was_reached):
+                may_repeat = tool.annotations.readOnlyHint or tool.annotations.idempotentHint
+                if is_last or not (is_refused or may_repeat or not link.was_reached):
                     raise McpServerError(UNKNOWN_EFFECT) from error
         raise McpServerError("its connection is lost again and again")
 

@@ -20,10 +20,8 @@ from agent_core.mcp.config import McpServer
 from agent_core.mcp.group_guard import GROUP_GUARD
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-
 MAX_VALUES: Final = 100_000
 """More values would be parsed for so long that everybody else had to wait."""
-
 TOO_MUCH: Final = f"it answered with more than {MAX_BYTES} bytes or {MAX_VALUES} JSON values at once"
 COMPRESSED: Final = "it answered with something compressed, though it was asked not to"
 UNREADABLE: Final = "its answer cannot be read: it is no message of the protocol"

@@ -251,10 +251,6 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
             return value
         return found if type(found) in types else value
 
-    @property
-    def may_be_repeated(self) -> bool:
-        return self.annotations.readOnlyHint or self.annotations.idempotentHint
-
 
 def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MCPToolObservation]]) -> McpTool:
     """The definition for a listed tool; raises `ValueError`, which says why it cannot be offered to a model.

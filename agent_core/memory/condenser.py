@@ -85,7 +85,15 @@ class Condenser(Family):
         if maker is None:
             raise ValueError(f"type: {name!r} is no type of condenser; there are {sorted(Condenser.makers)}")
         if "llm" in maker.model_fields:
-            model = _model(fields.pop("llm_config", None), llm)
+            model = fields.pop("llm_config", None)
+            if isinstance(model, str):
+                if not isinstance(llm, LLMRegistry):
+                    raise ValueError(f"llm_config: {model!r} names a model, and there is no registry to find it in")
+                model = llm.get(model)
+            elif model is None and isinstance(llm, LLMRegistry):
+                model = next((llm.get(one) for one in ("condenser", "agent", "default") if one in llm), None)
+            elif model is None:
+                model = llm
             fields.update({"llm": model} if model is not None else {})
         if "condensers" in maker.model_fields:
             fields["condensers"] = [cls.from_config(one, llm) for one in fields.get("condensers", [])]
@@ -137,16 +145,6 @@ async def _condensed_in_thread(
 
 CondenserBase = Condenser
 """The same class by the name that other programs know it by."""
-
-
-def _model(given: Any, llm: LLM | LLMRegistry | None) -> Any:
-    if isinstance(given, str):
-        if not isinstance(llm, LLMRegistry):
-            raise ValueError(f"llm_config: {given!r} names a model, and there is no registry to find it in")
-        return llm.get(given)
-    if given is not None or not isinstance(llm, LLMRegistry):
-        return given if given is not None else llm
-    return next((llm.get(name) for name in ("condenser", "agent", "default") if name in llm), None)
 
 
 AnyCondenser = Annotated[SerializeAsAny[Condenser], BeforeValidator(lambda value: Condenser.revive(value))]

@@ -136,7 +136,18 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
         kept = {event.id for event in (*view.events[:start], *view.events[max(cuts) :])} | view.unread()
-        ranking, response_id = await self._ranking(view, context)
+        texts = [f"<EVENT id={one.id}>\n{shortened(as_text(one), MAX_EVENT_LENGTH)}\n</EVENT>" for one in view.events]
+        question = [Message.user(f"{RANKING_PROMPT}\n" + "\n".join(texts))]
+        try:
+            response = await self.llm.acompletion(question, context=context, response_format=RANKING_FORM)
+        except LLMError as error:
+            raise NoCondensationError(f"the ranking could not be had: {error}") from error
+        text = response.message.text
+        try:
+            ranking = json.loads(text[text.index("{") : text.rindex("}") + 1])["ids"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise NoCondensationError(f"the ranking cannot be read: {text[:80]!r}") from None
+        ranking = ranking if isinstance(ranking, list) else []
         newest = dict.fromkeys(event.id for event in reversed(view.events))
         size = max(len(kept) + 1, min(len(view), self.max_size) // 2)
         named = [one for one in ranking if isinstance(one, int) and not isinstance(one, bool) and one in newest]
@@ -147,24 +158,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
         kept = together(view.events, kept)
         forgotten = [event for event in view.events if event.id not in kept]
         metadata = {"condenser": self.kind, "model": self.llm.model, "usage_id": self.llm.usage_id}
-        return _forgetting(view, forgotten, llm_response_id=response_id, metadata=metadata)
-
-    async def _ranking(self, view: View, context: CallContext | None) -> tuple[list[Any], str]:
-        events = "\n".join(
-            f"<EVENT id={event.id}>\n{shortened(as_text(event), MAX_EVENT_LENGTH)}\n</EVENT>" for event in view.events
-        )
-        try:
-            response = await self.llm.acompletion(
-                [Message.user(f"{RANKING_PROMPT}\n{events}")], context=context, response_format=RANKING_FORM
-            )
-        except LLMError as error:
-            raise NoCondensationError(f"the ranking could not be had: {error}") from error
-        text = response.message.text
-        try:
-            found = json.loads(text[text.index("{") : text.rindex("}") + 1])["ids"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise NoCondensationError(f"the ranking cannot be read: {text[:80]!r}") from None
-        return (found if isinstance(found, list) else []), response.id
+        return _forgetting(view, forgotten, llm_response_id=response.id, metadata=metadata)
 
 
 class ConversationWindowCondenser(RollingCondenser):
@@ -181,7 +175,12 @@ class ConversationWindowCondenser(RollingCondenser):
         return Requirement.HARD if view.wants_condensation else None
 
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
-        essential = _essential(view.events)
+        firsts: dict[type[ViewEvent], int] = {}
+        for index, event in enumerate(view.events):
+            is_users = isinstance(event, MessageEvent) and event.source == "user"
+            if is_users or isinstance(event, SystemPromptEvent | RecallObservation | CondensationSummaryEvent):
+                firsts.setdefault(type(event), index)
+        essential = set(firsts.values())
         if not any(isinstance(view.events[index], MessageEvent | CondensationSummaryEvent) for index in essential):
             raise NoCondensationError("there is no message of the user")
         kept = max(1, (len(view) - len(essential)) // 2)
@@ -191,15 +190,6 @@ class ConversationWindowCondenser(RollingCondenser):
             raise NoCondensationError(str(error)) from error
         older = enumerate(view.events[:end])
         return _forgetting(view, [event for index, event in older if index not in essential])
-
-
-def _essential(events: Sequence[ViewEvent]) -> set[int]:
-    firsts: dict[type[ViewEvent], int] = {}
-    for index, event in enumerate(events):
-        is_users = isinstance(event, MessageEvent) and event.source == "user"
-        if is_users or isinstance(event, SystemPromptEvent | RecallObservation | CondensationSummaryEvent):
-            firsts.setdefault(type(event), index)
-    return set(firsts.values())
 
 
 class MaskingCondenser(Condenser):

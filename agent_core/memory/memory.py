@@ -172,13 +172,8 @@ class Memory:
                 return None
             except EventStoreError as error:
                 delay = next(delays)
-                logger.error(
-                    "recall %s:%s is not answered yet, next try in %s s: %s",
-                    self._stream.conversation_id,
-                    answer.cause,
-                    delay,
-                    error,
-                )
+                recall = f"{self._stream.conversation_id}:{answer.cause}"
+                logger.error("recall %s is not answered yet, next try in %s s: %s", recall, delay, error)
                 self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
                 await asyncio.sleep(delay)
         return None

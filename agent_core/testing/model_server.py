@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import Any
 
 from agent_core.testing.model_turns import Turn, error_body, fail, response_events, stream_parts
@@ -102,9 +101,7 @@ class ModelServer:
         self._port = int(self._server.sockets[0].getsockname()[1])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *details: object) -> None:
         if self._server is None:
             return
         self._server.close()

@@ -30,7 +30,6 @@ from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
 from agent_core.llm.transport.compatible import (
     OPENAI_OWN,
     CompatibleExchange,
-    HttpFailures,
     checked_url,
     compatible_request,
     copied,
@@ -104,7 +103,7 @@ class LiteLLMClient:
                 prepare = responses_request
             http = await self.http(request.timeout)
             prepared = prepare(library, request, route)
-            source = CompatibleExchange(http, library.failures, prepared, self._found_urls).stream()
+            source = CompatibleExchange(http, library, prepared, self._found_urls).stream()
         elif request.api == "responses":
             what = f"Model {request.endpoint.label} is not reached through the Responses API: set api_mode to 'chat'"
             raise build(request.endpoint, LLMBadRequestError, what)
@@ -256,11 +255,9 @@ class _Library:
         litellm.num_retries = 0
         litellm.callbacks = []
         self.litellm: Any = litellm
-        self.failures = HttpFailures(
-            disconnected=(httpx.RemoteProtocolError, httpx.ReadError),
-            timeout=(httpx.TimeoutException,),
-            any=(httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, UnicodeError),
-        )
+        self.http_errors = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, UnicodeError)
+        self.http_timeouts = (httpx.TimeoutException,)
+        self.http_disconnections = (httpx.RemoteProtocolError, httpx.ReadError)
         self.make_timeout: Any = httpx.Timeout
         self.make_handler: Any = AsyncHTTPHandler
         self.find_config: Any = ProviderConfigManager.get_provider_chat_config
@@ -345,9 +342,5 @@ class _OnceInThread(Generic[_T]):
             running.set_exception(failure)
 
 
-_litellm = _OnceInThread(_import, "litellm-import")
-
-
-async def load_litellm() -> _Library:
-    """litellm, whose import is begun in a thread if nobody has yet; the loop stays responsive."""
-    return await _litellm.outcome()
+load_litellm = _OnceInThread(_import, "litellm-import").outcome
+"""litellm, whose import is begun in a thread if nobody has yet; the loop stays responsive."""

@@ -194,21 +194,12 @@ def checked_url(endpoint: Endpoint, base_url: str) -> SplitResult:
     raise build(endpoint, LLMBadRequestError, what)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpFailures:
-    """The exceptions of the HTTP client, so that this module need not import it."""
-
-    disconnected: tuple[type[Exception], ...]
-    timeout: tuple[type[Exception], ...]
-    any: tuple[type[Exception], ...]
-
-
 class CompatibleExchange:
     """Sends one request through an ``httpx.AsyncClient``; `found` keeps at which address a server was found."""
 
-    def __init__(self, http: Any, failures: HttpFailures, request: HttpRequest, found: dict[str, str]) -> None:
+    def __init__(self, http: Any, library: Any, request: HttpRequest, found: dict[str, str]) -> None:
         self._http = http
-        self._failures = failures
+        self._library = library
         self._request = request
         self._found = found
 
@@ -248,9 +239,9 @@ class CompatibleExchange:
         try:
             try:
                 return await self._send_once(url)
-            except self._failures.disconnected:
+            except self._library.http_disconnections:
                 return await self._send_once(url)
-        except self._failures.any as error:
+        except self._library.http_errors as error:
             endpoint = self._request.endpoint
             where = endpoint.label if endpoint.base_url else f"{endpoint.label} at {self._request.url}"
             slow = f"The server of model {where} did not answer in time"
@@ -275,7 +266,7 @@ class CompatibleExchange:
             while not reader.is_done:
                 try:
                     data = await anext(body, b"")
-                except self._failures.any as error:
+                except self._library.http_errors as error:
                     if reader.has_finished:
                         return
                     answer = f"The answer of model {request.endpoint.label}"
@@ -299,7 +290,7 @@ class CompatibleExchange:
                     text += data
                     if len(text) > _MAX_ERROR_BYTES:
                         break
-        except self._failures.any:
+        except self._library.http_errors:
             text = text or b"(its text could not be read)"
         endpoint, secret = self._request.endpoint, self._request.secret
         return from_status(endpoint, response.status_code, _said(text), dict(response.headers), secret=secret)
@@ -307,7 +298,7 @@ class CompatibleExchange:
     def _failed(self, error: Exception, slow: str, lost: str, kind: type[LLMError]) -> LLMError:
         """The error for a failure of the HTTP client: `slow` when it was a timeout, else `lost`, of this kind."""
         endpoint, secret = self._request.endpoint, self._request.secret
-        if isinstance(error, self._failures.timeout):
+        if isinstance(error, self._library.http_timeouts):
             return build(endpoint, LLMTimeoutError, slow, secret=secret)
         said = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
         return build(endpoint, kind, f"{lost} ({said[:200] or type(error).__name__})", secret=secret)

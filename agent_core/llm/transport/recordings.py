@@ -214,15 +214,12 @@ def first_difference(recorded: Any, asked: Any, path: str = "") -> str | None:
         return None
     if recorded == asked and type(recorded) is type(asked):
         return None
-    return f"{path} ({_excerpts(recorded, asked)})"
-
-
-def _excerpts(recorded: Any, asked: Any) -> str:
-    if not (isinstance(recorded, str) and isinstance(asked, str)):
-        return f"recorded {_short(repr(recorded))}, asked {_short(repr(asked))}"
-    same = _same(recorded, asked)
-    start = max(0, same - _EXCERPT // 3)
-    return f"from character {same}: recorded {_short(repr(recorded[start:]))}, asked {_short(repr(asked[start:]))}"
+    where = ""
+    if isinstance(recorded, str) and isinstance(asked, str):
+        same = _same(recorded, asked)
+        start = max(0, same - _EXCERPT // 3)
+        where, recorded, asked = f"from character {same}: ", recorded[start:], asked[start:]
+    return f"{path} ({where}recorded {_short(repr(recorded))}, asked {_short(repr(asked))})"
 
 
 def _same(recorded: Sequence[Any], asked: Sequence[Any]) -> int:

@@ -134,11 +134,7 @@ def _said(value: Any) -> Iterator[tuple[str, ServedLimits]]:
             continue
         name = entry.get("model_name") or entry.get("id")
         info, provider = entry.get("model_info"), entry.get("top_provider")
-        facts: Mapping[str, Any] = {
-            **entry,
-            **(provider if isinstance(provider, dict) else {}),
-            **(info if isinstance(info, dict) else {}),
-        }
+        facts = entry | (provider if isinstance(provider, dict) else {}) | (info if isinstance(info, dict) else {})
         window = _count(facts, "max_input_tokens", "max_model_len", "context_length")
         if isinstance(name, str):
             yield name, ServedLimits(window, _count(facts, "max_output_tokens", "max_completion_tokens"))

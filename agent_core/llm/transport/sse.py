@@ -29,12 +29,17 @@ def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
     choice = next((one for one in choices if one.get("index") in (0, None, "0")), None)
     said = (choice.get(part), choice.get("message")) if choice else ()
     delta = next((one for one in said if isinstance(one, dict)), {})
-    model = value.get("model")
+    model, blocks = value.get("model"), delta.get("thinking_blocks")
     reason = choice.get("finish_reason") if choice else None
     return Chunk(
         text=_text(delta.get("content")) or _text(delta.get("refusal")),
         reasoning=_text(delta.get("reasoning_content") or delta.get("reasoning")),
-        thinking_blocks=tuple(_blocks(delta.get("thinking_blocks"))),
+        thinking_blocks=tuple(
+            block
+            for block in (blocks if isinstance(blocks, list) else ())
+            if isinstance(block, dict)
+            and all(isinstance(block.get(key) or "", str) for key in ("thinking", "signature"))
+        ),
         calls=tuple(_calls(delta)),
         finish_reason=str(reason) if reason and reason != "null" else None,
         has_choice=choice is not None,
@@ -59,12 +64,6 @@ def _text(content: Any) -> str:
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))
     return ""
-
-
-def _blocks(blocks: Any) -> Iterator[dict[str, Any]]:
-    for block in blocks if isinstance(blocks, list) else ():
-        if isinstance(block, dict) and all(isinstance(block.get(key) or "", str) for key in ("thinking", "signature")):
-            yield block
 
 
 def _calls(delta: Mapping[str, Any]) -> Iterator[CallDelta]:

@@ -49,7 +49,7 @@ def test_however_the_bytes_are_cut_the_answer_is_the_same(cuts: set[int], is_don
 
 def test_data_lines_may_come_without_a_space_and_with_carriage_returns() -> None:
     chunk = json.dumps({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}).encode()
-    assert read(b"data:" + chunk + b"\r\n\r\ndata:[DONE]\r\n\r\n").text == "hi"
+    assert read(b"data:" + chunk + b"\r\n\r\ndata:[DONE]\r\n\r\n").message.text == "hi"
 
 
 def test_content_in_parts_and_arguments_as_an_object_are_understood() -> None:
@@ -86,7 +86,7 @@ def test_a_page_is_no_answer() -> None:
 
 
 def test_a_finished_stream_needs_no_end_mark() -> None:
-    assert read(b"".join(stream_parts(say("done"), "m"))).text == "done"
+    assert read(b"".join(stream_parts(say("done"), "m"))).message.text == "done"
 
 
 def test_error_objects_of_all_shapes_are_errors() -> None:
