@@ -83,18 +83,15 @@ class Callbacks:
                 await result
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever a program's function does, its conversation goes on
-            self._log(callback, error)
-
-    def _log(self, callback: Callback, error: BaseException) -> None:
-        name = getattr(callback, "__qualname__", type(callback).__qualname__)
-        logger.debug("the callback %s failed", name, exc_info=error)
-        if id(callback) not in self._failed:
-            self._failed.add(id(callback))
-            origin = error.__cause__ if isinstance(error.__cause__, StopIteration) else error
-            place = traceback.extract_tb(origin.__traceback__)[-1]
-            text = "the callback %s failed, and is called all the same from now on: %s: %s (%s, line %s)"
-            logger.error(text, name, type(error).__name__, error, place.filename, place.lineno)
+        except BaseException as error:
+            name = getattr(callback, "__qualname__", type(callback).__qualname__)
+            logger.debug("the callback %s failed", name, exc_info=error)
+            if id(callback) not in self._failed:
+                self._failed.add(id(callback))
+                origin = error.__cause__ if isinstance(error.__cause__, StopIteration) else error
+                place = traceback.extract_tb(origin.__traceback__)[-1]
+                text = "the callback %s failed, and is called all the same from now on: %s: %s (%s, line %s)"
+                logger.error(text, name, type(error).__name__, error, place.filename, place.lineno)
 
 
 def _tell(callback: Callback, event: object) -> object:

@@ -25,12 +25,13 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
+from agent_core.library import side_questions
 from agent_core.library.callbacks import Callback, Callbacks, functions_in, listener
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationView
-from agent_core.library.direct_calls import DirectCalls, tool_named
+from agent_core.library.direct_calls import call_tool, rerun, tool_named
 from agent_core.library.run_loop import RunLoop
-from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict, SideQuestions
+from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict
 from agent_core.library.workspace import Workspace, share_files, workspace_of
 from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
 from agent_core.llm.llm import LLM
@@ -148,8 +149,6 @@ class Conversation:
             callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
         )
         self.state = ConversationView(self._work, self.workspace, kept, tags or {})
-        self._direct = DirectCalls(self._work)
-        self._questions = SideQuestions(self._work)
         self._access = WorkspaceAccess(self._work)
 
     @property
@@ -268,7 +267,7 @@ class Conversation:
         """
         self._make_tools()
         definition = tool_named(self.agent.tools_map, name, action)
-        return self._do(self._direct.call(definition, action))
+        return self._do(call_tool(self._work, definition, action))
 
     def rerun_actions(self) -> list[Observation]:
         """Repeat what the agent's tools did, in the present sandbox; no model is asked, and nothing is logged.
@@ -277,7 +276,7 @@ class Conversation:
         not there any more.
         """
         self._make_tools()
-        return self._do(self._direct.rerun(self.agent.tools_map))
+        return self._do(rerun(self._work, self.agent.tools_map))
 
     def condense(self) -> None:
         """Shorten the history now: at once between runs, before the next answer of the model in a run.
@@ -288,7 +287,7 @@ class Conversation:
         condenser = self.agent.condenser
         if condenser is None or not condenser.handles_condensation_requests():
             raise ValueError("condenser: the agent has none that shortens the history when it is asked to; give it one")
-        self._do(self._questions.condense())
+        self._do(side_questions.condense(self._work))
 
     def upload(self, source: str | Path, to: str = "") -> list[str]:
         """Put a file of this host, or a folder with all files in it, into the workspace; returns their paths there.
@@ -335,14 +334,14 @@ class Conversation:
     def ask_agent(self, question: str) -> str:
         """Answer a question about the conversation, unlogged, also while it runs; raises `ValueError` or `LLMError`."""
         own = self.agent.ask_agent(question)
-        return own if own is not None else self._do(self._questions.answer(question))
+        return own if own is not None else self._do(side_questions.answer(self._work, question))
 
     def generate_title(self, llm: LLM | None = None, max_length: int = 50) -> str:
         """A title after the user's first message, by this model or the agent's; never fails for the model's sake.
 
         Raises `ValueError` if the user has said nothing yet, or `max_length` is less than 4.
         """
-        return self._do(self._questions.title(llm or self.agent.llm, max_length))
+        return self._do(side_questions.title(self._work, llm or self.agent.llm, max_length))
 
     def pursue(self, objective: str, *, max_runs: int = 5, judge: LLM | None = None) -> GoalVerdict:
         """Send the objective, and run until a judge (the agent's model, or the given one) finds that it is reached.
@@ -358,7 +357,7 @@ class Conversation:
         for left in range(max_runs - 1, -1, -1):
             self.send_message(message)
             self.run()
-            verdict = self._do(self._questions.judge_goal(objective, judge or self.agent.llm))
+            verdict = self._do(side_questions.judge_goal(self._work, objective, judge or self.agent.llm))
             if verdict.complete or not left or self.state.execution_status is not ExecutionStatus.FINISHED:
                 break
             message = FOLLOW_UP.format(missing=verdict.missing)

@@ -88,7 +88,7 @@ class ConversationView:
 
     @property
     def stats(self) -> ConversationStats:
-        return library_loop().run(self._work.side_calls.stats())
+        return library_loop().run(self._work.stats())
 
     @property
     def view(self) -> View:
@@ -106,11 +106,11 @@ class ConversationView:
 
     def active_branch(self, limit: int | None = None) -> list[AnyEvent]:
         """The events that count, in order: all but what rewinds have undone; with `limit` the newest so many."""
-        return library_loop().run(self._branch(limit))
 
-    async def _branch(self, limit: int | None) -> list[AnyEvent]:
-        events = deque([event async for event in self._work.log.branch()], maxlen=limit)
-        return list(events)
+        async def branch() -> deque[AnyEvent]:
+            return deque([event async for event in self._work.log.branch()], maxlen=limit)
+
+        return list(library_loop().run(branch()))
 
     get_unmatched_actions = staticmethod(get_unmatched_actions)
 

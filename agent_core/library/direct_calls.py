@@ -1,4 +1,4 @@
-"""`DirectCalls`: calls of tools by the program itself, beside its agent."""
+"""Calls of tools by the program itself, beside its agent."""
 
 from __future__ import annotations
 
@@ -19,80 +19,68 @@ from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition
 
 
-class DirectCalls:
-    """Calls tools in one conversation's sandbox; as the user, where the tool's state is in the log."""
-
-    def __init__(self, work: RunLoop) -> None:
-        self._work = work
-
-    async def call(self, definition: ToolDefinition, action: Action) -> Observation:
-        if not definition.remembers:
-            return await self._unrecorded(definition, action)
-        work = self._work
-        async with work.sessions.used() as session:
-            is_running = work.is_running
-            asked = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
-        assert isinstance(asked, ActionEvent)  # noqa: S101 - it is what was stored
-        answer = await self._answered(session, asked) if is_running else None
-        if answer is None:  # nobody is at work who would do it
-            return await self._recorded(definition, action, asked)
-        if isinstance(answer, ObservationEvent):
-            return answer.observation
+async def call_tool(work: RunLoop, definition: ToolDefinition, action: Action) -> Observation:
+    """Call a tool in the conversation's sandbox; as the user, where the tool's state is in the log."""
+    if not definition.remembers:
+        return await _unrecorded(work, definition, action)
+    async with work.sessions.used() as session:
+        is_running = work.is_running
+        call = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
+    assert isinstance(call, ActionEvent)  # noqa: S101 - it is what was stored
+    answer = await _answered(work, session, call) if is_running else None
+    if isinstance(answer, ObservationEvent):
+        return answer.observation
+    if answer is not None:
         raise ValueError(answer.error if isinstance(answer, AgentErrorEvent) else "the call was not carried out")
+    try:  # nobody is at work who would do it
+        observation = await _unrecorded(work, definition, action)
+    except (DrydockError, ValueError) as error:
+        await work.write(failure(call, str(error)))
+        raise
+    await work.write(ObservationEvent(source="user", cause=call.id, observation=observation, tool_name=definition.name))
+    return observation
 
-    async def rerun(self, tools: Mapping[str, ToolDefinition]) -> list[Observation]:
-        branch = self._work.log.branch()
-        recorded = [event async for event in branch if isinstance(event, ActionEvent) and event.source == "agent"]
-        results: list[Observation] = []
-        for event in recorded:
-            if event.action is None or isinstance(event.action, FinishAction):
-                continue
-            try:
-                definition = tool_named(tools, event.tool_name, event.action)
-                results.append(await self._unrecorded(definition, event.action))
-            except (ToolError, ValueError) as error:
-                results.append(Observation.from_text(str(error), is_error=True))
-            if results[-1].is_error or getattr(results[-1], "exit_code", 0) not in (0, -1):
-                break
-        return results
 
-    async def _answered(self, session: AgentSession, asked: AnyEvent) -> AnyEvent | None:
-        async with session.stream.subscribe(after=asked.id) as events:
-            async for event in events:
-                if getattr(event, "cause", None) == asked.id:
-                    return event  # type: ignore[return-value] # notices have no cause
-        await self._work.until_run_ended()
-        return None
-
-    async def _recorded(self, definition: ToolDefinition, action: Action, asked: ActionEvent) -> Observation:
+async def rerun(work: RunLoop, tools: Mapping[str, ToolDefinition]) -> list[Observation]:
+    """Repeat the calls of the agent that the log has, up to the first that fails."""
+    branch = work.log.branch()
+    recorded = [event async for event in branch if isinstance(event, ActionEvent) and event.source == "agent"]
+    results: list[Observation] = []
+    for event in recorded:
+        if event.action is None or isinstance(event.action, FinishAction):
+            continue
         try:
-            seen = await self._unrecorded(definition, action)
-        except (DrydockError, ValueError) as error:
-            await self._work.write(failure(asked, str(error)))
-            raise
-        answer = ObservationEvent(source="user", cause=asked.id, observation=seen, tool_name=definition.name)
-        await self._work.write(answer)
-        return seen
+            definition = tool_named(tools, event.tool_name, event.action)
+            results.append(await _unrecorded(work, definition, event.action))
+        except (ToolError, ValueError) as error:
+            results.append(Observation.from_text(str(error), is_error=True))
+        if results[-1].is_error or getattr(results[-1], "exit_code", 0) not in (0, -1):
+            break
+    return results
 
-    async def _unrecorded(self, definition: ToolDefinition, action: Action) -> Observation:
-        work = self._work
-        secrets, latest, llm = work.settings.named_secrets, await self._latest(definition), draft_llm(work.agent)
-        drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker
-        async with work.sessions.sandbox_access() as sandbox:
-            context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
-            try:
-                return _without_secrets(masker, await definition.acall(action, context))
-            finally:
-                await sandbox.ack([context.idempotency_key])  # the sandbox keeps nothing of it
 
-    async def _latest(self, definition: ToolDefinition) -> Observation | None:
-        latest: Observation | None = None
-        if definition.remembers:
-            async for event in self._work.log.branch():
-                if not isinstance(event, ObservationEvent) or event.tool_name != definition.name:
-                    continue
+async def _answered(work: RunLoop, session: AgentSession, call: AnyEvent) -> AnyEvent | None:
+    async with session.stream.subscribe(after=call.id) as events:
+        async for event in events:
+            if getattr(event, "cause", None) == call.id:
+                return event  # type: ignore[return-value] # notices have no cause
+    await work.until_run_ended()
+    return None
+
+
+async def _unrecorded(work: RunLoop, definition: ToolDefinition, action: Action) -> Observation:
+    secrets, latest, llm = work.settings.named_secrets, None, draft_llm(work.agent)
+    if definition.remembers:
+        async for event in work.log.branch():
+            if isinstance(event, ObservationEvent) and event.tool_name == definition.name:
                 latest = latest if event.observation.is_error else event.observation
-        return latest
+    drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker
+    async with work.sessions.sandbox_access() as sandbox:
+        context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
+        try:
+            return _without_secrets(masker, await definition.acall(action, context))
+        finally:
+            await sandbox.ack([context.idempotency_key])  # the sandbox keeps nothing of it
 
 
 def _without_secrets(masker: SecretMasker, observation: Observation) -> Observation:

@@ -272,14 +272,14 @@ class Follower:
 
 
 class SandboxUse:
-    """The conversation's sandbox, opened when it is first needed; `turn` is held while something uses it.
+    """The conversation's sandbox, opened when it is first needed; something uses it within its `turn`.
 
     A connection takes the sandbox away from the one before. So there is one for each run, and between the runs one for
     each call, or one that was lent for longer: single calls share that, and a run that begins gets it back.
     """
 
     def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
-        self.turn = YieldingLock()
+        self._turn = asyncio.Lock()
         self._lent: SandboxConnection | None = None
         self._sharing = 0
         self._shared = asyncio.Condition()
@@ -312,7 +312,7 @@ class SandboxUse:
                     self._sharing -= 1
                     self._shared.notify_all()
             return
-        async with self.turn:
+        async with self.turn():
             connection = await self.connection()
             try:
                 await connection.start()
@@ -320,11 +320,18 @@ class SandboxUse:
             finally:
                 await connection.close()
 
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """The sandbox for oneself; a connection that was lent for longer is asked back."""
+        self._ask_back()
+        async with self._turn:
+            yield
+
     async def lend(self) -> SandboxConnection:
         """A connection that lasts until a run begins, or the end."""
         async with self._lending:
             if self._lent is None:
-                await self.turn.acquire()
+                await self._turn.acquire()
                 connection = None
                 try:
                     connection = await self.connection()
@@ -332,13 +339,13 @@ class SandboxUse:
                 except BaseException:
                     if connection is not None:
                         await connection.close()
-                    self.turn.release()
+                    self._turn.release()
                     raise
-                self._lent, self.turn.give_back = connection, self._ask_back
+                self._lent = connection
             return self._lent
 
     def _ask_back(self) -> None:
-        connection, self._lent, self.turn.give_back = self._lent, None, None
+        connection, self._lent = self._lent, None
         if connection is not None:
             self._giving_back = asyncio.create_task(self._given_back(connection), name="sandbox-given-back")
 
@@ -348,7 +355,7 @@ class SandboxUse:
         try:
             await connection.close()
         finally:
-            self.turn.release()
+            self._turn.release()
 
     async def close(self) -> None:
         self._ask_back()
@@ -357,17 +364,6 @@ class SandboxUse:
         library_loop().forget(self._at_exit)
         if self._opened is not None:
             await self._opened.close()
-
-
-class YieldingLock(asyncio.Lock):
-    """A lock whose holder is asked to release it, by `give_back` (None: it ends by itself), when another wants it."""
-
-    give_back: Callable[[], object] | None = None
-
-    async def acquire(self) -> bool:  # type: ignore[override]  # asyncio's type says always true
-        if self.give_back is not None:
-            self.give_back()
-        return await super().acquire()
 
 
 def check_kept_agent(agent: AgentBase, folder: Path) -> None:

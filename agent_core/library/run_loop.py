@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 class RunLoop:
     """Does what a `Conversation` is asked to do. A session is open from the first word to the end of a run.
 
-    Between runs the log is nobody's. `data_dir` is for what the workspace may keep (empty: none).
+    Between runs the log is nobody's. `data_dir` is for what the workspace may keep (empty: none). `side_usage` counts
+    the calls that are made with `side_context`; the next run, or the end, takes it into the log.
     """
 
     def __init__(
@@ -58,7 +59,12 @@ class RunLoop:
     ) -> None:
         self.conversation_id = conversation_id
         self.log = ConversationLog(store, conversation_id)
-        self.side_calls = SideCalls(self.log)
+        self.side_usage = ConversationStats()
+        self.side_context = CallContext(
+            prompt_cache_key=conversation_id,
+            session_id=conversation_id,
+            on_response=lambda response, usage_id: self.side_usage.add(response, usage_id),
+        )
         self.callbacks = callbacks
         self.is_closed = False
         self._persistence_dir = persistence_dir
@@ -89,7 +95,7 @@ class RunLoop:
     @property
     def call_context(self) -> CallContext:
         session = self.sessions.ready_at_work
-        return self.side_calls.context if session is None else session.call_context
+        return self.side_context if session is None else session.call_context
 
     @property
     def masker(self) -> SecretMasker:
@@ -98,6 +104,17 @@ class RunLoop:
         masker = SecretMasker(self.settings.secrets)
         SecretRegistry(masker.add).update(self.settings.named_secrets)
         return masker
+
+    async def stats(self) -> ConversationStats:
+        """What the models have cost by the log and by what was counted here since."""
+        stats = ConversationStats((await self.log.present()).core.metrics)
+        stats.take_over(self.side_usage)
+        return stats
+
+    async def side_snapshot(self) -> MetricsSnapshot:
+        usage = (await self.stats()).snapshot()
+        self.side_usage = ConversationStats()
+        return usage
 
     async def use_agent(self, agent: AgentBase) -> None:
         if self.is_running:
@@ -179,7 +196,7 @@ class RunLoop:
                 await session.send(wish)
                 return
         self.callbacks.check_outside("this")
-        async with self.sandbox.turn:
+        async with self.sandbox.turn():
             async with self.sessions.used() as session:
                 await session.send(wish)
             await self._settled(session)
@@ -224,7 +241,7 @@ class RunLoop:
         self._running, self._is_beginning = asyncio.current_task(), True
         self._ended.clear()
         try:
-            async with self.sandbox.turn:
+            async with self.sandbox.turn():
                 cause = await self._one_run(max_steps)
             await self.sessions.all_told()
         except asyncio.CancelledError:
@@ -272,26 +289,22 @@ class RunLoop:
             self._running.cancel()
         await self.until_run_ended()
         await self.end_session()
-        await self._tell_hooks_of_end()
-        if self.side_calls.counted.calls:
+        if self._tells_end:
+            try:
+                limit = asyncio.timeout(END_SECONDS)
+                async with limit, self.sandbox.for_one_call() as connection, self.sessions.used() as session:
+                    await session.tell_hooks_of_end(connection)
+            except (DrydockError, TimeoutError) as error:
+                logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
+            await self.end_session()
+        if self.side_usage.calls:
             with contextlib.suppress(DrydockError):  # the usage is lost then, and nothing else
-                await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
+                await self.write(MetricsUpdated(metrics=await self.side_snapshot()))
         await self.end_session()
         await self.sessions.close_servers()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
         self.callbacks.close()
-
-    async def _tell_hooks_of_end(self) -> None:
-        if not self._tells_end:
-            return
-        try:
-            limit = asyncio.timeout(END_SECONDS)
-            async with limit, self.sandbox.for_one_call() as connection, self.sessions.used() as session:
-                await session.tell_hooks_of_end(connection)
-        except (DrydockError, TimeoutError) as error:
-            logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
-        await self.end_session()
 
     async def _settled(self, session: AgentSession) -> None:
         fold, last = await self.log.present(), session.stream.last_id
@@ -312,7 +325,8 @@ class RunLoop:
         await session.start(max_steps=max_steps)
         self.sessions.has_begun = True
         self._tells_end = session.running is not None and session.running.hooks.has(HookEvent.SESSION_END)
-        session.step.usage.stats.take_over(self.side_calls.taken())
+        session.step.usage.stats.take_over(self.side_usage)
+        self.side_usage = ConversationStats()
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
         if (follower := self.sessions.follower) is not None:
@@ -328,31 +342,3 @@ class RunLoop:
     async def end_session(self) -> None:
         self.callbacks.check_outside("this")
         await self.sessions.end_unless_at_work()
-
-
-class SideCalls:
-    """Counts the calls that are made with its `context`; the next run, or the end, takes the usage into the log."""
-
-    def __init__(self, log: ConversationLog) -> None:
-        self._log = log
-        self.counted = ConversationStats()
-        self.context = CallContext(
-            prompt_cache_key=log.conversation_id,
-            session_id=log.conversation_id,
-            on_response=lambda response, usage_id: self.counted.add(response, usage_id),
-        )
-
-    async def stats(self) -> ConversationStats:
-        """What the models have cost by the log and by what was counted here since."""
-        stats = ConversationStats((await self._log.present()).core.metrics)
-        stats.take_over(self.counted)
-        return stats
-
-    async def snapshot(self) -> MetricsSnapshot:
-        usage = (await self.stats()).snapshot()
-        self.counted = ConversationStats()
-        return usage
-
-    def taken(self) -> ConversationStats:
-        counted, self.counted = self.counted, ConversationStats()
-        return counted

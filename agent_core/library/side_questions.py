@@ -1,4 +1,4 @@
-"""`SideQuestions`: what models are asked beside a conversation's runs: answers, titles, goals."""
+"""What models are asked beside a conversation's runs: answers, titles, goals."""
 
 from __future__ import annotations
 
@@ -58,77 +58,75 @@ class GoalVerdict:
     missing: str
 
 
-class SideQuestions:
-    """Asks models about one conversation, in its loop; nothing but a summary goes into the log."""
+async def answer(work: RunLoop, question: str) -> str:
+    """The model's answer to a question about the conversation; nothing of it goes into the log."""
+    if not question.strip():
+        raise ValueError("question is empty; ask something")
+    llm = work.agent.llm
+    view = await work.log.view()
+    messages = join_user_messages([*view.messages(), Message.user(ASK_PROMPT + work.masker.text(question))])
+    text = (await _asked(work, llm, ASK_USAGE_ID, messages)).strip()
+    if not text:
+        raise LLMError(f"{llm.model} gave no answer; ask again, or ask another way")
+    return text
 
-    def __init__(self, work: RunLoop) -> None:
-        self._work = work
 
-    async def answer(self, question: str) -> str:
-        if not question.strip():
-            raise ValueError("question is empty; ask something")
-        llm = self._work.agent.llm
-        view = await self._work.log.view()
-        messages = join_user_messages([*view.messages(), Message.user(ASK_PROMPT + self._work.masker.text(question))])
-        text = (await self._asked(llm, ASK_USAGE_ID, messages)).strip()
-        if not text:
-            raise LLMError(f"{llm.model} gave no answer; ask again, or ask another way")
-        return text
+async def title(work: RunLoop, llm: LLM, max_length: int) -> str:
+    """A title after the user's first message; where the model gives none, its beginning."""
+    if max_length < 4:
+        raise ValueError(f"max_length is {max_length}; a title needs at least 4 characters")
+    async for event in work.log.history():
+        if isinstance(event, MessageEvent) and event.source == "user" and event.llm_message.text.strip():
+            first_words = " ".join(event.llm_message.text.split())
+            break
+    else:
+        raise ValueError("the conversation has no message of the user yet, so it has nothing to be named after")
+    kinds = "; ".join(f"{emoji} {what}" for emoji, what in CATEGORIES.items())
+    prompt = (
+        f"Give the conversation that begins with the message below a title of at most {max_length} characters, in"
+        " the language of the message: one emoji first, then a space and a few words. The emoji is one of:"
+        f" {kinds}. Answer with the title alone.\n\n{first_words[:MAX_TITLE_SOURCE]}"
+    )
+    found = ""
+    try:
+        answer = await _asked(work, llm, TITLE_USAGE_ID, [Message.user(prompt)], num_retries=1)
+        found = next(iter(answer.strip().splitlines()), "").strip().strip("\"'`*# ")
+    except DrydockError as error:
+        logger.info("no title from %s: %s", llm.model, error)
+    text = found or first_words
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
-    async def title(self, llm: LLM, max_length: int) -> str:
-        if max_length < 4:
-            raise ValueError(f"max_length is {max_length}; a title needs at least 4 characters")
-        async for event in self._work.log.history():
-            if isinstance(event, MessageEvent) and event.source == "user" and event.llm_message.text.strip():
-                first_words = " ".join(event.llm_message.text.split())
-                break
-        else:
-            raise ValueError("the conversation has no message of the user yet, so it has nothing to be named after")
-        kinds = "; ".join(f"{emoji} {what}" for emoji, what in CATEGORIES.items())
-        prompt = (
-            f"Give the conversation that begins with the message below a title of at most {max_length} characters, in"
-            " the language of the message: one emoji first, then a space and a few words. The emoji is one of:"
-            f" {kinds}. Answer with the title alone.\n\n{first_words[:MAX_TITLE_SOURCE]}"
-        )
-        found = ""
-        try:
-            answer = await self._asked(llm, TITLE_USAGE_ID, [Message.user(prompt)], num_retries=1)
-            found = next(iter(answer.strip().splitlines()), "").strip().strip("\"'`*# ")
-        except DrydockError as error:
-            logger.info("no title from %s: %s", llm.model, error)
-        text = found or first_words
-        return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
-    async def judge_goal(self, objective: str, llm: LLM) -> GoalVerdict:
-        """The model's verdict on the objective by the history."""
-        work = self._work
-        messages = [message for message in (await work.log.view()).messages() if message.role != "system"]
-        transcript = "\n\n".join(_told(message) for message in messages)
-        if len(transcript) > MAX_TRANSCRIPT_CHARS:
-            half = MAX_TRANSCRIPT_CHARS // 2
-            transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
-        question = f"{_FORM}\n\nOBJECTIVE:\n{work.masker.text(objective)}\n\nTRANSCRIPT:\n{transcript}"
-        return verdict_in(await self._asked(llm, USAGE_ID, [Message.user(question)]))
+async def judge_goal(work: RunLoop, objective: str, llm: LLM) -> GoalVerdict:
+    """The model's verdict on the objective by the history."""
+    messages = [message for message in (await work.log.view()).messages() if message.role != "system"]
+    transcript = "\n\n".join(_told(message) for message in messages)
+    if len(transcript) > MAX_TRANSCRIPT_CHARS:
+        half = MAX_TRANSCRIPT_CHARS // 2
+        transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
+    question = f"{_FORM}\n\nOBJECTIVE:\n{work.masker.text(objective)}\n\nTRANSCRIPT:\n{transcript}"
+    return verdict_in(await _asked(work, llm, USAGE_ID, [Message.user(question)]))
 
-    async def condense(self) -> None:
-        """Ask for a condensation; between runs it is made at once, or the request is taken back."""
-        work = self._work
-        request, condenser = CondensationRequest(source="user"), work.agent.condenser
-        if work.is_running or condenser is None:
-            await work.say(request)
-            return
-        view = await work.log.view()
-        view.add(request)
-        outcome = await condensed_by(condenser, view, work.agent.llm, work.side_calls.context)
-        made: list[AnyEvent] = [request]
-        if isinstance(outcome, Condensation):
-            made.append(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))
-        await work.write(*made)
 
-    async def _asked(self, llm: LLM, usage_id: str, messages: Sequence[Message], **settings: Any) -> str:
-        model = llm.model_copy(update={"usage_id": usage_id, **settings})
-        prompt = [model.render(message) for message in messages]
-        return (await model.acompletion(prompt, context=self._work.call_context)).message.text
+async def condense(work: RunLoop) -> None:
+    """Ask for a condensation; between runs it is made at once, or the request is taken back."""
+    request, condenser = CondensationRequest(source="user"), work.agent.condenser
+    if work.is_running or condenser is None:
+        await work.say(request)
+        return
+    view = await work.log.view()
+    view.add(request)
+    outcome = await condensed_by(condenser, view, work.agent.llm, work.side_context)
+    made: list[AnyEvent] = [request]
+    if isinstance(outcome, Condensation):
+        made.append(outcome.model_copy(update={"metrics": await work.side_snapshot()}))
+    await work.write(*made)
+
+
+async def _asked(work: RunLoop, llm: LLM, usage_id: str, messages: Sequence[Message], **settings: Any) -> str:
+    model = llm.model_copy(update={"usage_id": usage_id, **settings})
+    prompt = [model.render(message) for message in messages]
+    return (await model.acompletion(prompt, context=work.call_context)).message.text
 
 
 def verdict_in(text: str) -> GoalVerdict:
