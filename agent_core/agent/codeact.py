@@ -123,10 +123,21 @@ class CodeActAgent(Agent):
             # A model that is to see pages is shown a picture of each.
             sees = _is_set(cls, data, "enable_som_visual_browsing")
             params = {} if sees else {_BROWSER: {"set_of_marks": False}}
-            chosen["tools"] = [Tool(name=name, params=params.get(name, {})) for name in _chosen(cls, data)]
+            present = list_registered_tools()
+            names: list[str] = []
+            for flag, name in _BY_FLAG.items():
+                if not _is_set(cls, data, flag) or (flag == "enable_editor" and _LLM_EDITOR in names):
+                    continue
+                if name in present:
+                    names.append(name)
+                elif flag in data:
+                    raise ValueError(f"{flag} is set, but there is no tool {name!r} here; there are {present}")
+            if _is_set(cls, data, "enable_sub_agents"):
+                names.extend(tool.name for tool in get_delegating_tools())
+            chosen["tools"] = [Tool(name=name, params=params.get(name, {})) for name in names]
         if "include_default_tools" not in chosen:
-            names = [name for flag, name in _ALWAYS_BY_FLAG.items() if _is_set(cls, data, flag)]
-            chosen["include_default_tools"] = names
+            defaults = [name for flag, name in _ALWAYS_BY_FLAG.items() if _is_set(cls, data, flag)]
+            chosen["include_default_tools"] = defaults
         if data.get("disabled_microagents") and data.get("agent_context") is not None:
             context = AgentContext.model_validate(data["agent_context"])
             disabled = sorted({*context.disabled_skills, *data["disabled_microagents"]})
@@ -134,21 +145,6 @@ class CodeActAgent(Agent):
         if data.get("cli_mode"):
             chosen["system_prompt_kwargs"] = {"cli_mode": True, **(data.get("system_prompt_kwargs") or {})}
         return chosen
-
-
-def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
-    present = list_registered_tools()
-    names: list[str] = []
-    for flag, name in _BY_FLAG.items():
-        if not _is_set(agent, data, flag) or (flag == "enable_editor" and _LLM_EDITOR in names):
-            continue
-        if name in present:
-            names.append(name)
-        elif flag in data:
-            raise ValueError(f"{flag} is set, but there is no tool {name!r} here; there are {present}")
-    if _is_set(agent, data, "enable_sub_agents"):
-        names.extend(tool.name for tool in get_delegating_tools())
-    return names
 
 
 def _is_set(agent: type[CodeActAgent], data: dict[str, Any], flag: str) -> bool:

@@ -129,16 +129,13 @@ class DummyAgent(AgentBase):
         if place < len(work):
             thought, name, action = work[place]
             return StepOutcome([ActionEvent(thought=[TextContent(text=thought)], tool_name=name, action=action)])
-        return StepOutcome([ActionEvent(tool_name="finish", action=FinishAction(message=_report(done)))])
-
-
-def _report(done: Sequence[Event]) -> str:
-    failed = [event.error for event in done if isinstance(event, AgentErrorEvent)]
-    results = [event.observation for event in done if isinstance(event, ObservationEvent)]
-    failed += [result.text for result in results if result.is_error]
-    if failed:
-        return "This did not work:\n" + "\n".join(failed)
-    return f"All of it worked: {len(results)} calls were made and answered."
+        failed = [event.error for event in done if isinstance(event, AgentErrorEvent)]
+        results = [event.observation for event in done if isinstance(event, ObservationEvent)]
+        failed += [result.text for result in results if result.is_error]
+        report = f"All of it worked: {len(results)} calls were made and answered."
+        if failed:
+            report = "This did not work:\n" + "\n".join(failed)
+        return StepOutcome([ActionEvent(tool_name="finish", action=FinishAction(message=report))])
 
 
 BY_MODEL: Final = "auto"

@@ -277,7 +277,7 @@ class AgentController:
 
     def _has_to_ask_to_rest(self) -> bool:
         if self.state.agent_state is not AgentState.RUNNING or self.state.is_blocked:
-            return False
+            return False  # its user has just refused an action of it, or a hook the message
         return self._hooks.has(HookEvent.STOP) and self._free_to_rest != self._place()
 
     async def _ask_to_rest(self) -> None:

@@ -8,7 +8,6 @@ from uuid import uuid4
 from agent_core.agent.critic import CriticBase
 from agent_core.agent.vision import is_blind
 from agent_core.controller.state import CRITIC, ConversationState, Limits
-from agent_core.controller.stuck import StuckDetector
 from agent_core.errors import (
     AgentStuckInLoopError,
     DrydockError,
@@ -59,18 +58,6 @@ def check_budget(limits: Limits, cost: float) -> None:
             f" max budget: {limits.budget_limit:.4f}",
             code="MaxBudgetReached",
         )
-
-
-def nudge(detector: StuckDetector) -> MessageEvent | None:
-    """A word of warning to an agent that is about to get stuck, once per occasion."""
-    error_id = detector.to_nudge()
-    if error_id is None:
-        return None
-    text = (
-        "The same call has failed several times now. Do not repeat it: read the error again, change the call, or try"
-        " another way. If there is none, say so to the user."
-    )
-    return MessageEvent(source="environment", cause=error_id, llm_message=Message.user(text))
 
 
 def error_events(error: Exception, detail: str) -> list[AnyEvent]:

@@ -16,7 +16,7 @@ from agent_core.agent.critic import criticised
 from agent_core.agent.step import StepInput, StepOutcome
 from agent_core.agent.switch_llm import SwitchedModel
 from agent_core.agent.vision import renderer
-from agent_core.controller.guards import blind, error_events, failure_of, nudge, rephrase
+from agent_core.controller.guards import blind, error_events, failure_of, rephrase
 from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds, StuckDetector
@@ -56,6 +56,10 @@ logger = logging.getLogger(__name__)
 
 
 NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
+WARNING: Final = (
+    "The same call has failed several times now. Do not repeat it: read the error again, change the call, or try"
+    " another way. If there is none, say so to the user."
+)
 _UNSAID: Final[dict[str, Any]] = {"thought": [], "reasoning_content": None, "thinking_blocks": []}
 
 
@@ -207,9 +211,10 @@ class Step:
             return False
         if (pattern := self._stuck.pattern()) is not None:
             raise AgentStuckInLoopError(str(pattern), start=self._stuck.start_of(pattern))
-        if (warning := nudge(self._stuck)) is None:
+        if (error_id := self._stuck.to_nudge()) is None:
             return False
-        await self._stream.add_event(warning)
+        word = MessageEvent(source="environment", cause=error_id, llm_message=Message.user(WARNING))
+        await self._stream.add_event(word)
         return True
 
     async def _fitting_view(self) -> View | None:

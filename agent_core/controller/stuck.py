@@ -150,9 +150,14 @@ class StuckDetector:
     def _answer(self, event: AnswerEvent) -> None:
         for one in reversed(self._rounds):
             if one.action_id == event.cause and not one.answer:
-                one.answer = _digest_of_answer(event)
                 one.error_id = event.id if isinstance(event, AgentErrorEvent) else None
-                seen = event.observation if isinstance(event, ObservationEvent) else None
+                if not isinstance(event, ObservationEvent):
+                    one.answer = _digest([event.kind, event.to_llm_message().text])
+                    return
+                seen = event.observation
+                parts = seen.to_llm_content  # where it is put in words of its own
+                content = [part.text if isinstance(part, TextContent) else part.image_urls for part in parts]
+                one.answer = _digest([seen.kind, content])
                 if isinstance(seen, IPythonObservation):
                     lines = seen.text.strip().split("\n")[-_LAST_LINES:]
                     one.syntax_error = next(filter(_SYNTAX_ERROR.match, lines), "")
@@ -178,15 +183,6 @@ def _is_periodic(rounds: Sequence[_Round], wanted: int, *, period: int) -> bool:
     return len(rounds) == wanted and all(
         one.is_like(earlier) for earlier, one in zip(rounds, rounds[period:], strict=False)
     )
-
-
-def _digest_of_answer(event: AnswerEvent) -> bytes:
-    if isinstance(event, ObservationEvent):
-        seen = event.observation
-        parts = seen.to_llm_content  # where it is put in words of its own
-        content = [part.text if isinstance(part, TextContent) else part.image_urls for part in parts]
-        return _digest([seen.kind, content])
-    return _digest([event.kind, event.to_llm_message().text])
 
 
 def _digest(value: object) -> bytes:

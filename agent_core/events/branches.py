@@ -16,7 +16,6 @@ from agent_core.events.event import UNSTORED, Event, Source
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
-    AnswerEvent,
     ObservationEvent,
     UserRejectObservation,
 )
@@ -146,12 +145,9 @@ def get_unmatched_actions(events: Iterable[Event]) -> list[ActionEvent]:
         if isinstance(event, ActionEvent) and event.action is not None:
             waiting[event.id] = event
         elif isinstance(event, ObservationEvent | UserRejectObservation | AgentErrorEvent):
-            waiting.pop(_answered(event, waiting), None)
+            cause = event.cause
+            if cause is None:  # an error may name only the model's own id of the call
+                calls = (call.id for call in waiting.values() if call.tool_call_id == event.tool_call_id)
+                cause = next(calls, UNSTORED)
+            waiting.pop(cause, None)
     return list(waiting.values())
-
-
-def _answered(event: AnswerEvent, waiting: dict[int, ActionEvent]) -> int:
-    """The id of the call; an error may name only the model's own id of it."""
-    if event.cause is not None:
-        return event.cause
-    return next((call.id for call in waiting.values() if call.tool_call_id == event.tool_call_id), UNSTORED)

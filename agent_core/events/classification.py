@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 
 class ErrorClassification(StrEnum):
@@ -78,8 +78,3 @@ def classified(code: str, detail: str) -> ErrorClassification:
     text = detail.lower()
     found = (kind for kind, words in _BY_TEXT if any(word in text for word in words))
     return next(found, ErrorClassification.UNKNOWN)
-
-
-def classification_of(given: Any) -> Any:
-    """For a validator: None is unknown."""
-    return ErrorClassification.UNKNOWN if given is None else given

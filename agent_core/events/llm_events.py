@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from agent_core.events.classification import ErrorClassification, classification_of
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.event import Event, LLMConvertibleEvent, Source
-from agent_core.events.messages import Frozen, Lean, Message, MessageToolCall, TextContent
+from agent_core.events.messages import Content, Frozen, Lean, Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
 
@@ -189,12 +189,7 @@ class ObservationEvent(LLMConvertibleEvent):
         return self.cause
 
     def to_llm_message(self) -> Message:
-        return Message(
-            role="tool",
-            content=[*self.observation.to_llm_content, *self.extended_content],
-            tool_call_id=self.tool_call_id,
-            name=self.tool_name,
-        )
+        return _result_of(self, [*self.observation.to_llm_content, *self.extended_content])
 
 
 class UserRejectObservation(LLMConvertibleEvent):
@@ -213,13 +208,7 @@ class UserRejectObservation(LLMConvertibleEvent):
         return self.cause
 
     def to_llm_message(self) -> Message:
-        text = f"Action rejected: {self.rejection_reason}"
-        return Message(
-            role="tool",
-            content=[TextContent(text=text)],
-            tool_call_id=self.tool_call_id,
-            name=self.tool_name,
-        )
+        return _result_of(self, [TextContent(text=f"Action rejected: {self.rejection_reason}")])
 
 
 class AgentErrorEvent(LLMConvertibleEvent):
@@ -234,7 +223,9 @@ class AgentErrorEvent(LLMConvertibleEvent):
     error: str
     tool_name: str = ""
     tool_call_id: str = ""
-    classification: Annotated[ErrorClassification, BeforeValidator(classification_of)] = ErrorClassification.UNKNOWN
+    classification: Annotated[
+        ErrorClassification, BeforeValidator(lambda value: ErrorClassification.UNKNOWN if value is None else value)
+    ] = ErrorClassification.UNKNOWN
     error_id: str = ""
     reissued_as: int | None = None
 
@@ -249,12 +240,7 @@ class AgentErrorEvent(LLMConvertibleEvent):
         )
 
     def to_llm_message(self) -> Message:
-        return Message(
-            role="tool",
-            content=[TextContent(text=self.error)],
-            tool_call_id=self.tool_call_id,
-            name=self.tool_name,
-        )
+        return _result_of(self, [TextContent(text=self.error)])
 
 
 class CondensationSummaryEvent(LLMConvertibleEvent):
@@ -272,6 +258,10 @@ AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
 
 `reissued_as` is the id of the `ActionDecision` that let it run (or refused it), where there was one.
 """
+
+
+def _result_of(event: AnswerEvent, content: list[Content]) -> Message:
+    return Message(role="tool", content=content, tool_call_id=event.tool_call_id, name=event.tool_name)
 
 
 class ActionDecision(Event):

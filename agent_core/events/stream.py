@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
@@ -16,10 +14,9 @@ from agent_core.events.event import Source, utc_now
 from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
 from agent_core.events.store import EventStore, NewEvent
-from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient
+from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient, joined
 
 MAX_PENDING_NOTICES = 64
-MAX_DELTA_CHARS = 32 * 1024
 
 
 class _Pending(NamedTuple):
@@ -53,9 +50,7 @@ class Subscription:
         self._stream.attach(self)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         self._stream.detach(self)
         self._notices = ()
         self._fetched = []
@@ -81,16 +76,12 @@ class Subscription:
                 return self._notices.popleft().notice
             elif self._stream.closed:
                 raise StopAsyncIteration
-            else:
-                await self._sleep()
-
-    async def _sleep(self) -> None:
-        """Wait for `wake`; there is no turn of the loop between the look that found nothing and this."""
-        waiting = self._waiting = asyncio.get_running_loop().create_future()
-        try:
-            await waiting
-        finally:
-            self._waiting = None
+            else:  # wait for `wake`: there was no turn of the loop since the look that found nothing
+                self._waiting = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiting
+                finally:
+                    self._waiting = None
 
     @property
     def waits(self) -> bool:
@@ -108,9 +99,9 @@ class Subscription:
         if not isinstance(self._notices, deque):  # an empty one takes a kilobyte, and most readers want none
             self._notices = deque()
         if self._notices and self._notices[-1].after == after:
-            joined = _joined(self._notices[-1].notice, notice)
-            if joined is not None:
-                self._notices[-1] = _Pending(after, joined)
+            both = _joined(self._notices[-1].notice, notice)
+            if both is not None:
+                self._notices[-1] = _Pending(after, both)
                 self.wake()
                 return
         self._notices.append(_Pending(after, notice))
@@ -122,9 +113,9 @@ class Subscription:
 def _joined(first: Transient, second: Transient) -> Transient | None:
     match first, second:
         case TextDelta(), TextDelta() if (first.response_id, first.channel) == (second.response_id, second.channel):
-            return replace(first, text=(first.text + second.text)[-MAX_DELTA_CHARS:])
+            return joined(first, second)
         case OutputDelta(), OutputDelta() if first.cause == second.cause:
-            return replace(first, text=(first.text + second.text)[-MAX_DELTA_CHARS:])
+            return joined(first, second)
     return None
 
 

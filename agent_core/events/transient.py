@@ -120,7 +120,10 @@ class CurrentNotices:
             case StatusNotice():
                 self._step(notice)
             case OutputDelta():
-                self._output(notice)
+                earlier = self._outputs.pop(notice.cause, None)
+                self._outputs[notice.cause] = notice if earlier is None else joined(earlier, notice)
+                if len(self._outputs) > MAX_ACTIONS:
+                    del self._outputs[next(iter(self._outputs))]
             case TextDelta():
                 self._text(notice)
             case TextDiscarded():
@@ -152,20 +155,15 @@ class CurrentNotices:
         else:
             self._steps = [*self._steps, notice][-MAX_STEPS:]
 
-    def _output(self, delta: OutputDelta) -> None:
-        earlier = self._outputs.pop(delta.cause, None)
-        self._outputs[delta.cause] = delta if earlier is None else _longer(earlier, delta)
-        if len(self._outputs) > MAX_ACTIONS:
-            del self._outputs[next(iter(self._outputs))]
-
     def _text(self, delta: TextDelta) -> None:
         earlier = self._texts.get(delta.channel)
         if earlier is None or earlier.response_id != delta.response_id:
             self._texts = {name: text for name, text in self._texts.items() if text.response_id == delta.response_id}
             self._texts[delta.channel] = delta
         else:
-            self._texts[delta.channel] = _longer(earlier, delta)
+            self._texts[delta.channel] = joined(earlier, delta)
 
 
-def _longer(first: Delta, second: Delta) -> Delta:
+def joined(first: Delta, second: Delta) -> Delta:
+    """Both pieces of one text as one, within the limit."""
     return replace(first, text=(first.text + second.text)[-MAX_TEXT:])
