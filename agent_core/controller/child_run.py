@@ -29,7 +29,6 @@ from agent_core.tools.context import TaskReport
 
 logger = logging.getLogger(__name__)
 
-
 _DONE: Final = frozenset({AgentState.FINISHED, AgentState.AWAITING_USER_INPUT})
 _ENDED: Final = _DONE | {AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED, AgentState.ERROR}
 MAX_REJECTIONS: Final = 3

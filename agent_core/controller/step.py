@@ -54,7 +54,6 @@ from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-
 NOTHING_DONE: Final = "Your last step came to nothing: say something, make a call, or finish."
 WARNING: Final = (
     "The same call has failed several times now. Do not repeat it: read the error again, change the call, or try"

@@ -76,7 +76,6 @@ UNREADABLE = "null"
 _log = logging.getLogger(__name__)
 _adapter: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="kind")])
 
-
 CERTAIN_DEPTH = 150
 """Data nested so deeply can be read again; not much deeper they cannot."""
 

@@ -79,7 +79,6 @@ class ClientCall:
 
 Transient = ClientCall | TextDelta | TextDiscarded | OutputDelta | StatusNotice
 
-
 MAX_TEXT: Final = 32 * 1024
 """Characters kept of each text: its end."""
 
@@ -125,7 +124,12 @@ class CurrentNotices:
                 if len(self._outputs) > MAX_ACTIONS:
                     del self._outputs[next(iter(self._outputs))]
             case TextDelta():
-                self._text(notice)
+                earlier_text = self._texts.get(notice.channel)
+                if earlier_text is None or earlier_text.response_id != notice.response_id:
+                    same = {name: one for name, one in self._texts.items() if one.response_id == notice.response_id}
+                    self._texts = {**same, notice.channel: notice}
+                else:
+                    self._texts[notice.channel] = joined(earlier_text, notice)
             case TextDiscarded():
                 self._texts.clear()
             case ClientCall(is_over=False):
@@ -154,14 +158,6 @@ class CurrentNotices:
             self._steps.clear()
         else:
             self._steps = [*self._steps, notice][-MAX_STEPS:]
-
-    def _text(self, delta: TextDelta) -> None:
-        earlier = self._texts.get(delta.channel)
-        if earlier is None or earlier.response_id != delta.response_id:
-            self._texts = {name: text for name, text in self._texts.items() if text.response_id == delta.response_id}
-            self._texts[delta.channel] = delta
-        else:
-            self._texts[delta.channel] = joined(earlier, delta)
 
 
 def joined(first: Delta, second: Delta) -> Delta:

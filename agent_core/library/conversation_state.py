@@ -44,7 +44,15 @@ class ConversationView:
         self.persistence_dir = persistence_dir
         self.events = Events(work.log)
         self.log = Events(work.log, whole=True)
-        self.tags = _checked_tags(tags)
+        for name, value in tags.items():
+            if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
+                raise ValueError(f"tag {name!r}: a name has only lower-case letters and digits")
+            if not isinstance(value, str):
+                raise TypeError(f"tag {name!r}: its value is a {type(value).__name__}: give a text")
+            if len(value) > MAX_TAG_CHARS:
+                text = f"its value has {len(value)} characters; at most {MAX_TAG_CHARS} are allowed"
+                raise ValueError(f"tag {name!r}: {text}")
+        self.tags = dict(tags)
         self.secret_registry = SecretView(work)
         self._work = work
         self._lock = FairLock()
@@ -258,16 +266,3 @@ class FairLock:
                 self._holder = 0
                 self.turns.popleft()
                 self._moved.notify_all()
-
-
-def _checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    for name, value in tags.items():
-        if not isinstance(name, str) or not _TAG_NAME.fullmatch(name):
-            raise ValueError(f"tag {name!r}: a name has only lower-case letters and digits")
-        if not isinstance(value, str):
-            raise TypeError(f"tag {name!r}: its value is a {type(value).__name__}: give a text")
-        if len(value) > MAX_TAG_CHARS:
-            raise ValueError(
-                f"tag {name!r}: its value has {len(value)} characters; at most {MAX_TAG_CHARS} are allowed"
-            )
-    return dict(tags)

@@ -10,10 +10,8 @@ from agent_core.errors import DrydockError, ToolError
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
-from agent_core.events.serialization import AnyEvent
 from agent_core.library.run_loop import RunLoop
 from agent_core.runtime.action_runner import DirectContext, failure
-from agent_core.session.agent_session import AgentSession
 from agent_core.session.factory import ConversationDrafts, draft_llm
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition
@@ -27,7 +25,15 @@ async def call_tool(work: RunLoop, definition: ToolDefinition, action: Action) -
         is_running = work.is_running
         call = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
     assert isinstance(call, ActionEvent)  # noqa: S101 - it is what was stored
-    answer = await _answered(work, session, call) if is_running else None
+    answer: object = None
+    if is_running:
+        async with session.stream.subscribe(after=call.id) as events:
+            async for event in events:
+                if getattr(event, "cause", None) == call.id:
+                    answer = event
+                    break
+        if answer is None:
+            await work.until_run_ended()
     if isinstance(answer, ObservationEvent):
         return answer.observation
     if answer is not None:
@@ -57,15 +63,6 @@ async def rerun(work: RunLoop, tools: Mapping[str, ToolDefinition]) -> list[Obse
         if results[-1].is_error or getattr(results[-1], "exit_code", 0) not in (0, -1):
             break
     return results
-
-
-async def _answered(work: RunLoop, session: AgentSession, call: AnyEvent) -> AnyEvent | None:
-    async with session.stream.subscribe(after=call.id) as events:
-        async for event in events:
-            if getattr(event, "cause", None) == call.id:
-                return event  # type: ignore[return-value] # notices have no cause
-    await work.until_run_ended()
-    return None
 
 
 async def _unrecorded(work: RunLoop, definition: ToolDefinition, action: Action) -> Observation:

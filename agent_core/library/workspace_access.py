@@ -20,7 +20,6 @@ from agent_core.runtime.transfers import PART, reading, writing
 
 _CHUNK = 64 * 1024
 
-
 T = TypeVar("T")
 
 MAX_DOWNLOAD = 16 * 1024**3
@@ -155,25 +154,24 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 async def _carry(connection: PortConnection, own: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=own)
+
+    async def send() -> None:
+        while data := await reader.read(_CHUNK):
+            await connection.write(data)
+        connection.end()
+
+    async def receive() -> None:
+        while data := await connection.read():
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
     try:
         async with asyncio.TaskGroup() as directions:
-            directions.create_task(_out(connection, reader), name="port-connection-out")
-            directions.create_task(_in(connection, writer), name="port-connection-in")
+            directions.create_task(send(), name="port-connection-out")
+            directions.create_task(receive(), name="port-connection-in")
     except* (SandboxError, OSError):
         pass  # either side may be gone: the caller sees the end, which is all that can be said on a socket
     finally:
         connection.close()
         writer.close()
-
-
-async def _out(connection: PortConnection, reader: asyncio.StreamReader) -> None:
-    while data := await reader.read(_CHUNK):
-        await connection.write(data)
-    connection.end()
-
-
-async def _in(connection: PortConnection, writer: asyncio.StreamWriter) -> None:
-    while data := await connection.read():
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()

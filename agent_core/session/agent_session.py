@@ -289,8 +289,20 @@ class AgentSession:
 
     async def _close(self, *, stopped: bool) -> None:
         async with self._resources:
-            if not self.stream.closed:
-                await self._say_last(stopped=stopped)
+            if self.stream.closed:
+                return
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    if self.running is not None:  # its usage tells what was spent before
+                        if HookEvent.SESSION_END in self._hook_events:
+                            await self.running.hooks.session_ended()
+                        await self.step.usage.settle()
+                        if stopped:
+                            await self.running.stop()
+                    elif stopped:
+                        await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
+            except (TimeoutError, EventStoreError, StreamClosedError) as error:
+                logger.warning("conversation %s was not closed cleanly: %r", self.conversation_id, error)
 
     async def _suspend_subagents(self) -> None:
         if self.running is not None:
@@ -305,20 +317,6 @@ class AgentSession:
             logger.warning("conversation %s: %s of its sandbox failed: %s", self.conversation_id, self._after, error)
         finally:
             await self.sandbox.close()
-
-    async def _say_last(self, *, stopped: bool) -> None:
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS):
-                if self.running is not None:  # its usage tells what was spent before
-                    if HookEvent.SESSION_END in self._hook_events:
-                        await self.running.hooks.session_ended()
-                    await self.step.usage.settle()
-                    if stopped:
-                        await self.running.stop()
-                elif stopped:
-                    await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
-        except (TimeoutError, EventStoreError, StreamClosedError) as error:
-            logger.warning("conversation %s was not closed cleanly: %r", self.conversation_id, error)
 
     async def _end_tasks(self) -> None:
         if self._warming is not None:

@@ -29,7 +29,6 @@ from agent_core.tools.subagents import DEFAULT_TYPE, MAX_CHILDREN, MAX_DEPTH, MA
 
 logger = logging.getLogger(__name__)
 
-
 MAX_ID_CHARS: Final = 64
 MAX_SHOWN: Final = 100
 STOP_SECONDS: Final = 5.0
@@ -254,8 +253,15 @@ class Roster:
         self.position = event.id
         self._branches.fold(event)
         match event:
-            case ActionEvent():
-                self._action(event)
+            case ActionEvent(action=action):
+                if event.llm_response_id != self._response_id or not event.llm_response_id:
+                    self._response_id, self.places = event.llm_response_id, {}
+                if isinstance(action, TaskAction) and not action.resume:
+                    self.task_ids[event.id] = f"task_{len(self.task_ids) + 1:08x}"
+                    self._kinds[event.id] = action.subagent_type
+                is_task = isinstance(action, TaskAction | AgentDelegateAction)
+                if is_task or (isinstance(action, DelegateAction) and action.command == "delegate"):
+                    self.places[event.id] = len(self.places) + 1
             case ObservationEvent(observation=DelegateObservation() as made) if made.command == "spawn":
                 self._spawns.append((event.cause, made.spawned))
             case Rewind() if event.forked_from:  # the sub-agents, and what they know, stay where they are
@@ -278,18 +284,6 @@ class Roster:
         return {
             self.task_ids[action_id]: kind for action_id, kind in self._kinds.items() if self._branches.has(action_id)
         }
-
-    def _action(self, event: ActionEvent) -> None:
-        if event.llm_response_id != self._response_id or not event.llm_response_id:
-            self._response_id, self.places = event.llm_response_id, {}
-        action = event.action
-        if isinstance(action, TaskAction) and not action.resume:
-            self.task_ids[event.id] = f"task_{len(self.task_ids) + 1:08x}"
-            self._kinds[event.id] = action.subagent_type
-        if isinstance(action, TaskAction | AgentDelegateAction) or (
-            isinstance(action, DelegateAction) and action.command == "delegate"
-        ):
-            self.places[event.id] = len(self.places) + 1
 
 
 def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:

@@ -92,7 +92,11 @@ async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -
 
 async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> None:
     def progress(text: str) -> None:
-        stream.publish(StatusNotice(SETTING_UP, f"Cloning {repository.name}: {_progress(text)}"))
+        try:
+            shown = str(json.loads(text)["progress"])
+        except (ValueError, KeyError, TypeError):
+            shown = "..."
+        stream.publish(StatusNotice(SETTING_UP, f"Cloning {repository.name}: {shown}"))
 
     stream.publish(StatusNotice(SETTING_UP, f"Setting up workspace: cloning {repository.name}..."))
     found: dict[str, object] = {}
@@ -128,10 +132,3 @@ async def _report(stream: EventStream, text: str, error_id: str) -> None:
     payload = {"content": text, "extras": {"error_id": error_id}}
     shown = ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
     await stream.add_events([shown, MessageEvent(source="environment", llm_message=Message.user(text))])
-
-
-def _progress(text: str) -> str:
-    try:
-        return str(json.loads(text)["progress"])
-    except (ValueError, KeyError, TypeError):
-        return "..."

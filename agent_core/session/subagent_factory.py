@@ -158,7 +158,7 @@ class SubagentFactory:
             child_id(shared.stream.conversation_id, order.name),
             store=shared.store,
             settings=settings,
-            sandbox=self._sandbox(order.name),
+            sandbox=SharedSandbox(shared.sandbox, order.name),
             hook_events=(),
             parent=Parent(shared, budget),
         )
@@ -166,10 +166,7 @@ class SubagentFactory:
     async def end_shells(self, name: str) -> None:
         args = {"session": "default"}
         with contextlib.suppress(SandboxError, ToolError):
-            await self._sandbox(name).request("shell.kill", args, limit_seconds=END_SECONDS)
-
-    def _sandbox(self, name: str) -> SharedSandbox:
-        return SharedSandbox(self._shared.sandbox, name)
+            await SharedSandbox(self._shared.sandbox, name).request("shell.kill", args, limit_seconds=END_SECONDS)
 
     async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
         handler = self._shared.settings.confirm_subagents
