@@ -88,9 +88,6 @@ class OriginPolicy:
         if origin in self.origins or "*" in self.origins:
             return True
         scheme, separator, rest = origin.partition("://")
-        return bool(separator) and scheme in {"http", "https"} and _same_place(rest, host, scheme)
-
-
-def _same_place(origin_host: str, host: str, scheme: str) -> bool:
-    default = ":443" if scheme == "https" else ":80"
-    return origin_host.removesuffix(default) == host.removesuffix(default)
+        default = ":443" if scheme == "https" else ":80"
+        is_same_place = rest.removesuffix(default) == host.removesuffix(default)
+        return bool(separator) and scheme in {"http", "https"} and is_same_place

@@ -49,21 +49,19 @@ class PreviewAddresses:
 
     def mode(self, host: str) -> Mode:
         """How previews are served for a page under this ``Host``."""
-        if self.domain is None or (self.domain == LOCAL_DOMAIN and _name(host) not in _LOOPBACK_HOSTS):
+        if self.domain is None or (self.domain == LOCAL_DOMAIN and _name_and_port(host)[0] not in _LOOPBACK_HOSTS):
             return "path"
         return "origin"
 
     def origin(self, scheme: str, host: str, conversation_id: str, port: int) -> str:
         """The origin of a preview, for a page under this ``Host``."""
-        match = _HOST.fullmatch(host.lower())
-        served_at = (match["port"] or "") if match is not None else ""
-        return f"{scheme}://{port}-{mark_of(conversation_id)}.{self.domain}{served_at}"
+        return f"{scheme}://{port}-{mark_of(conversation_id)}.{self.domain}{_name_and_port(host)[1]}"
 
     def parse(self, host: str) -> PreviewHost | None:
-        match = _HOST.fullmatch(host.lower())
-        if self.domain is None or match is None or not match["name"].endswith(f".{self.domain}"):
+        name, _ = _name_and_port(host)
+        if self.domain is None or not name.endswith(f".{self.domain}"):
             return None
-        label = _LABEL.fullmatch(match["name"].removesuffix(f".{self.domain}"))
+        label = _LABEL.fullmatch(name.removesuffix(f".{self.domain}"))
         return None if label is None or int(label["port"]) > 65535 else PreviewHost(int(label["port"]), label["mark"])
 
     def is_preview_origin(self, origin: str) -> bool:
@@ -74,8 +72,7 @@ class PreviewAddresses:
         """What the page may show in a frame, as sources of its content security policy."""
         if self.mode(host) == "path":
             return "'self'"
-        match = _HOST.fullmatch(host.lower())
-        served_at = (match["port"] or "") if match is not None else ""
+        served_at = _name_and_port(host)[1]
         return f"http://*.{self.domain}{served_at} https://*.{self.domain}{served_at}"
 
 
@@ -113,6 +110,7 @@ def path_url(scheme: str, host: str, pass_: str) -> str:
     return f"{scheme}://{host}{PATH_PREFIX}{quote(pass_, safe='')}/"
 
 
-def _name(host: str) -> str:
+def _name_and_port(host: str) -> tuple[str, str]:
+    """The port with its colon; both are empty where it can be no host."""
     match = _HOST.fullmatch(host.lower())
-    return match["name"] if match is not None else ""
+    return (match["name"], match["port"] or "") if match is not None else ("", "")

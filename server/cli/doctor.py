@@ -6,7 +6,6 @@ import asyncio
 import platform
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from agent_core.errors import DrydockError
@@ -177,14 +176,12 @@ async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
 
 
 def _page(settings: Settings) -> DoctorFinding:
-    folder = page_folder(settings)
+    folder = page_folder(settings).absolute()
     if (folder / "index.html").is_file():
-        return DoctorFinding("page", ok=True, text=f"built, in {_shown(folder)}")
+        return DoctorFinding("page", ok=True, text=f"built, in {folder}")
     if settings.page is not None:
-        return DoctorFinding(
-            "page", ok=False, text=f"no index.html in {_shown(folder)}: name a folder with a built page"
-        )
-    return DoctorFinding("page", ok=False, text=f"not built in {_shown(folder)}: run `make setup`", needed=False)
+        return DoctorFinding("page", ok=False, text=f"no index.html in {folder}: name a folder with a built page")
+    return DoctorFinding("page", ok=False, text=f"not built in {folder}: run `make setup`", needed=False)
 
 
 def _model(settings: Settings) -> DoctorFinding:
@@ -194,7 +191,3 @@ def _model(settings: Settings) -> DoctorFinding:
     where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
     key = "with a key" if settings.llm_api_key else "without a key"
     return DoctorFinding("model", ok=True, text=f"{settings.llm_model}{where}, {key}")
-
-
-def _shown(folder: Path) -> str:
-    return str(folder.absolute())

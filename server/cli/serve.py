@@ -70,8 +70,7 @@ def serve(settings: Settings, out: TextIO) -> int:
             app.failure is None
             and not server.force_exit
             and not broke_off.get()
-            and not _is_no_text(record)
-            and not _was_cancelled(record)
+            and not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError | asyncio.CancelledError))
         )
     )
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
@@ -134,14 +133,6 @@ class AnnouncingServer(uvicorn.Server):
     def _say(self, line: str) -> None:
         self._out.write(line + "\n")
         self._out.flush()
-
-
-def _is_no_text(record: logging.LogRecord) -> bool:
-    return record.exc_info is not None and isinstance(record.exc_info[1], UnicodeDecodeError)
-
-
-def _was_cancelled(record: logging.LogRecord) -> bool:
-    return record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _bind(settings: Settings) -> socket.socket:
