@@ -107,12 +107,12 @@ class PreparedCall:
         sink = DeltaSink(response_id, self.on_delta)
         assembly = Assembly()
         start = time.monotonic()
-        is_complete = False
         try:
             await self._receive(request, assembly, sink)
-            is_complete = True
-        finally:
-            sink.close() if is_complete else sink.discard()
+        except BaseException:
+            sink.discard()
+            raise
+        sink.close()
         config, cost = self.config, assembly.cost
         usage = usage_of(
             assembly.usage,

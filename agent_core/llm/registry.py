@@ -110,12 +110,7 @@ class LLMRegistry:
 
     def listener_for(self, llm: LLM) -> Callable[[RetryNotice], None]:
         listener = self._retry_listener
-
-        def tell(notice: RetryNotice) -> None:
-            if listener is not None:
-                listener(llm, notice)
-
-        return tell
+        return lambda notice: listener(llm, notice) if listener is not None else None
 
 
 class ProfileStore:
