@@ -110,7 +110,14 @@ class StatusFold:
             self.shown.append(event.id)
         if not self.branches.fold(event):
             return
-        self._move_leaf(event)
+        if isinstance(event, Rewind):
+            self.leaf = event.to if event.to >= 0 else None
+            self.is_rewound, self.is_asked, self._has_answered = True, False, False
+            self._is_opening = True
+        elif isinstance(event, AgentStateChanged):
+            self._is_opening = False
+        elif not (self._is_opening or isinstance(event, ChangeAgentState | FilesRestored | MetricsUpdated)):
+            self.leaf = event.id
         self.core.fold(event)
         self.facts.fold(event)
         if isinstance(event, AgentStateChanged):
@@ -138,16 +145,6 @@ class StatusFold:
                 self.is_asked, self._has_answered = True, False
             elif event.source == "agent":
                 self._has_answered = event.wait_for_response
-
-    def _move_leaf(self, event: AnyEvent) -> None:
-        if isinstance(event, Rewind):
-            self.leaf = event.to if event.to >= 0 else None
-            self.is_rewound, self.is_asked, self._has_answered = True, False, False
-            self._is_opening = True
-        elif isinstance(event, AgentStateChanged):
-            self._is_opening = False
-        elif not (self._is_opening or isinstance(event, ChangeAgentState | FilesRestored | MetricsUpdated)):
-            self.leaf = event.id
 
     @property
     def awaits_approval(self) -> bool:

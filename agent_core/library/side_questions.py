@@ -100,7 +100,8 @@ async def title(work: RunLoop, llm: LLM, max_length: int) -> str:
 async def judge_goal(work: RunLoop, objective: str, llm: LLM) -> GoalVerdict:
     """The model's verdict on the objective by the history."""
     messages = [message for message in (await work.log.view()).messages() if message.role != "system"]
-    transcript = "\n\n".join(_told(message) for message in messages)
+    turns = ((one, [f"{call.name}({call.arguments})" for call in one.tool_calls or ()]) for one in messages)
+    transcript = "\n\n".join(f"[{one.role}] " + "\n".join(filter(None, [one.text, *calls])) for one, calls in turns)
     if len(transcript) > MAX_TRANSCRIPT_CHARS:
         half = MAX_TRANSCRIPT_CHARS // 2
         transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
@@ -141,8 +142,3 @@ def verdict_in(text: str) -> GoalVerdict:
     if not is_number or not isinstance(complete, bool) or not isinstance(missing, str):
         return unread
     return GoalVerdict(float(score), complete, missing)
-
-
-def _told(message: Message) -> str:
-    calls = [f"{call.name}({call.arguments})" for call in message.tool_calls or ()]
-    return f"[{message.role}] " + "\n".join(filter(None, [message.text, *calls]))

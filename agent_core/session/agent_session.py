@@ -12,6 +12,7 @@ from typing import Final, Literal, Self
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.guards import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
+from agent_core.controller.step import Step
 from agent_core.errors import (
     ClientToolError,
     DrydockError,
@@ -38,9 +39,10 @@ from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.disk import DISK_LIMIT
 from agent_core.runtime.snapshots import plant
+from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import GivenSecret
-from agent_core.session.factory import as_sent, make_agent, make_secrets, make_step, prepare_tools
+from agent_core.session.factory import as_sent, make_agent, make_secrets, prepare_tools
 from agent_core.session.hooks import make_hooks
 from agent_core.session.repository import set_up
 from agent_core.session.rewind import Rewinder
@@ -161,7 +163,16 @@ class AgentSession:
             stream = await EventStream.open(conversation_id, store)
             resources.callback(stream.close)
             secrets = make_secrets(settings, agent, stream, parent)
-            step = make_step(settings, agent, tool_servers.tools, stream, parent)
+            step = Step(
+                stream,
+                agent,
+                tools=tool_servers.tools,
+                gate=ConfirmationGate.for_tools(settings.policy, settings.analyzer, tool_servers.tools),
+                max_budget=settings.max_budget,
+                loops=settings.stuck_thresholds if settings.stuck_detection else None,
+                cache_key=parent.shared.cache_key if parent is not None else "",
+                payer=parent.budget.count if parent is not None else None,
+            )
             opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
             prompt = step.init_state(await _first_own_events(stream), secrets.descriptions())
             opening.extend([prompt] if prompt is not None else [])

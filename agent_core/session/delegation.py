@@ -165,7 +165,7 @@ class Delegation:
         except asyncio.CancelledError:
             if not self._stream.closed:
                 self._stopped[call.action_id] = stop_notice(orders)
-                await self._stop([order.name for order in orders], tasks)
+                await self._stop([self._runs[order.name] for order in orders if order.name in self._runs], tasks)
             raise
         finally:
             for task in tasks:
@@ -193,8 +193,7 @@ class Delegation:
         finally:
             del self._runs[order.name]
 
-    async def _stop(self, names: Sequence[str], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
-        runs = [self._runs[name] for name in names if name in self._runs]
+    async def _stop(self, runs: Sequence[ChildRun], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 for result in await asyncio.gather(*(run.stop() for run in runs), return_exceptions=True):

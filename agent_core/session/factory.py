@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ from agent_core.agent.presets import (
     ReadOnlyAgent,
     VisualBrowsingAgent,
 )
-from agent_core.controller.step import Step
 from agent_core.controller.usage import UsageTracker
 from agent_core.errors import LimitReachedError, LLMError, ToolError
 from agent_core.events.llm_events import MessageEvent
@@ -26,7 +25,6 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent
@@ -139,26 +137,6 @@ def make_secrets(
     if parent is None:
         secrets.update(settings.named_secrets)
     return secrets
-
-
-def make_step(
-    settings: SessionSettings,
-    agent: AgentBase,
-    tools: Mapping[str, ToolDefinition],
-    stream: EventStream,
-    parent: Parent | None = None,
-) -> Step:
-    """What takes the agent's steps; a sub-agent's are paid by its `parent`."""
-    return Step(
-        stream,
-        agent,
-        tools=tools,
-        gate=ConfirmationGate.for_tools(settings.policy, settings.analyzer, tools),
-        max_budget=settings.max_budget,
-        loops=settings.stuck_thresholds if settings.stuck_detection else None,
-        cache_key=parent.shared.cache_key if parent is not None else "",
-        payer=parent.budget.count if parent is not None else None,
-    )
 
 
 def draft_llm(agent: AgentBase) -> LLM:
