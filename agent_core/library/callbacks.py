@@ -72,9 +72,6 @@ class Callbacks:
         if self.is_inside and not unless:
             raise RuntimeError(f"{what} in a callback would wait for itself: do it after the run, or elsewhere")
 
-    def close(self) -> None:
-        self.thread.shutdown(wait=False)
-
     async def _call(self, callback: Callback, event: object) -> None:
         call = contextvars.copy_context().run
         try:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 from uuid import uuid4
 
 from pydantic import ValidationError
@@ -34,7 +33,6 @@ from agent_core.session.tool_servers import make_servers
 from agent_core.tools.spec import Tool
 
 logger = logging.getLogger(__name__)
-AGENT_FILE: Final = "agent.json"
 
 USE_SECONDS = 600.0
 """How long the end of a run waits for those who use its session: a call of a tool is over by then."""
@@ -368,7 +366,7 @@ class SandboxUse:
 
 def check_kept_agent(agent: AgentBase, folder: Path) -> None:
     """Note the agent of a kept conversation; `ValueError` where its class or its tools are others. Blocking."""
-    path, now, before = folder / AGENT_FILE, AgentMark.of(agent), None
+    path, now, before = folder / "agent.json", AgentMark.of(agent), None
     try:
         before = AgentMark.model_validate_json(path.read_bytes())
     except FileNotFoundError:

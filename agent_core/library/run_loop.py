@@ -304,7 +304,7 @@ class RunLoop:
         await self.sessions.close_servers()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
-        self.callbacks.close()
+        self.callbacks.thread.shutdown(wait=False)
 
     async def _settled(self, session: AgentSession) -> None:
         fold, last = await self.log.present(), session.stream.last_id

@@ -18,8 +18,6 @@ from agent_core.library.run_loop import RunLoop
 from agent_core.runtime.channel.tunnels import OpenPort, PortConnection, listening
 from agent_core.runtime.transfers import PART, reading, writing
 
-_CHUNK = 64 * 1024
-
 T = TypeVar("T")
 
 MAX_DOWNLOAD = 16 * 1024**3
@@ -156,7 +154,7 @@ async def _carry(connection: PortConnection, own: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=own)
 
     async def send() -> None:
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(64 * 1024):
             await connection.write(data)
         connection.end()
 
