@@ -21,6 +21,9 @@ NetworkWish = Literal["none", "internal", "full", "host-access"]
 """``none``; ``internal``: without a way out, nor to other sandboxes; ``full``: the internet, but neither this host nor
 what its cloud tells it (link-local and metadata addresses); ``host-access``: ``full``, and these too."""
 
+SandboxWish = Literal["auto", "docker", "local", "unconfined"]
+"""Which provider is wished for; ``auto``: the best that works here."""
+
 KeyState = Literal["unknown", "running", "done", "lost"]
 """What a sandbox knows of a keyed request; ``lost``: it is another sandbox by now."""
 

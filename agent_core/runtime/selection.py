@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvider
-
-SandboxWish = Literal["auto", "docker", "local", "unconfined"]
+from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvider, SandboxWish
 
 
 class ProviderChoice(NamedTuple):

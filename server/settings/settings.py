@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from agent_core.llm.profiles import HOME_VARIABLE
-from agent_core.runtime.sandbox import NetworkWish
+from agent_core.runtime.sandbox import NetworkWish, SandboxWish
 from agent_core.session.settings import AgentOptions
 from server.errors import ConfigurationError
 from server.settings.git_hosts import PROVIDERS, host_problem
@@ -68,8 +68,6 @@ _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-
 
 _HIDDEN = re.compile("SecretStr|McpConfig")
 """Types of settings whose values are not repeated in messages."""
-
-SandboxChoice = Literal["auto", "docker", "local", "unconfined"]
 
 
 def _split_words(value: object) -> object:
@@ -246,7 +244,7 @@ class Settings(BaseModel):
     shutdown_seconds: PositiveSeconds = Field(10, description="Bound on suspending all conversations at the end.")
 
     # Sandbox
-    sandbox: SandboxChoice = Field(
+    sandbox: SandboxWish = Field(
         "auto",
         description="`docker`, `local` (bubblewrap), `unconfined` (no isolation at all: only for code that you trust), "
         "or `auto`: Docker where an engine answers, else local.",

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.selection import ProviderChoice, SandboxWish, choose_provider
+from agent_core.runtime.sandbox import SandboxWish
+from agent_core.runtime.selection import ProviderChoice, choose_provider
 
 NO_ENGINE = "unix:///nowhere/engine.sock"
 
