@@ -48,8 +48,8 @@ class ApplyPatchExecutor(SandboxExecutor[ApplyPatchAction, ApplyPatchObservation
             "patch.apply", {"patch": action.patch}, key=key, limit_seconds=LIMIT_SECONDS
         )
         result = reply.result
-        kept = {name: result[name] for name in ("is_error", "paths", "diff", "fuzz")}
-        return ApplyPatchObservation.from_text(result["text"], **kept)
+        fields = {name: result[name] for name in ("is_error", "paths", "diff", "fuzz")}
+        return ApplyPatchObservation.from_text(result["text"], **fields)
 
 
 _DESCRIPTION = """Change files of the workspace by a patch. All of it is applied, or nothing.

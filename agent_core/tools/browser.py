@@ -253,8 +253,8 @@ def state_text(result: dict[str, Any], look: Look) -> str:
         parts += [f"Other tabs: {', '.join(others)}"] if others else []
         parts += [f"Screenshot saved to: {result['screenshot_path']}"] if result["screenshot_path"] else []
         parts.append(f"Elements, those in brackets can be used:\n{result['tree'] or '(the page is empty)'}")
-    said = "\n".join(part for part in parts if part)
-    return said or ("Done." if result["status"] == "completed" else "")
+    text = "\n".join(part for part in parts if part)
+    return text or ("Done." if result["status"] == "completed" else "")
 
 
 _OUTER_MARGIN_SECONDS = 120.0
@@ -321,9 +321,9 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         options = dict(self._options)
         if context.hard_timeout is not None:
             options["timeout"] = context.hard_timeout
-        asked = {"calls": [call._asdict() for call in calls], "look": look._asdict(), **options}
+        args = {"calls": [call._asdict() for call in calls], "look": look._asdict(), **options}
         limit = max(self._limit_seconds, (context.hard_timeout or 0) + _OUTER_MARGIN_SECONDS)
-        reply = await context.sandbox.request("browser.run", asked, key=key, limit_seconds=limit)
+        reply = await context.sandbox.request("browser.run", args, key=key, limit_seconds=limit)
         return reply.result
 
 
@@ -365,8 +365,8 @@ def _tool(
         @classmethod
         def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
             """The one tool, with the executor given (also as the only argument) or one made from the parameters."""
-            given = {"executor": conv_state} if isinstance(conv_state, BrowserToolExecutor) else {}
-            return super().create(**given, **params)
+            extra = {"executor": conv_state} if isinstance(conv_state, BrowserToolExecutor) else {}
+            return super().create(**extra, **params)
 
     Single.__name__ = class_name
     _TOOLS.append(Single)

@@ -98,10 +98,10 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
         Here one, with the parameter `executor`, or one made of the parameters. TypeError: a parameter is unknown.
         """
-        return [cls._made(**params)]
+        return [cls._define(**params)]
 
     @classmethod
-    def _made(cls, **params: Any) -> Self:
+    def _define(cls, **params: Any) -> Self:
         return cls.model_validate({"executor": cls._executor_from(**params)})
 
     @classmethod
@@ -112,8 +112,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             return cls.make_executor(**params) if executor is None else executor
         except TypeError as error:
             known = ["executor", *inspect.signature(cls.make_executor).parameters]
-            given = f"{cls.name} cannot be made with the parameters {sorted(params)}"
-            raise TypeError(f"{given}: {error}; it takes {known}") from None
+            problem = f"{cls.name} cannot be made with the parameters {sorted(params)}"
+            raise TypeError(f"{problem}: {error}; it takes {known}") from None
 
     @classmethod
     def make_executor(cls) -> Callable[..., Any]:
@@ -158,10 +158,10 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
         """The typed action for the model's arguments. Raises ValueError: naming the field and the problem."""
-        given = dict(arguments)
-        if given.pop("kind", self.action_type.__name__) != self.action_type.__name__:
+        values = dict(arguments)
+        if values.pop("kind", self.action_type.__name__) != self.action_type.__name__:
             raise ToolError("kind: Extra inputs are not permitted")  # or else the action could be read as another one
-        return self.action_type.model_validate(given)
+        return self.action_type.model_validate(values)
 
     def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
         """Execute one call and wait for its result, for programs that are not asynchronous; raises as `acall` does."""
@@ -240,11 +240,11 @@ def _resources(keys: tuple[str, ...] | None) -> DeclaredResources:
 
 def _types_of(tool: type[ToolDefinition]) -> dict[str, type]:
     """The types that stand in the brackets behind its base class, where its fields do not say them."""
-    given = (base.__pydantic_generic_metadata__["args"] for base in tool.__mro__ if issubclass(base, ToolDefinition))
+    args = (base.__pydantic_generic_metadata__["args"] for base in tool.__mro__ if issubclass(base, ToolDefinition))
     bounds: dict[str, type] = {"action_type": Action, "observation_type": Observation}
     return {
         name: found
-        for (name, bound), found in zip(bounds.items(), next(filter(None, given), ()), strict=False)
+        for (name, bound), found in zip(bounds.items(), next(filter(None, args), ()), strict=False)
         if isinstance(found, type) and issubclass(found, bound)
         if tool.model_fields[name].default in (PydanticUndefined, None)
     }

@@ -53,9 +53,9 @@ async def _spawn(action: DelegateAction, conversation: ToolContext | None) -> De
         raise SubAgentError("spawn needs `ids`: at least one name for a sub-agent")
     subagents, call = subagents_of(conversation)
     spawned = await subagents.spawn(call, ids, types)
-    made = ", ".join(f"{name} ({agent.agent_type})" for name, agent in spawned.items())
+    names = ", ".join(f"{name} ({agent.agent_type})" for name, agent in spawned.items())
     return DelegateObservation.from_text(
-        f"Spawned {len(spawned)} sub-agents: {made}. Give them work with the command delegate.",
+        f"Spawned {len(spawned)} sub-agents: {names}. Give them work with the command delegate.",
         command="spawn",
         spawned=spawned,
     )
@@ -222,8 +222,8 @@ class BrowsingDelegateTool(ToolDefinition[AgentDelegateAction, AgentDelegateObse
     annotations: ToolAnnotations = ToolAnnotations(title="Browsing agent")
 
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
-        asked = BrowsingTask.model_validate(dict(arguments))
-        return AgentDelegateAction(agent=BROWSING_AGENT, inputs={"task": asked.task})
+        request = BrowsingTask.model_validate(dict(arguments))
+        return AgentDelegateAction(agent=BROWSING_AGENT, inputs={"task": request.task})
 
     @staticmethod
     async def function(

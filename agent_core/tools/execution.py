@@ -54,23 +54,23 @@ class ThreadCall:
 
     context: ToolContext
     loop: asyncio.AbstractEventLoop
-    asked: set[Future[Any]] = field(default_factory=set)
+    futures: set[Future[Any]] = field(default_factory=set)
     is_ended: bool = False
 
     def do(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> T:
         """Have the loop do `work` and wait, in the call's thread; concurrent.futures.CancelledError if interrupted."""
         future = asyncio.run_coroutine_threadsafe(work(self.context), self.loop)
-        self.asked.add(future)
+        self.futures.add(future)
         if self.is_ended:
             future.cancel()
         try:
             return future.result()
         finally:
-            self.asked.discard(future)
+            self.futures.discard(future)
 
     def end(self) -> None:
         self.is_ended = True
-        for future in list(self.asked):
+        for future in list(self.futures):
             future.cancel()
 
 
@@ -121,10 +121,10 @@ def execute_now(executor: Callable[..., Any], action: Action, conversation: Tool
         return alone.submit(asyncio.run, _awaited(result)).result()
 
 
-def called(function: Callable[..., T], *given: Any) -> T:
+def called(function: Callable[..., T], *args: Any) -> T:
     """Call a program's own function in a thread: nobody who waits for a future could be told of a `StopIteration`."""
     try:
-        return function(*given)
+        return function(*args)
     except StopIteration as error:
         raise RuntimeError("it raised StopIteration") from error
 

@@ -30,9 +30,9 @@ class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, Observati
 
     @classmethod
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[Self]:
-        made = cls._made(**params)
+        tool = cls._define(**params)
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", "")
-        return [made.model_copy(update={"workspace": where}) if isinstance(where, str) else made]
+        return [tool.model_copy(update={"workspace": where}) if isinstance(where, str) else tool]
 
     def touched(self, action: Any) -> Iterable[str]:
         """The paths in the arguments of a call: its `path`, or what a subclass says; none where it touches no file."""
@@ -104,8 +104,8 @@ async def edit(
     content: list[TextContent | ImageContent] = [TextContent(text=result["text"])]
     if result.get("image"):
         content.append(ImageContent(image_urls=[result["image"]]))
-    kept = ("is_error", "path", "prev_exist", "old_content", "new_content", "diff")
-    return {"content": content, "command": action.command, **{name: result[name] for name in kept}}
+    fields = ("is_error", "path", "prev_exist", "old_content", "new_content", "diff")
+    return {"content": content, "command": action.command, **{name: result[name] for name in fields}}
 
 
 _EDITOR = """View, create and edit files in the sandbox.
@@ -170,9 +170,9 @@ class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, Plann
         return self.plan_path or posixpath.join(sandbox.working_dir, PLAN_FILE)
 
     async def prepare(self, sandbox: SandboxAccess) -> None:
-        asked = {"command": "create", "path": self.plan_in(sandbox), "file_text": BLANK_PLAN}
+        args = {"command": "create", "path": self.plan_in(sandbox), "file_text": BLANK_PLAN}
         with contextlib.suppress(ToolError):  # where it cannot be made, the first edit says why
-            await sandbox.request("file.edit", asked, limit_seconds=30.0)
+            await sandbox.request("file.edit", args, limit_seconds=30.0)
         self._is_prepared = True
 
     async def carry_out(
@@ -213,7 +213,7 @@ class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEdit
     @classmethod
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[Self]:
         """The tool; `plan_path` (absolute) is by default ``PLAN.md`` in the workspace. TypeError: unknown parameter."""
-        (made,) = super().create(conv_state, **params)
-        in_workspace = posixpath.join(made.workspace, PLAN_FILE) if made.workspace else f"{PLAN_FILE} in the workspace"
-        plan = getattr(made.executor, "plan_path", "") or in_workspace
-        return [made.model_copy(update={"description": _PLANNING.format(plan=plan)})]
+        (tool,) = super().create(conv_state, **params)
+        in_workspace = posixpath.join(tool.workspace, PLAN_FILE) if tool.workspace else f"{PLAN_FILE} in the workspace"
+        plan = getattr(tool.executor, "plan_path", "") or in_workspace
+        return [tool.model_copy(update={"description": _PLANNING.format(plan=plan)})]

@@ -23,9 +23,9 @@ async def _search(
 ) -> tuple[str, dict[str, Any]]:
     """Have the sandbox search; returns the report for the model, and the fields that both observations have."""
     args = {"pattern": pattern, "path": path, "include": include}
-    asked: dict[str, Any] = {name: value for name, value in args.items() if value is not None}
-    asked |= {"limit": MAX_FILES, "timeout": SEARCH_SECONDS}
-    result = (await context.sandbox.request(op, asked, limit_seconds=OUTER_SECONDS)).result
+    request: dict[str, Any] = {name: value for name, value in args.items() if value is not None}
+    request |= {"limit": MAX_FILES, "timeout": SEARCH_SECONDS}
+    result = (await context.sandbox.request(op, request, limit_seconds=OUTER_SECONDS)).result
     root = str(result.get("root") or path or context.sandbox.working_dir)
     fields: dict[str, Any] = {"pattern": pattern, "search_path": root}
     if error := result.get("error"):

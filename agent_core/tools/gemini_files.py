@@ -74,29 +74,29 @@ class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
     """Has the sandbox do it."""
 
     async def carry_out(self, action: Action, context: ToolContext, key: str | None) -> FileEditorObservation:
-        made: type[FileEditorObservation]
-        asked: dict[str, Any]
+        kind: type[FileEditorObservation]
+        args: dict[str, Any]
         match action:
             case ReadFileAction(file_path=path):
-                made = ReadFileObservation
-                asked = {"command": "read", "path": path, "offset": action.offset, "limit": action.limit}
+                kind = ReadFileObservation
+                args = {"command": "read", "path": path, "offset": action.offset, "limit": action.limit}
             case WriteFileAction(file_path=path):
-                made, asked = WriteFileObservation, {"command": "write", "path": path, "content": action.content}
+                kind, args = WriteFileObservation, {"command": "write", "path": path, "content": action.content}
             case EditAction(file_path=path):
                 texts = {"old": action.old_string, "new": action.new_string, "expected": action.expected_replacements}
-                made, asked = EditObservation, {"command": "replace", "path": path, **texts}
+                kind, args = EditObservation, {"command": "replace", "path": path, **texts}
             case ListDirectoryAction(dir_path=path):
-                made, asked = ListDirectoryObservation, {"command": "list", "path": path, "recursive": action.recursive}
+                kind, args = ListDirectoryObservation, {"command": "list", "path": path, "recursive": action.recursive}
             case _:
                 raise TypeError(f"{action.kind} is no operation on files")
-        looks = asked["command"] in ("read", "list")
+        looks = args["command"] in ("read", "list")
         reply = await context.sandbox.request(
-            "file.whole", asked, key=None if looks else key, limit_seconds=LIMIT_SECONDS
+            "file.whole", args, key=None if looks else key, limit_seconds=LIMIT_SECONDS
         )
         result = reply.result
-        kept = {name: result[name] for name in ("path", "prev_exist", "old_content", "new_content", "diff")}
+        fields = {name: result[name] for name in ("path", "prev_exist", "old_content", "new_content", "diff")}
         command = "view" if looks else "str_replace" if result["prev_exist"] else "create"
-        return made.from_text(result["text"], is_error=result["is_error"], command=command, **kept)
+        return kind.from_text(result["text"], is_error=result["is_error"], command=command, **fields)
 
 
 class _GeminiFileTool(FileTool[Action, FileEditorObservation]):

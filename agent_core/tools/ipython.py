@@ -224,9 +224,9 @@ class _CodeSearchTool(ToolDefinition[Action, IPythonObservation]):
     resources = (RESOURCE,)
 
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
-        asked = self.action_type.model_validate(dict(arguments)).model_dump(exclude={"kind"}, exclude_none=True)
-        given = ", ".join(f"{name}={value!r}" for name, value in asked.items())
-        return IPythonAction(code=f"{self.name}({given})", include_extra=False)
+        values = self.action_type.model_validate(dict(arguments)).model_dump(exclude={"kind"}, exclude_none=True)
+        keywords = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return IPythonAction(code=f"{self.name}({keywords})", include_extra=False)
 
 
 @built_in

@@ -104,11 +104,11 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
         if key is not None:
             known = await _ask(sandbox, "journal.lookup", {"key": key})
             if known["state"] in ("running", "done"):  # a crash came between: it is written, and never again
-                return _told(await _ask(sandbox, "file.range", write, key))
+                return _observation_of(await _ask(sandbox, "file.range", write, key))
         read = {"command": "read", "path": action.path, "first": action.start, "last": action.end}
         seen = await _ask(sandbox, "file.range", {**read, "draft": action.content})
         if seen["is_error"]:
-            return _told(seen)
+            return _observation_of(seen)
         span = _Span(action.path, seen["first"], seen["last"])
         text: str | None = action.content.replace("\r\n", "\n")
         if span.first <= span.last:
@@ -118,13 +118,13 @@ class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
             task += f"The draft:\n<draft>\n{action.content}\n</draft>"
             text = await _answered(context.draft_model, _WRITE_OUT, task)
         if text is None:
-            said = f"The draft model gave no usable text in {TRIES} tries, so {action.path} is as it was. Try a smaller"
-            return _told({**seen, "is_error": True, "text": f"{said} range, or a draft with less left out."})
+            note = f"The draft model gave no usable text in {TRIES} tries, so {action.path} is as it was. Try a smaller"
+            return _observation_of({**seen, "is_error": True, "text": f"{note} range, or a draft with less left out."})
         problems: list[_Problem] = []
         if self.enable_auto_lint:
             text, problems = await self._corrected(context, span, text)
         write = {**write, "version": seen["version"], **span._asdict(), "text": text, "problems": _shown(problems)}
-        return _told(await _ask(sandbox, "file.range", write, key))
+        return _observation_of(await _ask(sandbox, "file.range", write, key))
 
     async def _corrected(self, context: ToolContext, span: _Span, text: str) -> tuple[str, list[_Problem]]:
         model = context.draft_model
@@ -183,15 +183,15 @@ def _shown(problems: list[_Problem]) -> str:
     return "\n".join(lines)
 
 
-def _told(result: dict[str, Any]) -> LLMEditObservation:
-    kept = {name: result.get(name) for name in ("path", "old_content", "new_content", "diff")}
+def _observation_of(result: dict[str, Any]) -> LLMEditObservation:
+    fields = {name: result.get(name) for name in ("path", "old_content", "new_content", "diff")}
     is_new = not result["prev_exist"]
     return LLMEditObservation(
         content=[TextContent(text=result["text"])],
         is_error=result["is_error"],
         command="create" if is_new else "str_replace",
         prev_exist=not is_new,
-        **kept,
+        **fields,
     )
 
 

@@ -79,16 +79,16 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
             raise ValueError(f"tool {spec.name!r} is a fixed instance and takes no parameters")
         return [tool]
     factory: Any = tool
-    made = (factory.create if isinstance(tool, type) else factory)(conv_state, **spec.params)
+    tools = (factory.create if isinstance(tool, type) else factory)(conv_state, **spec.params)
     if (
-        not isinstance(made, Sequence)
-        or isinstance(made, str)
-        or not all(isinstance(item, ToolDefinition) for item in made)
+        not isinstance(tools, Sequence)
+        or isinstance(tools, str)
+        or not all(isinstance(item, ToolDefinition) for item in tools)
     ):
         raise TypeError(f"the factory of tool {spec.name!r} must return a sequence of ToolDefinition")
-    if spec.response_schema is not None and len(made) != 1:
-        raise ValueError(f"response_schema: {spec.name!r} stands for {len(made)} tools; it must be exactly one")
-    return list(made)
+    if spec.response_schema is not None and len(tools) != 1:
+        raise ValueError(f"response_schema: {spec.name!r} stands for {len(tools)} tools; it must be exactly one")
+    return list(tools)
 
 
 def _load_built_in() -> None:

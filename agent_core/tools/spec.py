@@ -28,7 +28,7 @@ class Tool(Frozen):
         params = value.get("params") if isinstance(value, dict) else None
         if not isinstance(params, dict) or "response_schema" not in params:
             return value
-        others = {name: given for name, given in params.items() if name != "response_schema"}
+        others = {name: param for name, param in params.items() if name != "response_schema"}
         return {"response_schema": params["response_schema"], **value, "params": others}
 
     @field_validator("response_schema", mode="before")

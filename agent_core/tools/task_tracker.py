@@ -35,8 +35,8 @@ class TaskItem(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_nothing(cls, given: Any) -> Any:
-        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+    def _null_is_nothing(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
     @field_validator("id", mode="before")
     @classmethod

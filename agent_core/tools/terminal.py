@@ -94,9 +94,9 @@ class TerminalObservation(Observation):
     @property
     def suffix(self) -> str:
         ended = self.status == "completed" and self.exit_code != -1
-        said = [f"The command completed with exit code {self.exit_code}."] if ended else []
-        said += [self.notice] if self.notice else []
-        lines = [f"[{' '.join(said)}]"] if said else []
+        parts = [f"The command completed with exit code {self.exit_code}."] if ended else []
+        parts += [self.notice] if self.notice else []
+        lines = [f"[{' '.join(parts)}]"] if parts else []
         if self.working_dir:
             lines.append(f"[Current working directory: {self.working_dir}]")
         if self.python:
@@ -109,8 +109,8 @@ class TerminalObservation(Observation):
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
         text = self.prefix + self.text.removesuffix("\n")
         suffix = self.suffix
-        said = TextContent(text=f"{text}\n{suffix}" if text and suffix else text or suffix)
-        return [ERROR_NOTE, said] if self.is_error else [said]
+        content = TextContent(text=f"{text}\n{suffix}" if text and suffix else text or suffix)
+        return [ERROR_NOTE, content] if self.is_error else [content]
 
 
 class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
@@ -167,14 +167,14 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
         )
         result = reply.result
         status: TerminalStatus = result["status"]
-        kept = ("exit_code", "working_dir", "pid", "username", "hostname", "python", "omitted", "notice")
+        fields = ("exit_code", "working_dir", "pid", "username", "hostname", "python", "omitted", "notice")
         return TerminalObservation.from_text(
             result["output"],
             is_error=status in ("not_executed", "shell_lost") or result.get("shell_ended", False),
             command=action.command if status != "reset" else RESET_SHOWN_AS,
             prefix=result.get("prefix", ""),
             status=status,
-            **{name: result[name] for name in kept},
+            **{name: result[name] for name in fields},
         )
 
 

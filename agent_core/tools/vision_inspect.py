@@ -43,15 +43,15 @@ class VisionInspectObservation(Observation):
 async def execute(action: VisionInspectAction, conversation: ToolContext | None = None) -> VisionInspectObservation:
     """Ask; what the model can mend becomes an error result."""
     vision = conversation.vision if conversation is not None else None
-    asked: dict[str, Any] = {"image_index": action.image_index, "question": action.question}
+    fields: dict[str, Any] = {"image_index": action.image_index, "question": action.question}
     try:
         if conversation is None or vision is None:
             raise ToolError("there are no images here: this tool works inside a conversation only")
         seen = await vision.look(conversation, action.image_index, action.question, action.profile_name)
     except ToolError as error:
-        return VisionInspectObservation.from_text(str(error), is_error=True, **asked)
+        return VisionInspectObservation.from_text(str(error), is_error=True, **fields)
     return VisionInspectObservation.from_text(
-        seen.text, answer=seen.text, profile_name=seen.profile_name, model=seen.model, **asked
+        seen.text, answer=seen.text, profile_name=seen.profile_name, model=seen.model, **fields
     )
 
 
@@ -73,9 +73,9 @@ class VisionInspectTool(ToolDefinition[VisionInspectAction, VisionInspectObserva
 
     @classmethod
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        made = cls._made(**params)
+        tool = cls._define(**params)
         profiles = params.get("profiles") or ()
         if not profiles:
-            return [made]
+            return [tool]
         listed = "\n".join(f"- {name}" for name in profiles)
-        return [made.model_copy(update={"description": f"{_DESCRIPTION}\n\nStored models that see images:\n{listed}"})]
+        return [tool.model_copy(update={"description": f"{_DESCRIPTION}\n\nStored models that see images:\n{listed}"})]

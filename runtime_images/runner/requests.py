@@ -210,8 +210,8 @@ class Requests:
         if number is None and key is None:
             raise BadRequestError("cancel needs the id or the key of the request to stop")
         for other in list(self._pending.values()):
-            wanted = other.key == key if key is not None else other.is_from(request.connection, number)
-            if wanted and other is not request:
+            matches = other.key == key if key is not None else other.is_from(request.connection, number)
+            if matches and other is not request:
                 request.finish({"cancelled": other.cancel()})
                 return
         request.finish({"cancelled": False})

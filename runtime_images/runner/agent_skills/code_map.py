@@ -249,8 +249,8 @@ def explore_tree_structure(
         entity_type_filter: only ``directory``, ``file``, ``class`` or ``function``.
         dependency_type_filter: only ``contains``, ``imports``, ``inherits`` or ``invokes``.
     """
-    for given, known in ((entity_type_filter, KINDS), (dependency_type_filter, RELATIONS)):
-        unknown = [one for one in given or () if one not in known]
+    for names, known in ((entity_type_filter, KINDS), (dependency_type_filter, RELATIONS)):
+        unknown = [one for one in names or () if one not in known]
         if unknown:
             print(f"ERROR: {unknown[0]!r} is none of {', '.join(known)}.")
             return
@@ -307,8 +307,8 @@ def _show(code: CodeMap, entity: Entity) -> None:
         print(f"[{end - start + 1 - _LINES_LIMIT} more lines are not shown]")
 
 
-def _entity_name(code: CodeMap, given: str) -> Optional[str]:
-    plain = given[2:] if given.startswith("./") else given
+def _entity_name(code: CodeMap, query: str) -> Optional[str]:
+    plain = query[2:] if query.startswith("./") else query
     for name in (plain, plain + os.sep, "/" if plain in ("", ".") else plain):
         if name in code.entities:
             return name

@@ -225,8 +225,8 @@ def _look(path: str, task: str) -> None:
         encoded = base64.b64encode(file.read()).decode("ascii")
     url = f"data:{mimetypes.guess_type(path)[0] or 'image/png'};base64,{encoded}"
     content: List[Dict[str, Any]] = [{"type": "text", "text": task}, {"type": "image_url", "image_url": {"url": url}}]
-    asked = {"model": os.environ.get("OPENAI_MODEL", _MODEL), "messages": [{"role": "user", "content": content}]}
-    body = json.dumps(asked).encode("utf-8")
+    request = {"model": os.environ.get("OPENAI_MODEL", _MODEL), "messages": [{"role": "user", "content": content}]}
+    body = json.dumps(request).encode("utf-8")
     _show(lambda: str(_post("chat/completions", body, "application/json")["choices"][0]["message"]["content"]))
 
 

@@ -106,11 +106,11 @@ class Connection:
         self._waiting = 0
         self._closed(self)
 
-    def _set_reading(self, wanted: bool) -> None:
-        if wanted == self._reading or not self.is_open:
+    def _set_reading(self, enabled: bool) -> None:
+        if enabled == self._reading or not self.is_open:
             return
-        self._reading = wanted
-        if wanted:
+        self._reading = enabled
+        if enabled:
             self._loop.add_reader(self._source, self._read)
         else:
             self._loop.remove_reader(self._source)

@@ -44,7 +44,7 @@ def measure(roots: Iterable[str], processes: Iterable[int] = (), most_entries: i
     for root in roots:
         found.tree(root)
     for process in processes:
-        found.held_by(process)
+        found.open_files(process)
     return TreeUsage(found.bytes, found.entries, found.whole)
 
 
@@ -79,7 +79,7 @@ class _Measuring:
         finally:
             os.close(descriptor)
 
-    def held_by(self, process: int) -> None:
+    def open_files(self, process: int) -> None:
         """Count unlinked files that a process holds open or, where that may be read, has mapped."""
         for kind in ("fd", "map_files"):
             try:

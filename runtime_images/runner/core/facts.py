@@ -101,7 +101,7 @@ def _instructions(directory: str) -> List[Dict[str, str]]:
 
 
 def _nested(directory: str, roots: List[str]) -> List[Dict[str, str]]:
-    wanted = {name.lower() for name in _INSTRUCTIONS if os.sep not in name}
+    names = {name.lower() for name in _INSTRUCTIONS if os.sep not in name}
     found: List[Dict[str, str]] = []
     waiting = [directory]
     for looked, folder in enumerate(waiting):
@@ -116,7 +116,7 @@ def _nested(directory: str, roots: List[str]) -> List[Dict[str, str]]:
             if entry.is_dir(follow_symlinks=False):
                 if not entry.name.startswith(".") and entry.name not in _FOREIGN_FOLDERS:
                     waiting.append(entry.path)
-            elif folder not in roots and entry.name.lower() in wanted:
+            elif folder not in roots and entry.name.lower() in names:
                 found += _document(entry.path, _INSTRUCTION_BYTES)
     return found[:_NESTED_FILES]
 

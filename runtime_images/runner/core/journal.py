@@ -47,7 +47,7 @@ class Journal:
         self._entries_limit = entries
         self._bytes_limit = size
         self._answers: "OrderedDict[str, Optional[bytes]]" = OrderedDict()
-        self._held = 0
+        self._size = 0
         self.withholds = False
         self._withheld: Set[str] = set()
         self._descriptor = -1
@@ -67,12 +67,12 @@ class Journal:
                     for key in record["f"]:
                         self._drop(key)
                 elif "a" in record:
-                    self._keep(record["k"], record["a"])
+                    self._store(record["k"], record["a"])
                 else:
                     self._answers[record["k"]] = None
         for key, answer in list(self._answers.items()):
             if answer is None:
-                self._keep(key, _INTERRUPTED)
+                self._store(key, _INTERRUPTED)
         self._trim()
         self._rewrite()
 
@@ -88,20 +88,20 @@ class Journal:
         return "running" if self._answers[key] is None else "done"
 
     def answer(self, key: str) -> Optional[Answer]:
-        kept = self._answers.get(key)
-        return None if kept is None else json.loads(kept)
+        encoded = self._answers.get(key)
+        return None if encoded is None else json.loads(encoded)
 
     def begin(self, key: str) -> None:
         self._answers[key] = None
         self._append(b'{"k":%s}\n' % _encode(key))
 
     def finish(self, key: str, answer: Answer) -> None:
-        kept = self._keep(key, answer)
+        encoded = self._store(key, answer)
         if self.withholds:
             self._withheld.add(key)
-            kept = _encode(_WITHHELD)
+            encoded = _encode(_WITHHELD)
         self._trim()
-        self._append(b'{"k":%s,"a":%s}\n' % (_encode(key), kept))
+        self._append(b'{"k":%s,"a":%s}\n' % (_encode(key), encoded))
 
     def withdraw(self, key: str) -> None:
         self._drop(key)
@@ -112,7 +112,7 @@ class Journal:
         known = [key for key in keys if self._answers.get(key) is not None]
         for key in known:
             self._drop(key)
-        if known and self._held:
+        if known and self._size:
             self._append(b'{"f":%s}\n' % _encode(known))
         # Once no answer is needed none is left in the file: it may hold what its user wants gone.
         elif known and (self._answers or self._descriptor < 0):
@@ -126,29 +126,29 @@ class Journal:
                 self.close()
         return len(known)
 
-    def _keep(self, key: str, answer: Answer) -> bytes:
+    def _store(self, key: str, answer: Answer) -> bytes:
         self._drop(key)
-        kept = _encode(answer)
-        self._answers[key] = kept
-        self._held += len(kept)
-        return kept
+        encoded = _encode(answer)
+        self._answers[key] = encoded
+        self._size += len(encoded)
+        return encoded
 
     def _drop(self, key: str) -> None:
         self._withheld.discard(key)
-        kept = self._answers.pop(key, None)
-        self._held -= len(kept) if kept is not None else 0
+        encoded = self._answers.pop(key, None)
+        self._size -= len(encoded) if encoded is not None else 0
 
     def _trim(self) -> None:
-        if self._held > self._bytes_limit:
-            for key, kept in list(self._answers.items()):
-                if kept is not None and len(kept) > 512:
-                    self._held -= len(kept)
+        if self._size > self._bytes_limit:
+            for key, encoded in list(self._answers.items()):
+                if encoded is not None and len(encoded) > 512:
+                    self._size -= len(encoded)
                     self._answers[key] = forgotten = _encode(_FORGOTTEN)
-                    self._held += len(forgotten)
-                if self._held <= self._bytes_limit:
+                    self._size += len(forgotten)
+                if self._size <= self._bytes_limit:
                     break
         while len(self._answers) > self._entries_limit:
-            oldest = next((key for key, kept in self._answers.items() if kept is not None), None)
+            oldest = next((key for key, encoded in self._answers.items() if encoded is not None), None)
             if oldest is None:
                 break
             self._drop(oldest)
@@ -156,7 +156,7 @@ class Journal:
     # The file
 
     def _append(self, data: bytes) -> None:
-        if self._descriptor < 0 or self._written + len(data) > max(_COMPACT_AFTER, 2 * self._held):
+        if self._descriptor < 0 or self._written + len(data) > max(_COMPACT_AFTER, 2 * self._size):
             self._rewrite()  # holds the news already
             return
         try:
@@ -178,11 +178,11 @@ class Journal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
             descriptor = os.open(self._path + ".new", flags, 0o600)
-            for key, kept in self._answers.items():
+            for key, encoded in self._answers.items():
                 line = b'{"k":' + _encode(key)
-                if kept is not None and key in self._withheld:
-                    kept = _encode(_WITHHELD)
-                line += b"}\n" if kept is None else b',"a":' + kept + b"}\n"
+                if encoded is not None and key in self._withheld:
+                    encoded = _encode(_WITHHELD)
+                line += b"}\n" if encoded is None else b',"a":' + encoded + b"}\n"
                 if os.write(descriptor, line) < len(line):
                     raise OSError(0, "only part of a line was written")
                 size += len(line)

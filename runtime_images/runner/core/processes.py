@@ -142,15 +142,15 @@ def belonging(scope: TerminalProcesses) -> List[Process]:
     """Return all processes of a terminal but its shell, also those that left its session or lost their parent."""
     by_id = table()
     shell = scope.shell
-    wanted = f"{MARK}={scope.mark}".encode()
+    variable = f"{MARK}={scope.mark}".encode()
     own: List[Process] = []
-    rest: List[Process] = []
+    others: List[Process] = []
     for process in by_id.values():
         if process.pid in (1, shell, os.getpid()) or process.started < scope.since:
             continue
         is_below = shell > 1 and (process.session == shell or _descends(process, shell, by_id))
-        (own if is_below else rest).append(process)
-    return own + [process for process in rest if _marked(process.pid, wanted)]
+        (own if is_below else others).append(process)
+    return own + [process for process in others if _marked(process.pid, variable)]
 
 
 def of_sandbox(*, alone: bool) -> List[Process]:
@@ -164,12 +164,12 @@ def of_sandbox(*, alone: bool) -> List[Process]:
     if alone:
         return [process for process in by_id.values() if process.pid not in (1, own) and process.parent != 0]
     name = os.environ.get(SANDBOX_MARK, "")
-    wanted = f"{SANDBOX_MARK}={name}".encode()
+    variable = f"{SANDBOX_MARK}={name}".encode()
     return [
         process
         for process in by_id.values()
         if process.pid not in (1, own)
-        and (_descends(process, own, by_id) or (bool(name) and _marked(process.pid, wanted)))
+        and (_descends(process, own, by_id) or (bool(name) and _marked(process.pid, variable)))
     ]
 
 
@@ -316,8 +316,8 @@ def _descends(process: Process, ancestor: int, by_id: Dict[int, Process]) -> boo
     return any(one.parent == ancestor for one in _ancestry(process, by_id))
 
 
-def _marked(pid: int, wanted: bytes) -> bool:
-    return wanted in read_file(pid, "environ", ENVIRONMENT_LIMIT).split(b"\0")
+def _marked(pid: int, variable: bytes) -> bool:
+    return variable in read_file(pid, "environ", ENVIRONMENT_LIMIT).split(b"\0")
 
 
 _DUMPABLE = 4

@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple, Optional
 
 
-class Kept(NamedTuple):
+class SavedText(NamedTuple):
     """A file with an output; ``is_whole`` is False when only its beginning had room."""
 
     path: str
@@ -25,7 +25,7 @@ def cut_middle(text: str, limit: int, hint: str = "") -> Cut:
     return cut_ends(text, text, len(text), limit, hint)
 
 
-def cut_ends(head: str, tail: str, total: int, limit: int, hint: str = "", kept: Optional[Kept] = None) -> Cut:
+def cut_ends(head: str, tail: str, total: int, limit: int, hint: str = "", saved: Optional[SavedText] = None) -> Cut:
     """Cut a text of which beginning and end are at hand, each at least ``limit`` long unless complete.
 
     The beginning has the same length with and without a file to name; the end makes room for its name.
@@ -40,10 +40,10 @@ def cut_ends(head: str, tail: str, total: int, limit: int, hint: str = "", kept:
         notice = _notice(total - room, hint)
     room = max(0, limit - len(notice))
     first = (room + 1) // 2
-    if kept is not None:
+    if saved is not None:
         line = head.count("\n", 0, first) + 1
-        whole = "all of it is" if kept.is_whole else "its beginning is"
-        hint = f"{hint}; {whole} in {kept.path}, where line {line} is the first that is hidden here"
+        whole = "all of it is" if saved.is_whole else "its beginning is"
+        hint = f"{hint}; {whole} in {saved.path}, where line {line} is the first that is hidden here"
         for _ in range(3):
             last = max(0, limit - first - len(notice))
             notice = _notice(total - first - last, hint)

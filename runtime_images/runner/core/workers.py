@@ -58,7 +58,7 @@ class Workers:
         self._lanes: Dict[str, Deque[_Job]] = {}
         self._ready: Deque[Optional[_Job]] = deque()
         self._available = threading.Semaphore(0)
-        self._given = 0
+        self._active = 0
         self._waiting = 0
 
     def start(
@@ -90,7 +90,7 @@ class Workers:
             self._lanes[lane].append(job)
         else:
             self._lanes[lane] = deque()
-            self._give(job)
+            self._dispatch(job)
         return lambda: job.claim() is not None
 
     def serve(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
@@ -117,9 +117,9 @@ class Workers:
             self._ready.append(None)
             self._available.release()
 
-    def _give(self, job: _Job) -> None:
-        self._given += 1
-        if self._given > len(self._threads) and len(self._threads) < 4:
+    def _dispatch(self, job: _Job) -> None:
+        self._active += 1
+        if self._active > len(self._threads) and len(self._threads) < 4:
             thread = threading.Thread(target=self._work, name=f"worker-{len(self._threads)}", daemon=True)
             try:
                 thread.start()
@@ -142,10 +142,10 @@ class Workers:
 
     def _finished(self, job: _Job, tell: Optional[Callable[[], None]]) -> None:
         self._waiting -= 1
-        self._given -= 1
+        self._active -= 1
         lane = self._lanes[job.lane]
         if lane:
-            self._give(lane.popleft())
+            self._dispatch(lane.popleft())
         else:
             del self._lanes[job.lane]
         if tell is not None:

@@ -188,12 +188,12 @@ def readable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def _below(root: str, path: str, asked: str) -> str:
+def _below(root: str, path: str, requested: str) -> str:
     for known in (root, os.path.realpath(root)):
         if path == known or path.startswith(known.rstrip("/") + "/"):
             return path[len(known) :]
     if path.startswith("/"):
-        raise _outside(asked)
+        raise _outside(requested)
     return path
 
 

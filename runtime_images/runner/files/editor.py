@@ -234,8 +234,8 @@ def _cut(text: str, hint: str = _CUT_HINT) -> str:
 def edit_of(args: Dict[str, Any], directory: str) -> Edit:
     """Check the types of the arguments of ``file.edit``; their values are the editor's to judge."""
     where = arguments.edited_path(args)
-    given_range = args.get("view_range")
-    if given_range is not None and not isinstance(given_range, list):
+    view_range = args.get("view_range")
+    if view_range is not None and not isinstance(view_range, list):
         raise arguments.BadRequestError("view_range must be a list of two whole numbers")
     line = args.get("insert_line")
     if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
@@ -248,7 +248,7 @@ def edit_of(args: Dict[str, Any], directory: str) -> Edit:
         arguments.text_or_none(args, "old_str"),
         arguments.text_or_none(args, "new_str"),
         line,
-        given_range,
+        view_range,
         arguments.texts(args, "only") if args.get("only") is not None else None,
         arguments.text_or_none(args, "blank"),
     )

@@ -73,19 +73,19 @@ class EditHistory:
             for old in numbers[: max(0, len(numbers) + 1 - VERSIONS)]:
                 os.unlink(os.path.join(folder, str(old)))
         except OSError:
-            kept = self._memory.setdefault(path, [])
-            kept.append(content)
-            del kept[:-VERSIONS]
+            saved = self._memory.setdefault(path, [])
+            saved.append(content)
+            del saved[:-VERSIONS]
             while sum(len(version) for versions in self._memory.values() for version in versions) > _MEMORY_LIMIT:
                 del self._memory[next(iter(self._memory))]
 
     def pop(self, path: str) -> Optional[bytes]:
         """Return and forget the newest version; None when there is none."""
         path = os.path.realpath(path)
-        kept = self._memory.get(path)
-        if kept:
-            content = kept.pop()
-            if not kept:
+        saved = self._memory.get(path)
+        if saved:
+            content = saved.pop()
+            if not saved:
                 del self._memory[path]
             return content
         folder = self._folder(path)

@@ -147,12 +147,12 @@ def _too_long(span: Span, lines: List[str], first: int, last: int) -> str:
 
 def _similar(lines: List[str], draft: str) -> List[Tuple[int, float]]:
     """Where the parts begin that share most words with the draft, the most similar first."""
-    wanted = Counter(_WORD.findall(draft))
-    total = sum(wanted.values())
+    target = Counter(_WORD.findall(draft))
+    total = sum(target.values())
     found: List[Tuple[float, int]] = []
     for start in range(0, len(lines), _CHUNK):
         words = Counter(_WORD.findall("\n".join(lines[start : start + _CHUNK])))
-        shared = sum((wanted & words).values())
+        shared = sum((target & words).values())
         found.append((-2 * shared / max(1, total + sum(words.values())), start))
     return [(start, -likeness) for likeness, start in sorted(found)[:_CHUNKS]]
 

@@ -53,7 +53,7 @@ def problems(path: str, data: bytes) -> List[LintProblem]:
         return []
     if suffix in _PARSERS:
         return _PARSERS[suffix](data)
-    return _told_by(data, suffix, *_PROGRAMS[suffix]) if suffix in _PROGRAMS else []
+    return _run_linter(data, suffix, *_PROGRAMS[suffix]) if suffix in _PROGRAMS else []
 
 
 def _nameless(problem: LintProblem) -> str:
@@ -95,7 +95,7 @@ def _toml(data: bytes) -> List[LintProblem]:
     return []
 
 
-def _told_by(data: bytes, suffix: str, command: List[str], form: str) -> List[LintProblem]:
+def _run_linter(data: bytes, suffix: str, command: List[str], form: str) -> List[LintProblem]:
     import shutil  # only for languages that Python does not read itself
     import subprocess
 
@@ -115,10 +115,10 @@ def _told_by(data: bytes, suffix: str, command: List[str], form: str) -> List[Li
             )
         except (OSError, subprocess.TimeoutExpired):
             return []
-        said = (done.stdout + done.stderr).decode("utf-8", "replace").replace(copy.name, "")
+        output = (done.stdout + done.stderr).decode("utf-8", "replace").replace(copy.name, "")
     if done.returncode == 0:
         return []
-    return [LintProblem(int(found[1]), found[2].strip()) for found in re.finditer(form, said, re.MULTILINE)]
+    return [LintProblem(int(found[1]), found[2].strip()) for found in re.finditer(form, output, re.MULTILINE)]
 
 
 _PARSERS: Dict[str, Callable[[bytes], List[LintProblem]]] = {

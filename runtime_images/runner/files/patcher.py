@@ -396,9 +396,9 @@ def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> T
 
 def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, count: int, anchor: str) -> None:
     """Refuse a hunk whose lines stand below once more when the anchor that would decide is missing."""
-    wanted = [line.rstrip() for line in hunk.before[:count]]
+    expected = [line.rstrip() for line in hunk.before[:count]]
     for other in range(start + 1, len(lines) - count + 1):
-        if _is_there(lines, wanted, other, str.rstrip):
+        if _is_there(lines, expected, other, str.rstrip):
             raise EditError(
                 f"The line `{anchor}` of the hunk at line {hunk.number} is not in {path}, or only before the hunk "
                 f"above, and the lines of the hunk stand in several places (lines {start + 1} and {other + 1}). Copy "
@@ -419,14 +419,14 @@ def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int,
         for start in range(position, len(lines) - len(before) + 1):
             if _is_there(lines, before, start, form):
                 return start, doubt + (_ELSEWHERE if hunk.ends_file else 0)
-    wanted = "\n".join(before)
+    expected = "\n".join(before)
     end = " at its end" if hunk.ends_file else ""
     below = f" below line {position}" if position else ""
     raise EditError(
         f"The lines of the hunk at line {hunk.number} of the patch are not in {path}{end}{below}. View the file "
-        f"and copy them exactly:\n{wanted}"
+        f"and copy them exactly:\n{expected}"
     )
 
 
-def _is_there(lines: List[str], wanted: List[str], start: int, form: Callable[[str], str]) -> bool:
-    return all(form(lines[start + index]) == form(line) for index, line in enumerate(wanted))
+def _is_there(lines: List[str], expected: List[str], start: int, form: Callable[[str], str]) -> bool:
+    return all(form(lines[start + index]) == form(line) for index, line in enumerate(expected))

@@ -146,9 +146,9 @@ class IgnoreLevel:
             level: Optional[IgnoreLevel] = self
             while level is not None:
                 rules = level._rules.get(kind)
-                said = rules.ignores(path[level._start :], is_directory) if rules is not None else None
-                if said is not None:
-                    return said
+                verdict = rules.ignores(path[level._start :], is_directory) if rules is not None else None
+                if verdict is not None:
+                    return verdict
                 ends = level._begins_repository and kind in (".gitignore", _EXCLUDE)
                 level = None if ends else level._above
         return False

@@ -94,7 +94,7 @@ class FileRequests:
         patch = arguments.characters(args, "patch", 1024 * 1024)
         self._workers.serve(request, "patch.apply", lambda: _reply(self._patcher.run(patch)))  # one patch at a time
 
-    def _facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+    def _facts(self, request: Request, _args: Dict[str, Any], _blob: Optional[bytes]) -> None:
         self._workers.serve(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
 
     def _lint(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:

@@ -130,8 +130,8 @@ def _chooser(include: str) -> "Callable[[Entry], bool]":
         return pattern.fullmatch(entry.relative if "/" in include else entry.name) is not None
 
     if include and not include.startswith("!"):
-        wanted = compiled(include.lstrip("/"))
-        return lambda entry: names(wanted, entry)
+        included = compiled(include.lstrip("/"))
+        return lambda entry: names(included, entry)
     excluded = compiled(include[1:]) if include else None
     return lambda entry: not (entry.is_hidden or (excluded is not None and names(excluded, entry)) or entry.is_ignored)
 

@@ -101,21 +101,21 @@ class Tree:
         self._store.keep_same(name)
         return True
 
-    def first_kept(self, names: List[str]) -> Optional[str]:
+    def first_stored(self, names: List[str]) -> Optional[str]:
         return next((name for name in names if self._store.has(name)), None)
 
     def restore(self, name: str, present: Entries) -> Tuple[int, int]:
         """Restore this name's files (``present``: what ``take`` just returned); returns counts written and removed."""
-        wanted = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
+        target = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
         removed = 0
         for path in sorted(present, reverse=True):  # what is in a folder before the folder
-            before, then = present[path], wanted.get(path)
+            before, then = present[path], target.get(path)
             if before.kind == "x" or (then is not None and then.kind in ("x", before.kind)):
                 continue
             removed += self._remove(path, before)
         written = 0
-        for path in sorted(wanted):
-            then, now = wanted[path], present.get(path)
+        for path in sorted(target):
+            then, now = target[path], present.get(path)
             if then.kind == "x" or (now is not None and (now.kind == "x" or now.same == then.same)):
                 continue
             self._write(path, then)
@@ -190,8 +190,8 @@ class Tree:
         if entry.kind == "l":
             os.symlink(entry.value, fresh)
         else:
-            with open(self._store.object(entry.value), "rb") as kept, open(fresh, "wb") as file:
-                file.write(kept.read())
+            with open(self._store.object(entry.value), "rb") as source, open(fresh, "wb") as file:
+                file.write(source.read())
             os.chmod(fresh, entry.mode)
         os.replace(fresh, place)
 

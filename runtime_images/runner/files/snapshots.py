@@ -36,7 +36,7 @@ class Snapshots:
         self._workers = workers
         self._workspace = workspace
         self._folder = os.path.join(state_directory, "snapshots")
-        self._made: Optional[Any] = None
+        self._opened: Optional[Any] = None
         self._is_armed = False
         self._is_slow = False
         self._busy = 0
@@ -74,7 +74,7 @@ class Snapshots:
             return
         try:
             # Most operations change nothing: in a small workspace that is seen sooner than a thread would have begun.
-            is_taken = self._made is not None and bool(self._made.take_unchanged(key, GLANCE))
+            is_taken = self._opened is not None and bool(self._opened.take_unchanged(key, GLANCE))
         except OSError:
             is_taken = False  # the thorough way will say why
         if not is_taken:
@@ -92,7 +92,7 @@ class Snapshots:
 
         def work() -> Reply:
             tree = self._tree()
-            name = tree.first_kept(names)
+            name = tree.first_stored(names)
             if name is None:
                 return Reply({"restored": None, "written": 0, "removed": 0})
             present = tree.take(keep)
@@ -110,7 +110,7 @@ class Snapshots:
             name = None
             if offset == 0:
                 tree = self._tree()
-                name = tree.first_kept(names)
+                name = tree.first_stored(names)
                 if name is None:
                     tree.take(keep)
                 tree.pack(keep if name is None else name, place)
@@ -148,13 +148,13 @@ class Snapshots:
     # The work
 
     def _tree(self) -> Any:
-        if self._made is None:
+        if self._opened is None:
             # Needs modules that are slow to load, and that a runner without snapshots can do without.
             from .snapshot_tree import Tree, TreeStore
 
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            self._made = Tree(self._workspace, TreeStore(self._folder))
-        return self._made
+            self._opened = Tree(self._workspace, TreeStore(self._folder))
+        return self._opened
 
     def _take(self, name: str) -> Reply:
         began, worked = time.monotonic(), time.thread_time()

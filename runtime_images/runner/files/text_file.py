@@ -148,12 +148,12 @@ class TextFile:
     def with_changes(self, changes: List[Tuple[int, int, str]]) -> bytes:
         """Return the bytes with several ranges replaced: start, end and new text each, in order, without overlaps."""
         parts = [self._mark]
-        kept = 0
+        copied = 0
         for start, end, new in changes:
             raw_start, raw_end = self._raw_position(start), self._raw_position(end)
-            parts += [self._raw[kept:raw_start], self._with_line_ends(new, raw_start, raw_end)]
-            kept = raw_end
-        return encode("".join([*parts, self._raw[kept:]]), self.encoding)
+            parts += [self._raw[copied:raw_start], self._with_line_ends(new, raw_start, raw_end)]
+            copied = raw_end
+        return encode("".join([*parts, self._raw[copied:]]), self.encoding)
 
     def line_start(self, number: int) -> int:
         """The position behind the first ``number`` lines."""

@@ -38,70 +38,70 @@ class WholeFiles:
     def __init__(self, history: EditHistory) -> None:
         self._history = history
 
-    def run(self, asked: WholeFileArguments) -> Dict[str, Any]:
-        do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[asked.command]
-        return outcome_of(asked.command, asked.path, lambda _: do(asked))
+    def run(self, args: WholeFileArguments) -> Dict[str, Any]:
+        do = {"read": _read, "write": self._write, "replace": self._replace, "list": _list}[args.command]
+        return outcome_of(args.command, args.path, lambda _: do(args))
 
-    def _write(self, asked: WholeFileArguments) -> Dict[str, Any]:
-        old = None if disk.kind(asked.path) == "missing" else _bytes(asked.path)
-        return self._changed(asked, old, encode(asked.content, "utf-8"), "Wrote" if old else "Created")
+    def _write(self, args: WholeFileArguments) -> Dict[str, Any]:
+        old = None if disk.kind(args.path) == "missing" else _bytes(args.path)
+        return self._changed(args, old, encode(args.content, "utf-8"), "Wrote" if old else "Created")
 
-    def _replace(self, asked: WholeFileArguments) -> Dict[str, Any]:
-        path = asked.path
-        if not asked.old:
+    def _replace(self, args: WholeFileArguments) -> Dict[str, Any]:
+        path = args.path
+        if not args.old:
             if disk.kind(path) != "missing":
                 raise EditError(f"{path} exists already; an empty old_string is for a new file.")
-            return self._changed(asked, None, encode(asked.new, "utf-8"), "Created")
+            return self._changed(args, None, encode(args.new, "utf-8"), "Created")
         old = _text_bytes(path)
-        if asked.old == asked.new:
+        if args.old == args.new:
             raise EditError("old_string and new_string are the same; nothing was changed.")
-        wanted, new = asked.old.replace("\r\n", "\n"), asked.new.replace("\r\n", "\n")
+        target, new = args.old.replace("\r\n", "\n"), args.new.replace("\r\n", "\n")
         file = TextFile(old)
-        places = [file.text.find(wanted)]
+        places = [file.text.find(target)]
         while places[-1] >= 0:
-            places.append(file.text.find(wanted, places[-1] + len(wanted)))
+            places.append(file.text.find(target, places[-1] + len(target)))
         places.pop()
-        if len(places) != asked.expected:
+        if len(places) != args.expected:
             count = f"stands {len(places)} times" if places else "is not"
             advice = "Take in more of the text around it" if places else "View the file and copy the text exactly"
             raise EditError(
-                f"old_string {count} in {path}, but {asked.expected} replacement(s) were expected. {advice}, "
+                f"old_string {count} in {path}, but {args.expected} replacement(s) were expected. {advice}, "
                 "or correct expected_replacements."
             )
-        data = file.with_changes([(start, start + len(wanted), new) for start in places])
-        return self._changed(asked, old, data, f"Made {len(places)} replacement(s) in")
+        data = file.with_changes([(start, start + len(target), new) for start in places])
+        return self._changed(args, old, data, f"Made {len(places)} replacement(s) in")
 
-    def _changed(self, asked: WholeFileArguments, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:
+    def _changed(self, args: WholeFileArguments, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:
         if len(new) > FILE_LIMIT:
-            raise EditError(f"{asked.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
-        disk.replace(asked.path, new)
+            raise EditError(f"{args.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
+        disk.replace(args.path, new)
         if old is not None:
-            self._history.push(asked.path, old)
-        change = change_of(asked.path, None if old is None or is_binary(old) else old, new)
-        return {"text": f"{what} {asked.path}.", "prev_exist": old is not None, **change}
+            self._history.push(args.path, old)
+        change = change_of(args.path, None if old is None or is_binary(old) else old, new)
+        return {"text": f"{what} {args.path}.", "prev_exist": old is not None, **change}
 
 
-def _read(asked: WholeFileArguments) -> Dict[str, Any]:
-    lines = TextFile(_text_bytes(asked.path)).lines()
-    first, last = asked.offset + 1, min(len(lines), asked.offset + asked.limit)
-    if asked.offset and asked.offset >= len(lines):
-        raise EditError(f"offset {asked.offset} is beyond the end; {asked.path} has {len(lines)} lines.")
-    header = f"The lines of {asked.path}:"
+def _read(args: WholeFileArguments) -> Dict[str, Any]:
+    lines = TextFile(_text_bytes(args.path)).lines()
+    first, last = args.offset + 1, min(len(lines), args.offset + args.limit)
+    if args.offset and args.offset >= len(lines):
+        raise EditError(f"offset {args.offset} is beyond the end; {args.path} has {len(lines)} lines.")
+    header = f"The lines of {args.path}:"
     if (first, last) != (1, len(lines)) and lines:
-        header = f"The lines {first} to {last} of {asked.path}, which has {len(lines)}:"
+        header = f"The lines {first} to {last} of {args.path}, which has {len(lines)}:"
     text = numbered(lines, first, last, header)
     if last < len(lines):
         text += f"[There is more: read on with offset={last}.]\n"
     return {"text": cut_middle(text, RESPONSE_LIMIT * 4, " — use offset and limit").text, "prev_exist": True}
 
 
-def _list(asked: WholeFileArguments) -> Dict[str, Any]:
-    path = asked.path
+def _list(args: WholeFileArguments) -> Dict[str, Any]:
+    path = args.path
     kind = disk.kind(path)
     if kind != "directory":
         what = {"missing": "does not exist", "file": "is a file"}.get(kind, f"is {kind}")
         raise EditError(f"{path} {what}; give a directory.")
-    if asked.recursive:
+    if args.recursive:
         return {"text": cut_middle(edits.directory(path), RESPONSE_LIMIT, "").text, "prev_exist": True}
     try:
         with os.scandir(path) as found:

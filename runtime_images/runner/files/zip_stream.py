@@ -44,14 +44,14 @@ class ZipStream:
         self._offset = 0
         self._notes: List[str] = []
         self._unnoted = 0
-        self._rest = b""  # of what was read last, beyond what was asked for
+        self._pending = b""  # of what was read last, beyond what was asked for
         self._parts = self._all()
 
     def read(self, most: int, seconds: float) -> Tuple[bytes, bool]:
         """The next bytes, ``most`` of them or what can be had within the time; and whether that was all."""
         deadline = time.monotonic() + seconds
-        parts = [self._rest]
-        size = len(self._rest)
+        parts = [self._pending]
+        size = len(self._pending)
         has_more = True
         while has_more and size < most and time.monotonic() <= deadline:
             part = next(self._parts, None)
@@ -60,8 +60,8 @@ class ZipStream:
                 parts.append(part)
                 size += len(part)
         data = b"".join(parts)
-        self._rest = data[most:]
-        return data[:most], not has_more and not self._rest
+        self._pending = data[most:]
+        return data[:most], not has_more and not self._pending
 
     def close(self) -> None:
         self._parts.close()

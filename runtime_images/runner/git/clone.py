@@ -140,7 +140,7 @@ def _run(arguments: List[str], order: Dict[str, Any], password: str) -> None:
 
 
 def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -> None:
-    deadline, told_at, text = time.monotonic() + seconds, 0.0, ""
+    deadline, reported_at, text = time.monotonic() + seconds, 0.0, ""
     assert process.stderr is not None  # noqa: S101 - it was order for
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
@@ -152,8 +152,8 @@ def _follow(process: "subprocess.Popen[bytes]", seconds: float, password: str) -
                 break
             text = (text + data.decode("utf-8", "replace"))[-8000:]
             found = list(_PROGRESS.finditer(text))
-            if found and time.monotonic() - told_at > 0.3:
-                told_at = time.monotonic()
+            if found and time.monotonic() - reported_at > 0.3:
+                reported_at = time.monotonic()
                 sys.stdout.write(json.dumps({"progress": found[-1].group()}) + "\n")
                 sys.stdout.flush()
     if process.wait() != 0:

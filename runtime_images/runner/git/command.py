@@ -110,8 +110,8 @@ def checked(output: Output, what: str) -> bytes:
     if output.status != 0 and not output.is_cut:
         if "fatal: not a git repository" in output.error:
             raise GitError("no_repository", "Not a git repository")
-        said = [line.strip() for line in output.error.splitlines() if line.strip()]
-        raise GitError("failed", f"{what} failed: {said[-1] if said else 'it says nothing about why'}")
+        lines = [line.strip() for line in output.error.splitlines() if line.strip()]
+        raise GitError("failed", f"{what} failed: {lines[-1] if lines else 'it says nothing about why'}")
     return output.data
 
 

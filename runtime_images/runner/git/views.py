@@ -175,8 +175,8 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
     if original and modified and _WIDE_END in modified and _WIDE_END not in original:
         # As git checks it out: line ends that it gives a file are no change of it.
         overruled = without_filters(root, keep_of_user=False)
-        asked = ["cat-file", "--filters", f"{commit}:{inside}"]
-        original = _content(look(root, asked, FILE_LIMIT, root, overruled), path)
+        args = ["cat-file", "--filters", f"{commit}:{inside}"]
+        original = _content(look(root, args, FILE_LIMIT, root, overruled), path)
     for data in (original, modified):
         if data is not None and b"\0" in data[:8000]:
             raise GitError("binary", f"{path} is binary")
@@ -194,8 +194,8 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
     start = start or _head(root)
     if not start:
         return {"commits": [], "has_more": False, "start": ""}
-    wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
-    output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", start, "--", path or "."], _LOG_BYTES, root)
+    args = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
+    output = look(directory, [*args, f"--format=tformat:{_FORMAT}", start, "--", path or "."], _LOG_BYTES, root)
     fields = [text(field.lstrip(b"\n")) for field in checked(output, "git log").split(b"\0")]
     commits: List[Dict[str, Any]] = []
     for place in range(0, len(fields) - len(_FIELDS), len(_FIELDS)):
@@ -300,11 +300,11 @@ def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:
 
     The sandbox user's (say for large files), which no repository chooses, stay unless they are to go as well.
     """
-    asked = ["--includes", "--name-only", "-z", "--get-regexp", "^filter[.]"]
-    told = look(root, ["config", "--show-scope", *asked], _CONFIG_BYTES, root)
-    fields = told.data.split(b"\0")[:-1]
-    if told.status == 129:  # wrong usage: before git 2.26
-        names = look(root, ["config", *asked], _CONFIG_BYTES, root).data.split(b"\0")[:-1]
+    args = ["--includes", "--name-only", "-z", "--get-regexp", "^filter[.]"]
+    output = look(root, ["config", "--show-scope", *args], _CONFIG_BYTES, root)
+    fields = output.data.split(b"\0")[:-1]
+    if output.status == 129:  # wrong usage: before git 2.26
+        names = look(root, ["config", *args], _CONFIG_BYTES, root).data.split(b"\0")[:-1]
         fields = [field for name in names for field in (b"local", name)]
     overruled: Dict[str, str] = {}
     for scope, name in (fields[place : place + 2] for place in range(0, len(fields), 2)):
@@ -357,8 +357,8 @@ def base_of(root: str) -> Optional[MergeBase]:
 
 def changes_since(directory: str, root: str, base: MergeBase, overruled: Mapping[str, str]) -> Dict[bytes, str]:
     """The files below a folder that differ from the base, by paths from the root; new ones only if git knows them."""
-    asked: List[str] = [*_DIFF, "--ignore-submodules=dirty", base.commit, "--", "."]
-    output = look(directory, asked, _BYTES, root, overruled)
+    args: List[str] = [*_DIFF, "--ignore-submodules=dirty", base.commit, "--", "."]
+    output = look(directory, args, _BYTES, root, overruled)
     fields = checked(output, "git diff").split(b"\0")
     return {
         fields[n + 1]: text(fields[n]) if fields[n] in (b"A", b"D", b"U") else "M" for n in range(0, len(fields) - 2, 2)

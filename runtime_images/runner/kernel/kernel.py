@@ -111,14 +111,14 @@ class Cell:
             self._write_apart(text)
         self._text.flush()
         cut = self._transcript.take()
-        said = list(self.notices)
+        notices = list(self.notices)
         if self._images_left_out:
-            said.append(
+            notices.append(
                 f"Pictures left out: {self._images_left_out}; of a cell at most {IMAGES_LIMIT} are shown, of at most"
                 f" {IMAGES_SIZE // 1048576} MB in all."
             )
         more = {"output": cut.text, "omitted": cut.omitted, "images": self.images}
-        return _result(status, said, **more, working_dir=directory, python=python)
+        return _result(status, notices, **more, working_dir=directory, python=python)
 
     def _begin_text(self) -> None:
         self._transcript = BoundedText(self.order.max_output)
@@ -143,9 +143,9 @@ class Cell:
             self._is_behind_display = not self._is_at_start
 
 
-def _result(status: str, said: List[str], **more: Any) -> Result:
+def _result(status: str, notices: List[str], **more: Any) -> Result:
     result = {"status": status, "output": "", "omitted": 0, "images": [], "working_dir": "", "python": ""}
-    return {**result, **more, "notice": " ".join(said)}
+    return {**result, **more, "notice": " ".join(notices)}
 
 
 def cell_order(args: Dict[str, Any]) -> CellOrder:
@@ -164,16 +164,16 @@ class KernelInterruption:
 
     The kernel gets SIGINT, and again if it then waits for something else: a second one must not hit it while it reports
     the first. The processes that the cell started, and no others, get SIGINT, SIGTERM and SIGKILL. ``begun``: the
-    cell's start in clock ticks; ``given_up`` is called when the kernel has to be ended.
+    cell's start in clock ticks; ``on_give_up`` is called when the kernel has to be ended.
     """
 
     def __init__(
-        self, loop: Loop, scope: processes.TerminalProcesses, begun: int, given_up: Callable[[], None]
+        self, loop: Loop, scope: processes.TerminalProcesses, begun: int, on_give_up: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._scope = scope
         self._begun = begun
-        self._given_up = given_up
+        self._on_give_up = on_give_up
         self._used = processes.ticks_used(scope.shell)
         self._idle_looks = 0
         self._timers: List[Timer] = []
@@ -185,7 +185,7 @@ class KernelInterruption:
         self._plan(KILL_AFTER, lambda: self._signal_started(signal.SIGKILL))
         self._plan(1.0, self._ask_again)
         self._plan(1.7, self._look)
-        self._plan(15.0, self._given_up)
+        self._plan(15.0, self._on_give_up)
 
     def finish(self) -> None:
         for timer in self._timers:
@@ -205,7 +205,7 @@ class KernelInterruption:
         kernel = self._scope.shell
         self._idle_looks = self._idle_looks + 1 if processes.waits(kernel) else 0
         if self._idle_looks >= 4 or processes.ticks_used(kernel) - self._used >= 150:
-            self._given_up()
+            self._on_give_up()
         else:
             self._plan(0.05, self._look)
 
@@ -395,10 +395,10 @@ class Kernel:
 
     def _unavailable(self, why: str) -> None:
         self.close()
-        said = f"There is no IPython kernel in this sandbox: {why}. {_FIX}"
+        notice = f"There is no IPython kernel in this sandbox: {why}. {_FIX}"
         waiting, self._next = self._next, None
         if waiting is not None:
-            waiting[1].finish(_result("unavailable", [said]))
+            waiting[1].finish(_result("unavailable", [notice]))
         self._serve()
 
     def _answer(self, status: str, directory: str = "") -> None:

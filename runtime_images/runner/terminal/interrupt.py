@@ -77,8 +77,8 @@ class Interruption:
         self._pid = shell.pid
         self._begun = begun
         self._done = done
-        self._asked = 0.0
-        self._asked_at = processes.now_in_ticks()
+        self._interrupted_at = 0.0
+        self._start_ticks = processes.now_in_ticks()
         self._used = processes.ticks_used(shell.pid)
         self._timers: List[Timer] = []
         self._shell_back = False
@@ -166,13 +166,13 @@ class Interruption:
         return (
             processes.ignores(self._pid, signal.SIGINT)
             or processes.ticks_used(self._pid) - self._used >= 3
-            or any(process.started > self._asked_at + 1 for process in self._remaining())
+            or any(process.started > self._start_ticks + 1 for process in self._remaining())
         )
 
     def _interrupt_shell(self) -> None:
         now = time.monotonic()
-        if not self._shell_back and now - self._asked >= _INTERRUPT_AGAIN:
-            self._asked = now  # not more often: a shell that is coming back needs a moment for its report
+        if not self._shell_back and now - self._interrupted_at >= _INTERRUPT_AGAIN:
+            self._interrupted_at = now  # not more often: a shell that is coming back needs a moment for its report
             processes.signal_process(self._pid, signal.SIGINT)
             self._shell.disturbed()
 

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
 from ..core.loop import Loop, Plan
-from ..core.text import Cut, Kept, cut_ends
+from ..core.text import Cut, SavedText, cut_ends
 
 MASK = "<secret_hidden>"
 _LEAST = 4
@@ -129,7 +129,7 @@ class WholeOutput:
         self._prefix = prefix
         self._room = limit
         self._lent = lent
-        self._held = ""
+        self._pending = ""
         self._is_whole = True
         self._digest: Any = hashlib.sha256()
         self._path = os.path.join(directory, f"{os.urandom(8).hex()}.part")
@@ -143,9 +143,9 @@ class WholeOutput:
         if self._descriptor < 0:
             return
         if self._lent:
-            text = self._held + text
+            text = self._pending + text
             end = self._lent.settled(text)
-            text, self._held = text[:end], text[end:]
+            text, self._pending = text[:end], text[end:]
         self._put(self._lent.hide(text))
 
     def _put(self, text: str) -> None:
@@ -161,11 +161,11 @@ class WholeOutput:
         except OSError:
             self.drop()
 
-    def keep(self) -> Optional[Kept]:
+    def keep(self) -> Optional[SavedText]:
         """End the file; return its path, or None when the disk did not take it."""
-        if self._descriptor >= 0 and self._held:
-            self._put(self._lent.hide(self._held))
-            self._held = ""
+        if self._descriptor >= 0 and self._pending:
+            self._put(self._lent.hide(self._pending))
+            self._pending = ""
         if self._descriptor < 0:
             return None
         path = os.path.join(self._directory, f"{self._prefix}_output_{self._digest.hexdigest()[:8]}.txt")
@@ -175,7 +175,7 @@ class WholeOutput:
             os.replace(self._path, path)
         except OSError:
             return None
-        return Kept(path, self._is_whole)
+        return SavedText(path, self._is_whole)
 
     def drop(self) -> None:
         if self._descriptor >= 0:
@@ -223,8 +223,8 @@ class BoundedText:
         limit = self._limit if limit is None else min(limit, self._limit)
         if self._files is not None and self._total > limit:
             self._begin_file(self._files)
-        kept = self._file.keep() if self._file is not None else None
-        cut = cut_ends(self._head, "".join(self._tail), self._total, limit, kept=kept)
+        saved = self._file.keep() if self._file is not None else None
+        cut = cut_ends(self._head, "".join(self._tail), self._total, limit, saved=saved)
         self._reset()
         return cut
 
@@ -284,11 +284,11 @@ class LiveFeed:
         marker = f"\n[… {self._left_out} characters not shown live …]\n" if self._left_out else ""
         raw = self._head + marker + "".join(self._tail)
         match = _OPEN_ESCAPE.search(raw, max(0, len(raw) - 600))
-        rest = match.group() if match is not None else ""
-        text = _ESCAPES.sub("", raw[: len(raw) - len(rest)]).replace("\r\n", "\n")
+        partial = match.group() if match is not None else ""
+        text = _ESCAPES.sub("", raw[: len(raw) - len(partial)]).replace("\r\n", "\n")
         if text and not self._send(text):
             self._plan.at(LIVE_INTERVAL_SECONDS * 5, self._tick)
             return
-        self._head = rest
+        self._head = partial
         self._tail.clear()
         self._tail_length = self._left_out = 0

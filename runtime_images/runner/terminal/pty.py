@@ -270,12 +270,12 @@ def shell_environment(mark: str) -> Dict[str, str]:
     return environment
 
 
-def close_inherited(kept: int) -> None:
-    """Close inherited descriptors beyond the standard streams and ``kept`` (-1: none)."""
-    if kept >= 0:
-        os.set_inheritable(kept, False)
-        os.closerange(3, kept)
-    os.closerange(max(3, kept + 1), 1024)  # nobody hands on higher ones
+def close_inherited(spared: int) -> None:
+    """Close inherited descriptors beyond the standard streams and ``spared`` (-1: none)."""
+    if spared >= 0:
+        os.set_inheritable(spared, False)
+        os.closerange(3, spared)
+    os.closerange(max(3, spared + 1), 1024)  # nobody hands on higher ones
 
 
 def exit_code(status: int) -> int:

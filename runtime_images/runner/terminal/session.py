@@ -231,12 +231,12 @@ class TerminalSession:
             return True
         return self._waiting is not None and self._waiting.request is request and self.interrupt(lambda: None)
 
-    def interrupt(self, told: Callable[[], None]) -> bool:
-        """Stop the running command; ``told`` is called when its processes are gone. False when nothing runs."""
+    def interrupt(self, on_stopped: Callable[[], None]) -> bool:
+        """Stop the running command; ``on_stopped`` is called when its processes are gone. False when nothing runs."""
         command = self._command
         if command is None or command.ended is not None:
             return False
-        self._stopped_by.append(told)
+        self._stopped_by.append(on_stopped)
         if command.interruption is None:
             command.interrupted = True
 

@@ -69,7 +69,7 @@ class Shell:
         self._plan = Plan(loop)
         self._next_look = Plan(loop)
         self._look_after = FIRST_LOOK_SECONDS
-        self._idle_looks = self._asked = 0
+        self._idle_looks = self._requests = 0
         self._running = self._plain = self._starting = self._settling = False
         # The last command, until the shell is known to have read it, and the one that the next shell is to run.
         self._sent: Optional[Tuple[str, Dict[str, str]]] = None
@@ -110,7 +110,7 @@ class Shell:
     def _watch_report(self) -> None:
         """From now on look, ever more seldom, whether the running command's report was lost."""
         self._look_after = FIRST_LOOK_SECONDS
-        self._idle_looks = self._asked = 0
+        self._idle_looks = self._requests = 0
         self._next_look.at(self._look_after, self._look)
 
     def _look(self) -> None:
@@ -126,8 +126,8 @@ class Shell:
         if self._idle_looks < 2:
             return
         self._idle_looks = 0
-        self._asked += 1
-        if self._asked <= 3:
+        self._requests += 1
+        if self._requests <= 3:
             self._ask_again()
         else:
             processes.signal_process(self.pid, signal.SIGKILL)

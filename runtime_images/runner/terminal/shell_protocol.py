@@ -228,7 +228,7 @@ class Boundary:
 
     def __init__(self) -> None:
         self._marker: Optional[bytes] = None
-        self._held = b""
+        self._pending = b""
 
     @property
     def awaited(self) -> bool:
@@ -237,26 +237,26 @@ class Boundary:
 
     def expect(self, word: str) -> None:
         self._marker = b"\x1b]" + word.encode() + b"\x07"
-        self._held = b""
+        self._pending = b""
 
     def divide(self, data: bytes) -> Tuple[bytes, bytes]:
         marker = self._marker
         if marker is None:
             return b"", data
-        if self._held:
-            data, self._held = self._held + data, b""
+        if self._pending:
+            data, self._pending = self._pending + data, b""
         found = data.find(marker)
         if found >= 0:
             self._marker = None
             return data[:found], data[found + len(marker) :]
         escape = data.rfind(b"\x1b", max(0, len(data) - len(marker)))
         if escape >= 0 and marker.startswith(data[escape:]):
-            data, self._held = data[:escape], data[escape:]
+            data, self._pending = data[:escape], data[escape:]
         return data, b""
 
     def give_up(self) -> bytes:
-        held, self._held, self._marker = self._held, b"", None
-        return held
+        pending, self._pending, self._marker = self._pending, b"", None
+        return pending
 
 
 class ShellProtocol:

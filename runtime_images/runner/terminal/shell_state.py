@@ -50,8 +50,8 @@ class ShellState(NamedTuple):
             names = on.decode("ascii", "replace")
             if not names or _OPTIONS.match(names) is None:
                 continue
-            wanted = f"[[ :{names}: == *:$_drydock:* ]] || \\builtin {off} $_drydock"
-            before.append(f"for _drydock in ${{{variable}//:/ }}; do {wanted}; done")
+            check = f"[[ :{names}: == *:$_drydock:* ]] || \\builtin {off} $_drydock"
+            before.append(f"for _drydock in ${{{variable}//:/ }}; do {check}; done")
             if variable == "BASHOPTS":
                 before.append(f"\\builtin shopt -s {names.replace(':', ' ')}")
             else:
@@ -109,7 +109,7 @@ class StatePipe:
         self._environment: List[Tuple[bytes, bytes]] = []
         self.lent: FrozenSet[str] = frozenset()
         """Variables of the running command only, which the next shell does not get."""
-        self._kept_lent: FrozenSet[str] = frozenset()
+        self._lent_in_state: FrozenSet[str] = frozenset()
         self._loop = loop
         self._reader = StateReader()
         self._pipe: Optional[Inlet] = None
@@ -137,7 +137,7 @@ class StatePipe:
         self._reader.reset()
         self._state = None
         self._environment = []
-        self._kept_lent = frozenset()
+        self._lent_in_state = frozenset()
 
     def script(self) -> Optional[bytes]:
         """The script that restores the last complete state; None without one."""
@@ -147,15 +147,15 @@ class StatePipe:
         for name, value in self._environment:
             if VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
                 lines.append(b"export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
-        if self._kept_lent:
-            lines.append(f"unset -v {' '.join(sorted(self._kept_lent))}".encode())
+        if self._lent_in_state:
+            lines.append(f"unset -v {' '.join(sorted(self._lent_in_state))}".encode())
         return b"\n".join(lines)
 
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:
         """A program took the shell's place, with these variables, which the next shell gets on top."""
         self.read()
         self._environment = environment
-        self._kept_lent = self.lent
+        self._lent_in_state = self.lent
 
     def expect(self, *words: str) -> None:
         """Set the words that validate a state from now on; what was written before is read first."""
@@ -185,7 +185,7 @@ class StatePipe:
             if found is not None:
                 self._state, self._environment = found, []
                 # Only a shell that ends in the middle of a command still has what was lent to that.
-                self._kept_lent = self.lent if found.word.endswith(ENDS) else frozenset()
+                self._lent_in_state = self.lent if found.word.endswith(ENDS) else frozenset()
                 if found.word == self._announced:
                     self._announced = ""
             if len(data) < _READ:

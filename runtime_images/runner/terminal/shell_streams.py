@@ -156,14 +156,14 @@ class ControlLine:
 
 
 class Streams:
-    """Reads terminal (``output``) and reports (``said``) in bounded portions; the next shell and old jobs reuse it."""
+    """Reads terminal (``output``) and reports (``on_report``) in portions; the next shell and old jobs reuse it."""
 
-    def __init__(self, loop: Loop, output: Callable[[bytes], None], said: Callable[[Report], None]) -> None:
+    def __init__(self, loop: Loop, output: Callable[[bytes], None], on_report: Callable[[Report], None]) -> None:
         self.reader = ReportReader()
         self.state = StatePipe(loop)
         self._loop = loop
         self._output = output
-        self._said = said
+        self._on_report = on_report
         self._terminal: Optional[Terminal] = None
         self._reports: Optional[Inlet] = None
         self._hold = Plan(loop)
@@ -241,6 +241,6 @@ class Streams:
             except OSError:
                 return
             for item in self.reader.feed(data):
-                self._said(item)
+                self._on_report(item)
             if len(data) < _READ:
                 return

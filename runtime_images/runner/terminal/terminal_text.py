@@ -91,9 +91,9 @@ def _overwrite(line: str, column: int, text: str) -> Tuple[str, int]:
     if len(line) > _LONGEST or (_is_simple(line) and _is_simple(text)):
         end = column + len(text)
         return line[:column].ljust(column) + text + line[end:], end
-    before, rest = _split(line, column)
+    before, after = _split(line, column)
     wide = _width(text)
-    written = before + text + _split(rest, wide)[1]
+    written = before + text + _split(after, wide)[1]
     return written, len(before) + len(text) if len(written) > _LONGEST else column + wide
 
 
@@ -271,8 +271,7 @@ class TerminalText:
                 self._escape(match.group("escape"))
             elif kind == "string":
                 self._in_string = True
-                rest = self._skip_string(text[position:])
-                text, position = rest, 0
+                text, position = self._skip_string(text[position:]), 0
 
     def _escape(self, letter: str) -> None:
         if letter == "7":
@@ -405,14 +404,14 @@ class TerminalText:
             return " " * min(column + 1, end) + _split(line, column + 1)[1]
         if column >= end:
             return line
-        before, rest = _split(line, column)
+        before, after = _split(line, column)
         if final == "K":
             return before
         if final == "P":
-            return before + _split(rest, count)[1]
+            return before + _split(after, count)[1]
         if final == "X":
-            return before + " " * min(count, end - column) + _split(rest, count)[1]
-        wider = before + " " * count + rest
+            return before + " " * min(count, end - column) + _split(after, count)[1]
+        wider = before + " " * count + after
         return _fitting(wider, COLUMNS) if self._is_full else wider
 
     def _reset_modes(self) -> None:
@@ -439,10 +438,10 @@ class TerminalText:
                 self._lines.pop()
             while len(self._lines) > 1 and not self._lines[0].strip():
                 del self._lines[0]
-        rest = "\n".join(self._lines)
+        text = "\n".join(self._lines)
         self.clear()
-        if rest:
-            self._commit(rest)
+        if text:
+            self._commit(text)
 
     def _picture(self) -> List[str]:
         picture = [line.rstrip() for line in self._lines]
@@ -521,9 +520,9 @@ class TerminalText:
             self._column += _width(run)
             self._measured_width = self._column
         elif self._inserts:
-            before, rest = _split(line, self._column)
+            before, after = _split(line, self._column)
             self._column += _width(run)
-            line = before + run + rest
+            line = before + run + after
             if self._is_full:
                 line = _fitting(line, COLUMNS)
         else:

@@ -109,31 +109,31 @@ def _listeners() -> List[Listener]:
 
 def _owners(inodes: Set[int]) -> Dict[int, Owner]:
     """The holders of these sockets; of several processes (workers of one server) the first."""
-    wanted = {f"socket:[{inode}]": inode for inode in inodes if inode}
+    links = {f"socket:[{inode}]": inode for inode in inodes if inode}
     found: Dict[int, Owner] = {}
-    if not wanted:
+    if not links:
         return found
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
-        for inode in _held(pid, wanted):
+        for inode in _sockets_of(pid, links):
             if inode not in found:
                 name, command = (
                     processes.read_file(pid, name, limit).decode("utf-8", "replace").rstrip("\n")
                     for name, limit in (("comm", 64), ("cmdline", 4096))
                 )
                 found[inode] = Owner(pid, name, command.replace("\0", " ").strip()[:500])
-        if len(found) == len(wanted):
+        if len(found) == len(links):
             break
     return found
 
 
-def _held(pid: int, wanted: Dict[str, int]) -> Iterable[int]:
+def _sockets_of(pid: int, links: Dict[str, int]) -> Iterable[int]:
     folder = f"/proc/{pid}/fd"
     try:
         descriptors = os.listdir(folder)
     except OSError:
         return []  # another user's, or gone
-    held = []
+    found = []
     for descriptor in descriptors:
         with contextlib.suppress(OSError, KeyError):
-            held.append(wanted[os.readlink(f"{folder}/{descriptor}")])
-    return held
+            found.append(links[os.readlink(f"{folder}/{descriptor}")])
+    return found

@@ -250,11 +250,11 @@ class Tunnel:
         if self._out or self._server_ended:
             self._write()
 
-    def _set_reading(self, wanted: bool) -> None:
+    def _set_reading(self, enabled: bool) -> None:
         if self._socket is None:
             return
-        self._is_reading = wanted
-        if wanted:
+        self._is_reading = enabled
+        if enabled:
             self._loop.add_reader(self._socket.fileno(), self._read)
         else:
             self._loop.remove_reader(self._socket.fileno())

@@ -292,7 +292,7 @@ async def test_what_a_call_had_its_loop_do_ends_with_it_and_nothing_is_begun_aft
 
     async with asyncio.timeout(30):
         asking = asyncio.create_task(asyncio.to_thread(call.do, work))
-        while not call.asked:  # noqa: ASYNC110 - the thread says so in no other way
+        while not call.futures:  # noqa: ASYNC110 - the thread says so in no other way
             await asyncio.sleep(0.001)
         call.end()
         with pytest.raises(asyncio.CancelledError):
@@ -300,7 +300,7 @@ async def test_what_a_call_had_its_loop_do_ends_with_it_and_nothing_is_begun_aft
         await ended.wait()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.to_thread(call.do, work)
-    assert call.asked == set()
+    assert call.futures == set()
 
 
 class LengthTool(ToolDefinition[CountAction, CountObservation]):

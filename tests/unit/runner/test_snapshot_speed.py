@@ -43,7 +43,7 @@ def test_time_that_others_had_does_not_count(
     loop = Loop()
     try:
         made = Snapshots(loop, Workers(loop), str(tmp_path), str(tmp_path / "state"))
-        made._made = ATree(way)
+        made._opened = ATree(way)
         made._take("a")
         assert made._is_slow is is_slow
     finally:

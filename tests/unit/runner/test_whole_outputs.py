@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime_images.runner.core.text import Kept
+from runtime_images.runner.core.text import SavedText
 from runtime_images.runner.terminal.output import BoundedText, WholeOutputs
 
 
@@ -22,7 +22,7 @@ def test_an_output_over_the_limit_of_a_file_has_its_beginning_there_and_the_noti
 
 def test_the_oldest_files_make_room(tmp_path: Path) -> None:
     files = WholeOutputs(str(tmp_path), "terminal", limit=1000, folder_limit=3000)
-    kept: list[Kept] = []
+    kept: list[SavedText] = []
     for number in range(5):
         one = files.begin()
         one.write(str(number) * 900)

@@ -77,22 +77,22 @@ async def replace_storage(session: BrowserSession, tabs: Tabs, state: State) -> 
         await session.context.set_storage_state({"cookies": [*map(_cookie, cookies)], "origins": plain})  # type: ignore[arg-type] # checked by Playwright
     except Error as error:
         raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
-    wanted = {origin.get("origin"): _list(origin, "sessionStorage") for origin in origins}
+    storage = {origin.get("origin"): _list(origin, "sessionStorage") for origin in origins}
 
     async def set_session(tab: Tab) -> str:
         origin, _ = await _session_storage(tab)
         if origin:
             try:
-                await asyncio.wait_for(tab.page.evaluate(_WRITE, wanted.get(origin, [])), _SECONDS)
+                await asyncio.wait_for(tab.page.evaluate(_WRITE, storage.get(origin, [])), _SECONDS)
             except (Error, asyncio.TimeoutError):
                 return ""
         return origin
 
     set_for = await asyncio.gather(*map(set_session, tabs.all()))
-    said = f"Set {len(cookies)} cookies and the storage of {len(origins)} origins, in place of all there was."
-    left = [str(origin) for origin, items in wanted.items() if items and origin not in set_for]
+    text = f"Set {len(cookies)} cookies and the storage of {len(origins)} origins, in place of all there was."
+    left = [str(origin) for origin, items in storage.items() if items and origin not in set_for]
     more = "the session storage needs an open tab of its site, so this was left out"
-    return f"{said} But {more}: {', '.join(left)}." if left else said
+    return f"{text} But {more}: {', '.join(left)}." if left else text
 
 
 async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
@@ -107,8 +107,8 @@ async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
 
 def _cookie(args: State) -> State:
     same_site = _SAME_SITE.get(str(args.get("sameSite") or "").lower())
-    rest = {name: value for name, value in args.items() if name != "sameSite"}
-    return {**rest, "sameSite": same_site} if same_site else rest
+    cookie = {name: value for name, value in args.items() if name != "sameSite"}
+    return {**cookie, "sameSite": same_site} if same_site else cookie
 
 
 def _list(state: State, name: str) -> list[State]:
@@ -125,23 +125,23 @@ async def text_of(tab: Tab, *, with_links: bool) -> str:
     except Error as error:
         if not has_moved(error):
             raise
-    async with tab.held():
+    async with tab.paused():
         return await _text_of(tab.page, with_links)
 
 
 async def _text_of(page: Page, with_links: bool) -> str:
-    async def asked(frame: Frame, script: str) -> Any:
+    async def evaluate(frame: Frame, script: str) -> Any:
         return await asyncio.wait_for(repeated(lambda: frame.evaluate(script)), _FRAME_SECONDS)
 
     parts: list[str] = []
     links: list[str] = []
     for frame in page.frames[:20]:
         try:
-            text = str(await asked(frame, _TEXT)).strip()
+            text = str(await evaluate(frame, _TEXT)).strip()
             if text:
                 parts.append(text if frame is page.main_frame else f"[Frame {frame.url}]\n{text}")
             if with_links:
-                links += await asked(frame, _LINKS)
+                links += await evaluate(frame, _LINKS)
         except asyncio.TimeoutError:
             if frame is page.main_frame:
                 raise ActionError(f"the page did not tell its text within {_FRAME_SECONDS:g} s") from None
@@ -203,8 +203,8 @@ class TabCalls:
                         "the page asked for another one, which has not answered yet: look again later, or navigate"
                     )
                 await self._tabs.expect_reaction()
-                (await self._tabs.active()).was_told()
-            said = await call(args)
+                (await self._tabs.active()).clear_moves()
+            result = await call(args)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
         deadline = time.monotonic() + 3.0
@@ -216,7 +216,7 @@ class TabCalls:
         tab = await self._tabs.active()
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(5.0)
-        return "\n".join(filter(None, (said, notice)))
+        return "\n".join(filter(None, (result, notice)))
 
     async def _navigate(self, args: dict[str, Any]) -> str:
         url = _address(args["url"])
@@ -248,7 +248,7 @@ class TabCalls:
         for attempt in range(_ATTEMPTS):
             try:
                 response = await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
-                tab.was_told()
+                tab.clear_moves()
                 return tab, response
             except Error as error:
                 if "interrupted by another navigation" not in error.message or attempt == _ATTEMPTS - 1:
@@ -279,7 +279,7 @@ class TabCalls:
             raise ActionError("the page did not answer in time") from None
         if response is None and page.url == before:
             raise ActionError(f"there is no {'earlier' if steps < 0 else 'later'} page in this tab's history")
-        tab.was_told()
+        tab.clear_moves()
         await loaded(tab)
         return f"The page is {page.url} now."
 

@@ -99,11 +99,11 @@ class BrowserDriver:
         await session.allow(tuple(message.get("allowed_domains") or ()))
         navigation_seconds = float(message["navigation_seconds"])
         calls = TabCalls(session, tabs, self._files, navigation_seconds)
-        said: list[str] = []
+        texts: list[str] = []
         error, status = "", "completed"
         for call in message["calls"]:
             try:
-                said.append(await calls.do(call["name"], call.get("args", {})))
+                texts.append(await calls.do(call["name"], call.get("args", {})))
             except ActionError as failure:
                 error, status = sentence(str(failure)), "failed"
             except Error as failure:
@@ -119,7 +119,7 @@ class BrowserDriver:
         downloads, tabs.downloads = tabs.downloads, []
         return {
             "status": status,
-            "text": "\n".join(filter(None, said)),
+            "text": "\n".join(filter(None, texts)),
             "error": error,
             "notices": notices,
             "downloads": downloads,

@@ -90,10 +90,10 @@ class Elements:
         if await element.evaluate(_KIND) == "OPTION" and (became := await element.evaluate(_CHOOSE)):
             return f"Option {number} is {became}."
         leads_out = await element.evaluate(_OTHER_PROGRAM)
-        held = [*modifiers, *(["ControlOrMeta"] if new_tab else [])]
+        keys = [*modifiers, *(["ControlOrMeta"] if new_tab else [])]
         clicked = f"{'Double-clicked' if times > 1 else 'Clicked'} element {number}."
         try:
-            await element.click(button=button, modifiers=held, click_count=times, timeout=_LIMIT_MS, no_wait_after=True)
+            await element.click(button=button, modifiers=keys, click_count=times, timeout=_LIMIT_MS, no_wait_after=True)
         except Error as error:
             if "has been closed" not in error.message:
                 raise
@@ -144,9 +144,9 @@ class Elements:
             if known is None:
                 raise
             shown = ", ".join(known[:_SHOWN_OPTIONS]) + (", …" if len(known) > _SHOWN_OPTIONS else "")
-            wanted = ", ".join(map(repr, options))
+            names = ", ".join(map(repr, options))
             raise ActionError(
-                f"{wanted} cannot be chosen in element {number}; its options are: {shown or 'none'}"
+                f"{names} cannot be chosen in element {number}; its options are: {shown or 'none'}"
             ) from None
         return f"Chose {', '.join(chosen) or 'nothing'} in element {number}."
 
@@ -193,9 +193,9 @@ class Elements:
             return await _choose_files(element, number, paths)
         page = (await self._tabs.active()).page
         with self._tabs.files_at_hand():
-            async with page.expect_file_chooser(timeout=_LIMIT_MS) as asked:
+            async with page.expect_file_chooser(timeout=_LIMIT_MS) as chooser:
                 await element.click(timeout=_LIMIT_MS)
-            return await _choose_files((await asked.value).element, number, paths)
+            return await _choose_files((await chooser.value).element, number, paths)
 
 
 async def _fill(element: Locator, number: int, text: str) -> None:

@@ -37,9 +37,9 @@ def in_words(error: Error) -> str:
     message = error.message.strip()
     head, _, log = message.partition("\nCall log:")
     lines = [line.strip() for line in head.strip().splitlines() if line.strip()] or [""]
-    said = " ".join(lines[: 2 if lines[0].endswith(":") else 1])  # the next line, where the first only announces it
+    text = " ".join(lines[: 2 if lines[0].endswith(":") else 1])  # the next line, where the first only announces it
     in_seconds = lambda found: f"it was not possible within {int(found.group(1)) / 1000:g} s"  # noqa: E731
-    first = _TIMEOUT.sub(in_seconds, _CALL.sub("", said))
+    first = _TIMEOUT.sub(in_seconds, _CALL.sub("", text))
     if "not available in an isolated browser context" in first:
         return "that page of the browser itself cannot be opened here"
     if has_moved(error):

@@ -96,8 +96,8 @@ class PageViewer:
         self._navigation_seconds = navigation_seconds
 
     async def look(self, wish: dict[str, bool]) -> Seen:
-        wanted = [name for name in ("tree", "marks", "screenshot") if wish.get(name)]
-        is_there = not wanted or await self._tabs.arrive(self._navigation_seconds)
+        requested = [name for name in ("tree", "marks", "screenshot") if wish.get(name)]
+        is_there = not requested or await self._tabs.arrive(self._navigation_seconds)
         tab = await self._tabs.active()
         page = tab.page
         listed = await self._tabs.listed()
@@ -105,7 +105,7 @@ class PageViewer:
         if not is_there:
             return {**seen, "notices": [UNANSWERED]}
         tree = AccessibilityTree()
-        if "tree" in wanted or "marks" in wanted:
+        if "tree" in requested or "marks" in requested:
             try:
                 tree = await self._tree(tab)
                 tab.seen, tab.seen_url = tree, page.url
@@ -115,17 +115,17 @@ class PageViewer:
                 hung = await self._tabs.drop_hung()
                 why = "did not react any more, so its tab was closed" if hung else "changes all the time"
                 seen["notices"].append(f"What is on the page could not be read: it {why}.")
-                wanted = [] if hung else wanted
+                requested = [] if hung else requested
             except ActionError as error:
                 seen["notices"].append(sentence(str(error)))
-                wanted = [name for name in wanted if name != "marks"]
+                requested = [name for name in requested if name != "marks"]
             except Error as error:
                 seen["notices"].append(sentence(f"what is on the page could not be read: {in_words(error)}"))
             seen["focused"] = tree.focused()
-        if "tree" in wanted:
+        if "tree" in requested:
             seen["tree"] = self._cut(tree.text(_WINDOW if wish.get("visible_only") else None))
-        if "screenshot" in wanted:
-            await self._picture(page, tree if "marks" in wanted else None, seen)
+        if "screenshot" in requested:
+            await self._picture(page, tree if "marks" in requested else None, seen)
         return seen
 
     async def _tree(self, tab: Tab) -> AccessibilityTree:
@@ -146,7 +146,7 @@ class PageViewer:
                 if is_late or not (is_elsewhere or has_moved(error)):
                     raise
             await asyncio.sleep(0.05)
-        async with tab.held():
+        async with tab.paused():
             tree = await _tree_now(tab, await _document_of(tab.page))
         self._tabs.note("The page went on to another again and again; it was stopped where it was.")
         return tree
@@ -167,8 +167,8 @@ class PageViewer:
             return text
         path = self._files.save_text(text)
         shown = text[:TEXT_LIMIT].rpartition("\n")[0]
-        rest = text.count("\n") - shown.count("\n")
-        return f"{shown}\n[{rest} more lines{f'; the whole tree is in {path}' if path else ''}]"
+        hidden = text.count("\n") - shown.count("\n")
+        return f"{shown}\n[{hidden} more lines{f'; the whole tree is in {path}' if path else ''}]"
 
 
 async def _tree_now(tab: Tab, document: _Document) -> AccessibilityTree:

@@ -52,9 +52,9 @@ _STAY = """addEventListener('click', event => {
 
 def find_chromium() -> str | None:
     """The program to start: that of ``DRYDOCK_CHROMIUM``, one on the PATH, or one of Playwright's own."""
-    given = os.environ.get("DRYDOCK_CHROMIUM")
-    if given:
-        return given if os.access(given, os.X_OK) else None
+    path = os.environ.get("DRYDOCK_CHROMIUM")
+    if path:
+        return path if os.access(path, os.X_OK) else None
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is not None:
         return found

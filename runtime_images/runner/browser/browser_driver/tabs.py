@@ -79,7 +79,7 @@ class Tab:
         self.requests.clear()
 
     @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def paused(self) -> AsyncIterator[None]:
         """Meanwhile the page does nothing by itself: one that never stays can be looked at."""
         connection = await self.page.context.new_cdp_session(self.page)
         try:
@@ -118,7 +118,7 @@ class Tab:
         is_many = len(self.dialogs) == _STORM_DIALOGS
         return is_many and time.monotonic() - self.dialogs[0] < 6.0
 
-    def was_told(self) -> None:
+    def clear_moves(self) -> None:
         self.moved_at.clear()
 
     @property
@@ -241,15 +241,15 @@ class Tabs:
 
     def take_notices(self) -> list[str]:
         notices, self._notices = self._notices, {}
-        told = [text if count == 1 else f"{text} ({count} times)" for text, count in notices.items()]
+        texts = [text if count == 1 else f"{text} ({count} times)" for text, count in notices.items()]
         opened, self._opened_ids = self._opened_ids, []
         if not opened:
-            return told
+            return texts
         if opened == [self._active]:
-            return [f"A new tab {self._active} was opened and is the active one now.", *told]
+            return [f"A new tab {self._active} was opened and is the active one now.", *texts]
         one, many = f"A new tab {opened[0]} was opened", f"New tabs were opened: {', '.join(opened)}"
         words = one if len(opened) == 1 else many
-        return [f"{words}; the active one is {self._active or 'none'} now.", *told]
+        return [f"{words}; the active one is {self._active or 'none'} now.", *texts]
 
     async def drop_hung(self) -> bool:
         tab = self._tabs.get(self._active)
@@ -289,7 +289,7 @@ class Tabs:
         page.on("dialog", lambda dialog: self._begin(self._answer(tab, dialog)))
         page.on("download", lambda download: self._downloads(tab, download))
         page.on("framenavigated", lambda frame: self._moved(tab, frame))
-        page.on("filechooser", self._asked_for_file)
+        page.on("filechooser", self._chooser_opened)
         page.on("crash", lambda _: self._crashed(tab))
         page.on("close", lambda _: self._closed(tab))
         return tab
@@ -362,7 +362,7 @@ class Tabs:
         finally:
             self._has_files = False
 
-    def _asked_for_file(self, _: FileChooser) -> None:
+    def _chooser_opened(self, _: FileChooser) -> None:
         if not self._has_files:
             self.note("The page asks for a file: give the path to its file input.")
 

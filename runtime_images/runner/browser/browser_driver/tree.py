@@ -48,7 +48,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """One line of the tree. `number` is 0 for what cannot be named; `rest` is text after the colon."""
+    """One line of the tree. `number` is 0 for what cannot be named; `content` is text after the colon."""
 
     depth: int
     role: str
@@ -56,7 +56,7 @@ class Node:
     number: int = 0
     attributes: tuple[str, ...] = ()
     box: Box | None = None
-    rest: str = ""
+    content: str = ""
     is_clickable: bool = False
     is_focused: bool = False
 
@@ -67,7 +67,7 @@ class Node:
         words += [f"[{attribute}]" for attribute in self.attributes]
         words += ["[clickable]"] if self.is_clickable and self.role not in _INTERACTIVE else []
         words += ["[focused]"] if self.is_focused else []
-        return "  " * self.depth + " ".join(words) + (f": {self.rest}" if self.rest else "")
+        return "  " * self.depth + " ".join(words) + (f": {self.content}" if self.content else "")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class AccessibilityTree:
 
     def _visible(self, viewport: Box) -> list[Node]:
         """What meets the viewport, with its ancestors; text without a place has its parent's."""
-        kept: list[Node] = []
+        visible: list[Node] = []
         seen: list[bool] = []
         for index, node in enumerate(self.nodes):
             del seen[node.depth :]
@@ -109,8 +109,8 @@ class AccessibilityTree:
             if seen[-1] or any(
                 inner.box is not None and inner.box.meets(viewport) for inner in _inside(self.nodes, index)
             ):
-                kept.append(node)
-        return kept
+                visible.append(node)
+        return visible
 
 
 class ElementNumbers:
@@ -167,15 +167,15 @@ def _read_line(depth: int, text: str, numbers: ElementNumbers) -> Node:
     body = text[2:] if text.startswith("- ") else text
     if body.startswith("/"):  # a property, as /url
         return Node(depth, body)
-    key, rest = _split(body)
+    key, content = _split(body)
     found = _ROLE.match(key)
     if found is None:
-        return Node(depth, "text", rest=body)
-    if len(rest) > 1 and rest[0] == rest[-1] == '"':
-        rest = rest[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+        return Node(depth, "text", content=body)
+    if len(content) > 1 and content[0] == content[-1] == '"':
+        content = content[1:-1].replace('\\"', '"').replace("\\\\", "\\")
     named = _NAME.match(key, found.end())
     name, position = (named.group(1), named.end()) if named is not None else ("", found.end())
-    kept: list[str] = []
+    attributes: list[str] = []
     number, box, is_clickable, is_focused = 0, None, False, False
     while attribute := _ATTRIBUTE.match(key, position):
         position = attribute.end()
@@ -189,8 +189,8 @@ def _read_line(depth: int, text: str, numbers: ElementNumbers) -> Node:
         elif attribute.group(1) == "active":
             is_focused = True
         else:
-            kept.append(attribute.group(1))
-    return Node(depth, found.group(), name, number, tuple(kept), box, rest, is_clickable, is_focused)
+            attributes.append(attribute.group(1))
+    return Node(depth, found.group(), name, number, tuple(attributes), box, content, is_clickable, is_focused)
 
 
 def _split(body: str) -> tuple[str, str]:

@@ -165,11 +165,11 @@ class KernelProcess:
 
     def read_words(self) -> bool:
         try:
-            said = os.read(self.words, 65536)
+            data = os.read(self.words, 65536)
         except OSError:
             return True  # nothing there now
-        self._last_words = (self._last_words + said)[-2000:]
-        return bool(said)
+        self._last_words = (self._last_words + data)[-2000:]
+        return bool(data)
 
     def last_words(self) -> str:
         self.read_words()
@@ -249,13 +249,13 @@ class KernelDriver:
         poller.register(shell, zmq.POLLIN)
         poller.register(shown_on, zmq.POLLIN)
         poller.register(kernel.words, zmq.POLLIN)
-        asked_at = 0.0
+        sent_at = 0.0
         while not (has_replied and has_shown):
             if kernel.exit_code() is not None:
                 return False
-            if not asked_at or (has_replied and time.monotonic() - asked_at > 0.2):
+            if not sent_at or (has_replied and time.monotonic() - sent_at > 0.2):
                 client.kernel_info()
-                asked_at = time.monotonic()
+                sent_at = time.monotonic()
             ready = dict(poller.poll(100))
             if kernel.words in ready:
                 kernel.read_words()
@@ -307,8 +307,8 @@ class KernelDriver:
         self._replied_at, self._failed_with = time.monotonic(), str(content.get("ename") or "")
         for item in content.get("payload", ()):
             self._exits = self._exits or item.get("source") == "ask_exit"
-            for told in shown("display_data", item) if item.get("source") == "page" else ():  # of ``name?``
-                self._tell({"cell": self._number, **told})
+            for display in shown("display_data", item) if item.get("source") == "page" else ():  # of ``name?``
+                self._tell({"cell": self._number, **display})
         self._finish_if_done()
 
     def _shown(self, parent: str, message: Message) -> None:

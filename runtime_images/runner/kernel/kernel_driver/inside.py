@@ -45,8 +45,8 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
         self._bound = threading.RLock()
         self._window_began = 0.0
         self._room = _WINDOW_CHARACTERS
-        self._held: List[str] = []
-        self._held_length = 0
+        self._pending: List[str] = []
+        self._pending_length = 0
         self._next_look = 0
         self._left_out = 0
         self._is_dirty = False
@@ -56,9 +56,9 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string).__name__}")
         with self._bound:
-            if self._held and self._held_length < self._next_look:  # in a flood: as little as possible
-                self._held.append(string)
-                self._held_length += len(string)
+            if self._pending and self._pending_length < self._next_look:  # in a flood: as little as possible
+                self._pending.append(string)
+                self._pending_length += len(string)
                 return len(string)
             self._take(string)
         return len(string)
@@ -89,22 +89,22 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
         if now - self._window_began > _WINDOW_SECONDS:
             self._release()
             self._window_began, self._room = now, _WINDOW_CHARACTERS
-        if not self._held and self._room > 0:
+        if not self._pending and self._room > 0:
             self._pass_on(text[: self._room])
             self._room -= len(text)
             text = text[self._room :] if self._room < 0 else ""
         if not text:
             return
-        joined = "".join((*self._held, text))
+        joined = "".join((*self._pending, text))
         over = len(joined) - _TAIL_CHARACTERS
         if over > 0:
             self._left_out += over
             joined = joined[over:]
-        if not self._held:
+        if not self._pending:
             self.pub_thread.schedule(self._release_later)
-        self._held = [joined]
-        self._held_length = len(joined)
-        self._next_look = self._held_length + _TAIL_CHARACTERS
+        self._pending = [joined]
+        self._pending_length = len(joined)
+        self._next_look = self._pending_length + _TAIL_CHARACTERS
 
     def _release_later(self) -> None:
         self._io_loop.call_later(_WINDOW_SECONDS, self._release_if_free)
@@ -120,11 +120,11 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
             self._bound.release()
 
     def _release(self) -> None:
-        if not self._held:
+        if not self._pending:
             return
-        text = "".join(self._held)
-        self._held = []
-        left_out, self._held_length, self._left_out = self._left_out, 0, 0
+        text = "".join(self._pending)
+        self._pending = []
+        left_out, self._pending_length, self._left_out = self._left_out, 0, 0
         if left_out:
             self.flush()
             self.session.send(self.pub_thread, OMITTED, {"characters": left_out}, parent=self.parent_header)
@@ -134,7 +134,7 @@ class BoundedStream(OutStream):  # type: ignore[misc] # ipykernel has no types
 _FRAMES = 20
 
 
-def bounded(told: Callable[..., List[str]]) -> Callable[..., List[str]]:
+def bounded(format_traceback: Callable[..., List[str]]) -> Callable[..., List[str]]:
     """Wrap IPython's traceback formatter to leave out the middle of very many frames, a millisecond or more each."""
 
     def short(kind: Any, value: Any, trace: Optional[TracebackType] = None, *more: Any, **options: Any) -> List[str]:
@@ -145,11 +145,11 @@ def bounded(told: Callable[..., List[str]]) -> Callable[..., List[str]]:
             frame = frame.tb_next
         over = len(frames) - 2 * _FRAMES
         if over <= 0:
-            return told(kind, value, trace, *more, **options)
+            return format_traceback(kind, value, trace, *more, **options)
         shown: Optional[TracebackType] = None
         for frame in reversed(frames[:_FRAMES] + frames[-_FRAMES:]):
             shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-        lines = told(kind, value, shown, *more, **options)
+        lines = format_traceback(kind, value, shown, *more, **options)
         return [f"[{over} frames in the middle of the calls are left out here]", *lines]
 
     return short
