@@ -141,10 +141,10 @@ class DrydockClient:
 
     async def _make(self, path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Conversation:
         answer = await self._http.json("POST", path, body=body, key=idempotency_key or uuid.uuid4().hex)
-        made = answer.get("conversation_id") if isinstance(answer, dict) else None
-        if not isinstance(made, str):
+        conversation_id = answer.get("conversation_id") if isinstance(answer, dict) else None
+        if not isinstance(conversation_id, str):
             raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
-        return await self.conversation(made)
+        return await self.conversation(conversation_id)
 
     async def conversation(self, conversation_id: str) -> Conversation:
         """Raises `NotFoundError`."""
@@ -316,13 +316,13 @@ class DrydockClient:
         self, conversation_id: str, *, after: int = -1, limit: int | None = None, reverse: bool = False
     ) -> AsyncIterator[Event | Unknown]:
         """The log page by page as it is asked for; at most `limit` events. See `event_page`."""
-        given, edge = 0, None
-        while limit is None or given < limit:
-            size = PAGE if limit is None else min(PAGE, limit - given)
+        count, edge = 0, None
+        while limit is None or count < limit:
+            size = PAGE if limit is None else min(PAGE, limit - count)
             start, end = (after, edge) if reverse else (after if edge is None else edge, None)
             page = await self.event_page(conversation_id, after=start, before=end, limit=size, reverse=reverse)
             for event in page.events:
-                given += 1
+                count += 1
                 edge = edge if event.id is None else event.id
                 yield event
             if not page.has_more or edge is None:
@@ -388,9 +388,9 @@ class DrydockClient:
             async with asyncio.timeout(limit_seconds):
                 return await self._until(conversation_id, frozenset(until), after)
         except TimeoutError as error:
-            wanted = ", ".join(sorted(until))
+            states = ", ".join(sorted(until))
             raise LimitError(
-                f"Conversation {conversation_id} was in none of the states {wanted} within {limit_seconds:g} s.",
+                f"Conversation {conversation_id} was in none of the states {states} within {limit_seconds:g} s.",
                 fix="Wait again, or pause it.",
             ) from error
 

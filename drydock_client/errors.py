@@ -103,8 +103,8 @@ def _words(body: object) -> tuple[str, str]:
         return body.strip()[:2000], ""
     detail = body.get("detail") if isinstance(body, dict) else None
     if isinstance(detail, list):
-        given = [(one.get("loc"), str(one.get("msg", ""))) for one in detail if isinstance(one, dict)]
-        problems = [(".".join(map(str, at[1:])) if isinstance(at, list) else "", text) for at, text in given]
+        entries = [(one.get("loc"), str(one.get("msg", ""))) for one in detail if isinstance(one, dict)]
+        problems = [(".".join(map(str, at[1:])) if isinstance(at, list) else "", text) for at, text in entries]
         if problems:
             return "; ".join(f"{field}: {text}" if field else text for field, text in problems), problems[0][0]
     message = _text(body, "error") or _text(body, "message") or (detail if isinstance(detail, str) else "")

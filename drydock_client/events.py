@@ -197,8 +197,8 @@ class Unknown(Tolerant):
 
     @property
     def id(self) -> int | None:
-        given = self.data.get("id") if isinstance(self.data, dict) else None
-        return given if type(given) is int else None
+        value = self.data.get("id") if isinstance(self.data, dict) else None
+        return value if type(value) is int else None
 
 
 Live = Event | Status | Problem | TextDelta | TextDiscarded | OutputDelta | ToolCall | Resync | Connected | Unknown

@@ -72,7 +72,7 @@ class Following:
         self._was_connected = False
         self._is_closed = False
         self._newest_state = after
-        self._told: tuple[str, str] | None = None
+        self._last_state: tuple[str, str] | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -106,7 +106,7 @@ class Following:
             item = read_frame(*frame)
             if isinstance(item, Resync):  # the log is another one than that which was followed
                 self.position = self._newest_state = -1
-                self._told = None
+                self._last_state = None
                 await self._let_go()
             if (taken := self._taken(item)) is not None:
                 return taken
@@ -167,11 +167,11 @@ class Following:
                 self.position = item.id
                 return item
             case State():
-                said = (str(item.state), item.reason)
-                if said == self._told if item.id is None else item.id <= self._newest_state:
+                state = (str(item.state), item.reason)
+                if state == self._last_state if item.id is None else item.id <= self._newest_state:
                     return None  # without its id it is said again on connecting
                 self._newest_state = self._newest_state if item.id is None else item.id
-                self._told = said
+                self._last_state = state
                 return item
         return item if self._live else None
 
@@ -268,8 +268,8 @@ class LiveConnection:
                 value = json.loads(text[2:])
                 return str(value[0]), value[1] if len(value) > 1 else None
             elif text.startswith("44"):
-                told = json.loads(text[2:] or "{}")
-                raise LiveConnectionRefused(str(told.get("message", "")) if isinstance(told, dict) else str(told))
+                body = json.loads(text[2:] or "{}")
+                raise LiveConnectionRefused(str(body.get("message", "")) if isinstance(body, dict) else str(body))
             elif text.startswith("41") or text == "1" or (joining and text.startswith("40")):
                 return None
 

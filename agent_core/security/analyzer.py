@@ -198,8 +198,8 @@ class EnsembleSecurityAnalyzer(SecurityAnalyzer):
 
 def riskiest(risks: Iterable[SecurityRisk], *, propagate_unknown: bool = False) -> SecurityRisk:
     """The greatest known risk; UNKNOWN when none is known or, with `propagate_unknown`, a single one is not."""
-    given = list(risks)
-    known = [risk for risk in given if risk is not SecurityRisk.UNKNOWN]
-    if not known or (propagate_unknown and len(known) < len(given)):
+    all_risks = list(risks)
+    known = [risk for risk in all_risks if risk is not SecurityRisk.UNKNOWN]
+    if not known or (propagate_unknown and len(known) < len(all_risks)):
         return SecurityRisk.UNKNOWN
     return max(known)

@@ -52,25 +52,25 @@ class GraySwanAnalyzer(SecurityAnalyzer):
         return self
 
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
-        return self._asked((), action)
+        return self._query((), action)
 
     async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
         try:
             async with asyncio.timeout(self.timeout):
-                return await in_thread(lambda: self._asked(history, action))
+                return await in_thread(lambda: self._query(history, action))
         except TimeoutError:
             return self._unknown("it did not answer in time")
 
-    def _asked(self, history: History, action: ActionEvent) -> SecurityRisk:
+    def _query(self, history: History, action: ActionEvent) -> SecurityRisk:
         key = self.api_key.get_secret_value() if self.api_key is not None else os.environ.get(KEY_VARIABLE, "")
         if not key:
             return self._unknown(f"there is no key; give api_key, or set {KEY_VARIABLE}")
         newest = history[-self.history_limit :] if self.history_limit else ()
-        asked: dict[str, Any] = {"messages": list(_messages([*newest, action]))}
+        body: dict[str, Any] = {"messages": list(_messages([*newest, action]))}
         if self.policy_id is not None:
-            asked["policy_id"] = self.policy_id
+            body["policy_id"] = self.policy_id
         headers = {"Content-Type": "application/json", "grayswan-api-key": key}
-        request = Request(self.api_url, json.dumps(asked).encode(), headers)  # noqa: S310 - the validator takes http only
+        request = Request(self.api_url, json.dumps(body).encode(), headers)  # noqa: S310 - the validator takes http only
         try:
             answer = json.loads(fetch(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
             return self._risk_in(answer)
@@ -97,5 +97,5 @@ def _messages(events: Iterable[Event]) -> Iterable[dict[str, str]]:
             continue  # facts about the workspace
         message = event.to_llm_message()
         calls = [f"{call.name}({call.arguments})" for call in message.tool_calls or ()]
-        if said := "\n".join(filter(None, [message.text, *calls])):
-            yield {"role": message.role, "content": said}
+        if text := "\n".join(filter(None, [message.text, *calls])):
+            yield {"role": message.role, "content": text}

@@ -36,28 +36,28 @@ def read_result(exit_code: int, stdout: str, stderr: str) -> HookResult:
     if exit_code not in {0, BLOCKED_EXIT_CODE}:
         text = _short(stderr.strip() or stdout.strip())
         return HookResult(error=f"the hook ended with exit code {exit_code}: {text}")
-    said = _object_in(stdout)
-    result = _result_of(said)
+    output = _object_in(stdout)
+    result = _result_of(output)
     blocked = exit_code == BLOCKED_EXIT_CODE or result.blocked
     reason = result.reason
     if blocked and not reason:
-        reason = _short(stderr.strip() or ("" if said else stdout.strip()) or UNEXPLAINED)
+        reason = _short(stderr.strip() or ("" if output else stdout.strip()) or UNEXPLAINED)
     return replace(result, blocked=blocked, reason=reason)
 
 
 def judgement_in(text: str) -> HookResult:
     """The JSON object in a model's judgement (see `read_result`); ValueError: none is there, or it decides nothing."""
-    said = _object_in(text[text.find("{") : text.rfind("}") + 1])
-    decision = str(said.get("decision", "")).lower()
-    if decision not in {"allow", "deny"} and not isinstance(said.get("continue"), bool):
+    verdict = _object_in(text[text.find("{") : text.rfind("}") + 1])
+    decision = str(verdict.get("decision", "")).lower()
+    if decision not in {"allow", "deny"} and not isinstance(verdict.get("continue"), bool):
         raise ValueError("the model's answer is no judgement")
-    result = _result_of(said)
+    result = _result_of(verdict)
     return replace(result, reason=result.reason or UNEXPLAINED) if result.blocked else result
 
 
-def _result_of(said: Mapping[str, Any]) -> HookResult:
-    blocked = str(said.get("decision", "")).lower() == "deny" or said.get("continue") is False
-    reason, context = str(said.get("reason") or ""), str(said.get("additionalContext") or "")
+def _result_of(fields: Mapping[str, Any]) -> HookResult:
+    blocked = str(fields.get("decision", "")).lower() == "deny" or fields.get("continue") is False
+    reason, context = str(fields.get("reason") or ""), str(fields.get("additionalContext") or "")
     return HookResult(blocked, _short(reason), _short(context))
 
 
@@ -134,7 +134,7 @@ class CommandRunner(Protocol):
 class HookJudge(Protocol):
     """Puts the questions of hooks to a model."""
 
-    async def judge(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
+    async def judge(self, hook: PromptHook | AgentHook, payload: HookInput) -> HookResult:
         """What the model says, within the caller's limit. DrydockError: it cannot be asked; ValueError: unreadable."""
         ...
 
@@ -156,41 +156,41 @@ class Hooks:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
-    async def run(self, told: HookInput) -> HookDecision:
+    async def run(self, payload: HookInput) -> HookDecision:
         """Run the hooks of an event one after another, until one blocks.
 
         A hook that fails or is late blocks nothing (those that ask a model fail open), and is among the decision's
         errors.
         """
         done: list[HookExecution] = []
-        for hook in self._config.for_event(told.event_type, told.tool_name or ""):
+        for hook in self._config.for_event(payload.event_type, payload.tool_name or ""):
             if not isinstance(hook, CommandHook):
-                done.append(HookExecution(hook.prompt, await self._judged(hook, told)))
+                done.append(HookExecution(hook.prompt, await self._judged(hook, payload)))
             elif hook.is_async:
-                done.extend(self._start(hook, told))
+                done.extend(self._start(hook, payload))
             else:
-                done.append(await self._run(hook, told))
-            if done and done[-1].result.blocked and told.event_type.can_block:
+                done.append(await self._run(hook, payload))
+            if done and done[-1].result.blocked and payload.event_type.can_block:
                 break
-        decision = decide(told.event_type, [one.result for one in done])
+        decision = decide(payload.event_type, [one.result for one in done])
         return replace(decision, executions=tuple(done))
 
-    async def _judged(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
+    async def _judged(self, hook: PromptHook | AgentHook, payload: HookInput) -> HookResult:
         if self._judge is None:
             return HookResult(error=f"hooks of type {hook.type} cannot be run here; it was passed over")
         try:
             async with asyncio.timeout(hook.timeout):
-                return await self._judge.judge(hook, told)
+                return await self._judge.judge(hook, payload)
         except TimeoutError:
             return HookResult(error=f"the model did not judge within {hook.timeout:g} s; it was passed over")
         except (DrydockError, ValueError) as error:
             return HookResult(error=f"the model could not judge, so it was passed over: {error}")
 
-    async def _run(self, hook: CommandHook, told: HookInput) -> HookExecution:
+    async def _run(self, hook: CommandHook, payload: HookInput) -> HookExecution:
         try:
             async with asyncio.timeout(hook.timeout):
                 outcome = await self._runner.run(
-                    hook.command, stdin=told.to_json(), environment=told.environment(), limit_seconds=hook.timeout
+                    hook.command, stdin=payload.to_json(), environment=payload.environment(), limit_seconds=hook.timeout
                 )
         except TimeoutError:
             late = HookResult(error=f"the hook was not done after {hook.timeout:g} s and was ended")
@@ -200,16 +200,16 @@ class Hooks:
         result = read_result(outcome.exit_code, outcome.stdout, outcome.stderr)
         return HookExecution(hook.command, result, outcome.exit_code, outcome.stdout, outcome.stderr)
 
-    def _start(self, hook: CommandHook, told: HookInput) -> list[HookExecution]:
+    def _start(self, hook: CommandHook, payload: HookInput) -> list[HookExecution]:
         if len(self._background) >= MAX_BACKGROUND_HOOKS:
             text = f"{MAX_BACKGROUND_HOOKS} hooks are running in the background; it was passed over"
             return [HookExecution(hook.command, HookResult(error=text))]
-        task = asyncio.create_task(self._run_unwatched(hook, told), name=f"hook:{told.event_type}")
+        task = asyncio.create_task(self._run_unwatched(hook, payload), name=f"hook:{payload.event_type}")
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return []
 
-    async def _run_unwatched(self, hook: CommandHook, told: HookInput) -> None:
-        result = (await self._run(hook, told)).result
+    async def _run_unwatched(self, hook: CommandHook, payload: HookInput) -> None:
+        result = (await self._run(hook, payload)).result
         if result.error:
-            logger.warning("background hook for %s: %s", told.event_type, result.error)
+            logger.warning("background hook for %s: %s", payload.event_type, result.error)

@@ -73,14 +73,14 @@ class PatternSecurityAnalyzer(SecurityAnalyzer):
 
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         executable = normalised("\n".join(_executable_texts(action)))
-        said = normalised("\n".join(_other_texts(action)))
+        other = normalised("\n".join(_other_texts(action)))
         judgement = judgement_of(action)
-        if _deletes(executable) or _found(_HIGH_EXECUTABLE, executable) or _found(_HIGH_ANYWHERE, executable, said):
+        if _deletes(executable) or _found(_HIGH_EXECUTABLE, executable) or _found(_HIGH_ANYWHERE, executable, other):
             return SecurityRisk.HIGH
         rules = {finding.rule for finding in judgement.findings} if judgement is not None else set()
         if rules & _HIGH_RULES:
             return SecurityRisk.HIGH
-        if _found(_MEDIUM_EXECUTABLE, executable) or _found(_MEDIUM_ANYWHERE, executable, said):
+        if _found(_MEDIUM_EXECUTABLE, executable) or _found(_MEDIUM_ANYWHERE, executable, other):
             return SecurityRisk.MEDIUM
         if rules & _UNCERTAIN_RULES:
             return SecurityRisk.UNKNOWN

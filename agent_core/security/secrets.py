@@ -141,8 +141,8 @@ class SecretRegistry:
 
     def update(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add these secrets; one of a known name replaces it. Empty values are left out: they were not given again."""
-        for name, given in secrets.items():
-            source = _source(given)
+        for name, secret in secrets.items():
+            source = _source(secret)
             if isinstance(source, StaticSecret):
                 value = source.secret.get_secret_value()
                 if not value:
@@ -205,17 +205,17 @@ def _can_be_variable(name: str, value: str) -> bool:
     return _VARIABLE_NAME.fullmatch(name) is not None and is_text and "\0" not in value
 
 
-def _source(given: GivenSecret) -> SecretSource:
-    if isinstance(given, str):
-        return StaticSecret(secret=SecretStr(given))
-    if isinstance(given, SecretStr):
-        return StaticSecret(secret=given)
-    if isinstance(given, StaticSecret | LookupSecret | CallableSecret):
-        return given
-    own = getattr(given, "get_value", None) or getattr(given, "value", None)
+def _source(secret: GivenSecret) -> SecretSource:
+    if isinstance(secret, str):
+        return StaticSecret(secret=SecretStr(secret))
+    if isinstance(secret, SecretStr):
+        return StaticSecret(secret=secret)
+    if isinstance(secret, StaticSecret | LookupSecret | CallableSecret):
+        return secret
+    own = getattr(secret, "get_value", None) or getattr(secret, "value", None)
     if callable(own):
-        described = getattr(given, "description", None)
+        described = getattr(secret, "description", None)
         return CallableSecret(own, described if isinstance(described, str) else "")
-    if callable(given):
-        return CallableSecret(given)
-    raise TypeError(f"a secret is a {type(given).__name__}: give a text, a function, or a source of secrets")
+    if callable(secret):
+        return CallableSecret(secret)
+    raise TypeError(f"a secret is a {type(secret).__name__}: give a text, a function, or a source of secrets")

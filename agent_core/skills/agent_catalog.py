@@ -80,14 +80,14 @@ class AgentDefinition(Frozen):
     def _as_written(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        given = {key: value for key, value in values.items() if value is not None}
-        if "mcp_servers" in given:
-            given.setdefault("mcp_config", given.pop("mcp_servers"))
-        description = str(given.get("description", ""))
+        fields = {key: value for key, value in values.items() if value is not None}
+        if "mcp_servers" in fields:
+            fields.setdefault("mcp_config", fields.pop("mcp_servers"))
+        description = str(fields.get("description", ""))
         if found := [one.strip() for one in _EXAMPLE.findall(description)]:
-            given["examples"] = [*given.get("examples", []), *found]
-            given["description"] = " ".join(_EXAMPLE.sub(" ", description).split())
-        return given
+            fields["examples"] = [*fields.get("examples", []), *found]
+            fields["description"] = " ".join(_EXAMPLE.sub(" ", description).split())
+        return fields
 
     @field_validator("name")
     @classmethod

@@ -69,7 +69,7 @@ class AgentContext(Frozen):
     @field_validator("secrets")
     @classmethod
     def _values_are_hidden(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        return None if value is None else {name: _secret(name, given) for name, given in value.items()}
+        return None if value is None else {name: _secret(name, secret) for name, secret in value.items()}
 
     @field_validator("current_datetime", mode="before")
     @classmethod
@@ -168,13 +168,13 @@ def available_skills(skills: Iterable[Skill], *, can_invoke: bool) -> str:
     return rendered(PROMPT_DIR, "available_skills.j2", {"skills": listed, "can_invoke": can_invoke}) if listed else ""
 
 
-def _secret(name: str, given: Any) -> Any:
+def _secret(name: str, value: Any) -> Any:
     """A value, hidden from whoever prints it, or what gives one when it is needed (`agent_core.SecretSource`)."""
-    if isinstance(given, str):
-        return SecretStr(given)
-    if isinstance(given, SecretStr) or callable(given) or callable(getattr(given, "value", None)):
-        return given
-    raise ValueError(f"secret {name!r} is a {type(given).__name__}: give a text, a function, or a source of secrets")
+    if isinstance(value, str):
+        return SecretStr(value)
+    if isinstance(value, SecretStr) or callable(value) or callable(getattr(value, "value", None)):
+        return value
+    raise ValueError(f"secret {name!r} is a {type(value).__name__}: give a text, a function, or a source of secrets")
 
 
 def _shortened(text: str) -> str:

@@ -57,7 +57,7 @@ def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
     try:
         header, body = split_frontmatter(text)
         is_agentskills = is_skill_file(path)
-        skill = _made(path, header, body, name, is_agentskills=is_agentskills)
+        skill = _build_skill(path, header, body, name, is_agentskills=is_agentskills)
         if is_agentskills:
             _check_name(skill.name, PurePosixPath(path).parent.name)
     except ValidationError as error:
@@ -68,7 +68,7 @@ def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
     return skill
 
 
-def _made(path: str, header: Mapping[str, Any], body: str, name: str | None, *, is_agentskills: bool) -> Skill:
+def _build_skill(path: str, header: Mapping[str, Any], body: str, name: str | None, *, is_agentskills: bool) -> Skill:
     kind = header.get("type")
     if kind is not None and kind not in TYPES:
         raise ValueError(f"type: {kind!r} is none of {list(TYPES)}; it may be left out, the other fields tell")

@@ -95,12 +95,12 @@ def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str
         inner = tuple(f"{other}/" for other in places if other.startswith(f"{root.rstrip('/')}/"))
         by_root.append(_third_party({path: files[path] for path in files if not path.startswith(inner)}, root, model))
         by_root.extend(skills_in_folder(files, f"{root.rstrip('/')}/{folder}").values() for folder in PROJECT_FOLDERS)
-    told: dict[tuple[str, ...], Skill] = {}
+    seen: dict[tuple[str, ...], Skill] = {}
     found: list[Skill] = []
     for skill in _first_of_each(by_root):
         paths = skill.trigger.paths if isinstance(skill.trigger, PathTrigger) else []
         waits = not (skill.is_always_on or paths)
-        if waits or told.setdefault((skill.content, *paths), skill) is skill:
+        if waits or seen.setdefault((skill.content, *paths), skill) is skill:
             found.append(skill)
     return found
 
@@ -274,7 +274,7 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
     except (OSError, subprocess.SubprocessError) as error:
         is_old = (root / ".git").is_dir()
         old = "the skills fetched before are used" if is_old else "its skills are left out"
-        logger.warning("the public skills of %s cannot be fetched, %s: %s", source, old, _said(error))
+        logger.warning("the public skills of %s cannot be fetched, %s: %s", source, old, _error_text(error))
         return root if is_old else None
     return root
 
@@ -292,7 +292,7 @@ def _git(*arguments: str) -> None:
     )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         return " ".join(str(error.stderr).split())[:500]
     return str(error)

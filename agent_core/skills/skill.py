@@ -137,11 +137,11 @@ class Skill(Frozen):
     @property
     def mcp_server_names(self) -> list[str]:
         """The names of the MCP servers in `mcp_tools`, as far as they can be told."""
-        wanted = self.mcp_tools or {}
-        programs = wanted.get("stdio_servers")
+        config = self.mcp_tools or {}
+        programs = config.get("stdio_servers")
         if isinstance(programs, list):
             return [str(one.get("name", "unnamed"))[:100] for one in programs if isinstance(one, dict)]
-        servers = wanted.get("mcpServers", wanted)
+        servers = config.get("mcpServers", config)
         return [str(name)[:100] for name in servers] if isinstance(servers, dict) else []
 
     @property

@@ -158,8 +158,8 @@ def _checked_filters(text: str) -> dict[str, list[str]]:
         return {}
     filters: dict[str, list[str]] = {}
     for name, values in read_json(text.encode("utf-8")).items():
-        given = list(values) if isinstance(values, list | dict) else None
-        if name not in _FILTERS or given is None or not all(isinstance(value, str) for value in given):
+        items = list(values) if isinstance(values, list | dict) else None
+        if name not in _FILTERS or items is None or not all(isinstance(value, str) for value in items):
             raise ForbiddenCallError(f"the filter {name} is not allowed")
-        filters[name] = given
+        filters[name] = items
     return filters

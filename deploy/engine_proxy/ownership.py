@@ -48,13 +48,13 @@ class ServedInstance:
             return
         if _NAME.fullmatch(name) is None:
             raise ForbiddenCallError("the label drydock.instance is not the name of an instance")
-        made = self._path.with_name(f"{self._path.name}.new")
+        temporary = self._path.with_name(f"{self._path.name}.new")
         try:
-            with made.open("w", encoding="ascii") as file:
+            with temporary.open("w", encoding="ascii") as file:
                 file.write(f"{name}\n")
                 file.flush()
                 os.fsync(file.fileno())
-            made.replace(self._path)
+            temporary.replace(self._path)
         except OSError as error:
             raise ForbiddenCallError(f"the proxy cannot write down whom it serves: {error.strerror}") from None
         self.name = name
@@ -154,17 +154,17 @@ class Ownership:
         if mode != "none":
             await self.network(str(mode), version)
 
-    async def settle(self, kind: Kind | None, body: dict[str, object], made: EngineResponse, version: str) -> None:
+    async def settle(self, kind: Kind | None, body: dict[str, object], response: EngineResponse, version: str) -> None:
         """Check again what a new container got hold of, now that nobody can take it away.
 
         Where a volume of that name was somebody else's, which an engine gives instead of an error, the container is
         removed.
         """
         if kind == "volume":
-            self._check_volume("of this name", made.document())
+            self._check_volume("of this name", response.document())
         if kind != "container":
             return
-        container = full_id(made.document())
+        container = full_id(response.document())
         try:
             for mount in _volume_mounts(body):
                 await self.volume(str(mount["Source"]), version)

@@ -94,7 +94,7 @@ class EngineProxy:
         try:
             async with asyncio.timeout(ENGINE_SECONDS):
                 if call.route.step in ("create", "list"):
-                    writer.write(await self._made_or_listed(call, body or {}))
+                    writer.write(await self._create_or_list(call, body or {}))
                     return
                 if call.route.step == "pull" and await self._ownership.is_here(
                     call.query["fromImage"], call.query["tag"], call.version
@@ -147,7 +147,7 @@ class EngineProxy:
             await self._ownership.exec_in_ours(own, version)
         return call.target(own)
 
-    async def _made_or_listed(self, call: EngineCall, body: dict[str, object]) -> bytes:
+    async def _create_or_list(self, call: EngineCall, body: dict[str, object]) -> bytes:
         ownership, kind = self._ownership, call.route.kind
         if call.route.step == "list":
             ownership.claim_filters(call.filters)
@@ -156,10 +156,10 @@ class EngineProxy:
                 return answer(listed.status, listed.content)
             return answer(listed.status, json.dumps(ownership.only_ours(listed.parsed(), kind)).encode("ascii"))
         await ownership.fit(kind, body, call.version)
-        made = await self._engine.ask("POST", call.target(), body)
-        if made.succeeded:
-            await ownership.settle(kind, body, made, call.version)
-        return answer(made.status, made.content)
+        response = await self._engine.ask("POST", call.target(), body)
+        if response.succeeded:
+            await ownership.settle(kind, body, response, call.version)
+        return answer(response.status, response.content)
 
 
 async def _checked_body(call: EngineCall, head: RequestHead, reader: asyncio.StreamReader) -> dict[str, object] | None:

@@ -228,7 +228,7 @@ async def take_once(
         work,
         user_id=user_id,
         scope=sending_scope(conversation_id),
-        asked=event.model_dump(mode="json", exclude={"id", "timestamp", "client_key"}),
+        request=event.model_dump(mode="json", exclude={"id", "timestamp", "client_key"}),
         resource=str(await store.last_id(conversation_id)),
         refusals=REFUSALS,
     )

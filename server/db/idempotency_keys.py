@@ -58,21 +58,21 @@ class IdempotencyKeys:
         *,
         user_id: str,
         scope: str,
-        asked: object,
+        request: object,
         resource: str,
         refusals: tuple[type[Exception], ...] = (),
     ) -> Answer:
         """The answer of `work` (JSON), or the one it gave when this key came first; without a key it just runs.
 
         After an attempt that failed, was cancelled or whose process died, the next one is told so, with the same
-        `resource`. `asked` is compared with that of the first time. After one of the `refusals` the key is free again.
+        `resource`. `request` is compared with the first one. After one of the `refusals` the key is free again.
         Raises `KeyReusedError` (it came with something else), `KeyInUseError` (the first request does not end) or
         `DatabaseError` (nothing was done).
         """
         if key is None:
             return await work(Attempt(resource, is_repeated=False))
         async with self._turn((user_id, scope, key)):
-            row = _Row(user_id, scope, key, _digest(asked))
+            row = _Row(user_id, scope, key, _digest(request))
             now = self._now()
             found = await self._writer.change(lambda connection: row.claim(connection, resource, now))
             if found is not None and found.digest != row.digest:
@@ -144,5 +144,5 @@ class _Row(NamedTuple):
         return (table.user_id == self.user_id) & (table.scope == self.scope) & (table.key == self.key)
 
 
-def _digest(asked: object) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+def _digest(request: object) -> str:
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

@@ -21,10 +21,10 @@ def page_id(*last: str | int) -> str:
     return base64.urlsafe_b64encode(json.dumps(last).encode()).decode("ascii").rstrip("=")
 
 
-def position(given: str, *kinds: type) -> list[str | int]:
+def position(text: str, *kinds: type) -> list[str | int]:
     """The values that `page_id` was given; `InvalidPageError` where that is none that a page before has handed out."""
     try:
-        last = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
+        last = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         if not isinstance(last, list) or [type(one) for one in last] != list(kinds):
             raise TypeError("wrong types")
         for one in last:

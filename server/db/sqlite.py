@@ -41,9 +41,9 @@ _INSERT = (
 def check_version() -> None:
     """See that the machine's SQLite library knows what is used here (``RETURNING``)."""
     if sqlite3.sqlite_version_info < _OLDEST_VERSION:
-        wanted = ".".join(map(str, _OLDEST_VERSION))
+        required = ".".join(map(str, _OLDEST_VERSION))
         raise DatabaseError(
-            f"the SQLite library is version {sqlite3.sqlite_version}, {wanted} or newer is needed; "
+            f"the SQLite library is version {sqlite3.sqlite_version}, {required} or newer is needed; "
             "use a Python that is built with a newer one"
         )
 
@@ -114,11 +114,11 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
 
     One statement is one hop to the connection's thread, which halves the time of a lone append.
     """
-    held = connection.sync_connection
-    if held is None or held.invalidated:
+    sync_connection = connection.sync_connection
+    if sync_connection is None or sync_connection.invalidated:
         driver = _driver(await connection.get_raw_connection())
     else:
-        driver = _driver(held.connection)  # the same, without the turn through SQLAlchemy's greenlet
+        driver = _driver(sync_connection.connection)  # the same, without the turn through SQLAlchemy's greenlet
     parameters: list[object] = []
     for row in rows:
         parameters += row

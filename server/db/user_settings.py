@@ -97,8 +97,8 @@ class SettingsRepository(SealedRepository):
             document = await connection.scalar(_document_of(user_id).with_for_update())
             known, sealed = self._opened(user_id, document or {})
             settings = make(StoredSettings.model_validate(known) if document is not None else None)
-            kept = {name: text for name, text in sealed.items() if name not in sets}
-            row = {"document": kept | self._encrypted(user_id, settings), "updated_at": utc_now()}
+            remaining = {name: text for name, text in sealed.items() if name not in sets}
+            row = {"document": remaining | self._encrypted(user_id, settings), "updated_at": utc_now()}
             if document is None:
                 await connection.execute(insert(settings_table).values(user_id=user_id, **row))
             else:

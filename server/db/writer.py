@@ -300,7 +300,7 @@ class PendingQueue:
         """
         batch: list[PendingAppend] = []
         epochs: dict[str, int] = {}
-        held: set[str] = set()
+        blocked: set[str] = set()
         left: list[PendingAppend | PendingChange] = []
         change: PendingChange | None = None
         room, rows = MAX_BATCH_BYTES, self._max_rows
@@ -309,7 +309,7 @@ class PendingQueue:
             item = items.popleft()
             if item.done.done():
                 continue
-            if item.log in held:
+            if item.log in blocked:
                 left.append(item)
                 continue
             if isinstance(item, PendingChange):
@@ -319,7 +319,7 @@ class PendingQueue:
                     change = item
                 break
             if item.records is None:
-                held.add(item.log)
+                blocked.add(item.log)
                 left.append(item)
                 continue
             for record in item.records:

@@ -137,12 +137,12 @@ class GitAccounts:
     async def found(self, provider: Provider | None, repository: str) -> Provider | None:
         """Which account has the repository, by name or address; None: unknown for now. AccessRefusedError: none has."""
         is_address = repository.startswith(("http://", "https://"))
-        was_asked = False
+        was_queried = False
         for account in self._providers.values():
             name = repository_in(account.name, self._bases[account.name], repository) if is_address else repository
             if name is None or provider not in {None, account.name}:
                 continue
-            was_asked = True
+            was_queried = True
             try:
                 async with asyncio.timeout(CHECK_SECONDS):
                     await account.repository(name)
@@ -151,7 +151,7 @@ class GitAccounts:
             except (GitProviderError, TimeoutError):
                 return None
             return account.name
-        if was_asked:
+        if was_queried:
             raise AccessRefusedError(f"repo {repository}")
         return None
 

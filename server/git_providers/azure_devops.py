@@ -148,9 +148,9 @@ class AzureDevOps(GitProvider):
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         self._api.check_host()
-        made = await super().create_request(repository, wish)
+        request = await super().create_request(repository, wish)
         page = self._path(repository).replace("/_apis/git/repositories/", "/_git/")
-        return replace(made, url=f"{self._api.base}{page}/pullrequest/{made.number}")
+        return replace(request, url=f"{self._api.base}{page}/pullrequest/{request.number}")
 
     def _request_body(self, wish: RequestWish) -> dict[str, Any]:
         return {

@@ -93,8 +93,8 @@ class GitHub(GitProvider):
         words = " ".join(word for word in text.split() if ":" not in word)  # no qualifiers from outside
         within = " ".join(f"user:{place}" for place in places if not place.count(" "))
         by = sort if sort in {"stars", "forks", "updated"} else None
-        wanted = f"{words} in:name fork:true {within}".strip()
-        params = {"q": wanted, "per_page": limit, "sort": by, "order": order if by else None}
+        terms = f"{words} in:name fork:true {within}".strip()
+        params = {"q": terms, "per_page": limit, "sort": by, "order": order if by else None}
         try:
             return (await self._page("/search/repositories", self._repository, params, "items")).items
         except GitProviderError as error:
@@ -104,8 +104,8 @@ class GitHub(GitProvider):
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
         owner, _, name = repository.partition("/")
-        wanted = {"owner": owner, "name": name, "query": query, "limit": limit}
-        refs = at(await self._api.graphql(self._graphql, _BRANCHES, wanted), "repository.refs")
+        variables = {"owner": owner, "name": name, "query": query, "limit": limit}
+        refs = at(await self._api.graphql(self._graphql, _BRANCHES, variables), "repository.refs")
         if refs is None:
             raise MissingError(f"{self.name}: not found")
         found = nodes_at(refs, "nodes", self.name)

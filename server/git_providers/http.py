@@ -51,8 +51,8 @@ class HttpPool:
     async def client(self) -> httpx.AsyncClient:
         """The client of httpx, which follows no redirect and keeps no cookie between users."""
         if self._client is None:
-            made = await asyncio.to_thread(_new_client)  # beside the loop: it is slow, once
-            self._client = self._client or made
+            client = await asyncio.to_thread(_new_client)  # beside the loop: it is slow, once
+            self._client = self._client or client
         return self._client
 
     async def aclose(self) -> None:
@@ -144,8 +144,8 @@ class Api:
                 raise MissingError(f"{self.provider}: not found")
             if "RATE_LIMITED" in kinds:
                 raise RateLimitedError(self.provider, seconds_until_reset(answer.headers))
-            said = self._clean("; ".join(str(at(error, "message") or "") for error in errors) or "no data")
-            raise GitProviderError(f"{self.provider} cannot answer: {said}")
+            problem = self._clean("; ".join(str(at(error, "message") or "") for error in errors) or "no data")
+            raise GitProviderError(f"{self.provider} cannot answer: {problem}")
         return data
 
     async def _answer(
@@ -158,8 +158,8 @@ class Api:
             async with asyncio.timeout(LIMIT_SECONDS):
                 return await self._attempts(method, address, content, makes=makes)
         except TimeoutError as error:
-            said = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
-            raise (UnknownOutcomeError(said) if makes else GitProviderError(said)) from error
+            problem = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
+            raise (UnknownOutcomeError(problem) if makes else GitProviderError(problem)) from error
 
     async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> ApiReply:
         pause = self._pool.pause_seconds
@@ -168,11 +168,11 @@ class Api:
             try:
                 answer = await self._follow(method, address, content)
             except _LostError as error:
-                said = f"{self.provider} cannot be reached at {_origin(address)}: {error}"
+                problem = f"{self.provider} cannot be reached at {_origin(address)}: {error}"
                 if makes and error.was_sent:
-                    raise UnknownOutcomeError(said) from error
+                    raise UnknownOutcomeError(problem) from error
                 if is_last:
-                    raise GitProviderError(said) from error
+                    raise GitProviderError(problem) from error
                 answer = None
             if answer is not None and (makes and answer.status in _PASSING):
                 raise UnknownOutcomeError(f"{self.provider} answers {answer.status}")
@@ -234,8 +234,8 @@ class Api:
             where = f", to {target.scheme}://{target.hostname}" if target.hostname else ", and nowhere in the end"
             raise GitProviderError(f"{self.provider} sends elsewhere{where}: is that its host?")
         if status >= 400:
-            said = self._clean(message(answer.body))
-            raise GitProviderError(f"{self.provider} answers {status}{f': {said}' if said else ''}", status=status)
+            text = self._clean(message(answer.body))
+            raise GitProviderError(f"{self.provider} answers {status}{f': {text}' if text else ''}", status=status)
 
     def _clean(self, text: str) -> str:
         for part in self._hidden:
@@ -423,17 +423,17 @@ def message(body: bytes) -> str:
     return "; ".join(dict.fromkeys([*_sentences(first or value.get("message")), *_sentences(details)]))
 
 
-def _sentences(said: Any, depth: int = 0) -> list[str]:
-    if isinstance(said, str):
-        return [said] if said else []
+def _sentences(value: Any, depth: int = 0) -> list[str]:
+    if isinstance(value, str):
+        return [value] if value else []
     if depth > _MAX_DEPTH:
         return []
-    if isinstance(said, list):
-        return [text for one in said for text in _sentences(one, depth + 1)]
-    if isinstance(said, dict):
-        if isinstance(said.get("message"), str):
-            return [said["message"]]
-        if isinstance(said.get("field"), str) and isinstance(said.get("code"), str):
-            return [f"{said['field']}: {said['code']}"]
-        return [f"{name}: {text}" for name, one in said.items() for text in _sentences(one, depth + 1)]
+    if isinstance(value, list):
+        return [text for one in value for text in _sentences(one, depth + 1)]
+    if isinstance(value, dict):
+        if isinstance(value.get("message"), str):
+            return [value["message"]]
+        if isinstance(value.get("field"), str) and isinstance(value.get("code"), str):
+            return [f"{value['field']}: {value['code']}"]
+        return [f"{name}: {text}" for name, one in value.items() for text in _sentences(one, depth + 1)]
     return []

@@ -115,6 +115,6 @@ def known_tokens(tokens: Mapping[str, ProviderToken]) -> dict[Provider, Provider
     return {name: tokens[name] for name in KINDS if name in tokens}
 
 
-def chosen_provider(wanted: str | None, tokens: Mapping[str, ProviderToken]) -> Provider:
+def chosen_provider(requested: str | None, tokens: Mapping[str, ProviderToken]) -> Provider:
     """The provider of a repository: the one that was named, else the first for which there is a token, else GitHub."""
-    return next((name for name in KINDS if name == wanted or (wanted is None and name in tokens)), "github")
+    return next((name for name in KINDS if name == requested or (requested is None and name in tokens)), "github")

@@ -38,8 +38,8 @@ class TokenMissingError(GitProviderError):
     reply_status: ClassVar[int] = 401
 
     def __init__(self, provider: str | None = None) -> None:
-        meant = f"Store one for {provider}." if provider else "(such as GitHub)."
-        super().__init__(f"Git provider token required. {meant}")
+        hint = f"Store one for {provider}." if provider else "(such as GitHub)."
+        super().__init__(f"Git provider token required. {hint}")
 
 
 class AccessRefusedError(GitProviderError):

@@ -109,7 +109,7 @@ class GitProvider(ABC):
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         """Ask once for a pull or merge request. UnknownOutcomeError: whether it was made cannot be said."""
         path = self._path(repository)
-        made = await self._api.post(
+        request = await self._api.post(
             f"{path}{self.requests_path}",
             self._request_body(wish),
             lambda data: self.request_form.read(data, self.name),
@@ -117,10 +117,10 @@ class GitProvider(ABC):
         if wish.labels and self.has_labels_apart:
             try:
                 labels = {"labels": list(wish.labels)}
-                await self._api.post(f"{path}/issues/{made.number}/labels", labels, lambda data: data)
+                await self._api.post(f"{path}/issues/{request.number}/labels", labels, lambda data: data)
             except GitProviderError as error:  # the request is there, and has to be told of
-                return replace(made, note=f"its labels could not be set: {error}")
-        return made
+                return replace(request, note=f"its labels could not be set: {error}")
+        return request
 
     async def files(self, repository: str, folder: str) -> list[str]:
         """The paths of the files right in a folder; empty when there is no such folder."""

@@ -55,14 +55,14 @@ class RequestArguments(BaseModel, ABC):
         """The repository, as its provider names it."""
 
     def wish(self) -> RequestWish:
-        given = self.model_dump()
+        values = self.model_dump()
         return RequestWish(
             source_branch=self.source_branch,
             target_branch=self.target_branch,
             title=self.title,
-            body=given.get("body") or given.get("description") or "",
-            draft=given.get("draft", False),
-            labels=tuple(given.get("labels") or ()),
+            body=values.get("body") or values.get("description") or "",
+            draft=values.get("draft", False),
+            labels=tuple(values.get("labels") or ()),
         )
 
 
@@ -195,7 +195,7 @@ class RequestMaker:
         accounts = self._git.accounts(await self._database.settings.get(user_id))
         provider = _chosen(tool, accounts, record)
         request = asyncio.create_task(
-            self._made(accounts, provider, arguments, conversation_id), name=f"request-{conversation_id}"
+            self._create(accounts, provider, arguments, conversation_id), name=f"request-{conversation_id}"
         )
         self._running.add(request)
         request.add_done_callback(self._over)
@@ -206,24 +206,24 @@ class RequestMaker:
         if not task.cancelled():
             task.exception()  # whoever waits is told of it; where nobody does, the provider has said no
 
-    async def _made(
+    async def _create(
         self, accounts: GitAccounts, provider: Provider, arguments: RequestArguments, conversation_id: str | None
     ) -> MadeRequest:
-        made = await accounts.create_request(provider, arguments.repository, arguments.wish())
+        pr = await accounts.create_request(provider, arguments.repository, arguments.wish())
         if conversation_id is None:
-            return made
+            return pr
         try:
-            await self._database.conversations.add_pr_number(conversation_id, made.number)
+            await self._database.conversations.add_pr_number(conversation_id, pr.number)
         except DatabaseError as error:  # the request is there, and has to be told of
-            logger.warning("conversation %s: request %d could not be noted: %s", conversation_id, made.number, error)
-            return replace(made, note="; ".join(filter(None, [made.note, "it could not be noted at the conversation"])))
-        return made
+            logger.warning("conversation %s: request %d could not be noted: %s", conversation_id, pr.number, error)
+            return replace(pr, note="; ".join(filter(None, [pr.note, "it could not be noted at the conversation"])))
+        return pr
 
 
 def _chosen(tool: RequestTool, accounts: GitAccounts, record: ConversationRecord | None) -> Provider:
     """The provider of the conversation's repository, if the tool works there, else the first with an account."""
-    wanted = record.git_provider if record is not None else None
-    there = [name for name in sorted(tool.providers, key=lambda name: name != wanted) if accounts.has(name)]
+    preferred = record.git_provider if record is not None else None
+    there = [name for name in sorted(tool.providers, key=lambda name: name != preferred) if accounts.has(name)]
     if not there:
         raise TokenMissingError(tool.providers[0])
     return there[0]
@@ -239,7 +239,7 @@ def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSet
 
     async def run(tool: RequestTool, arguments: BaseModel) -> str:
         checked = tool.arguments.model_validate(arguments.model_dump())
-        return told(await maker.make(tool, checked, user_id=record.user_id, conversation_id=record.id))
+        return summary(await maker.make(tool, checked, user_id=record.user_id, conversation_id=record.id))
 
     return tuple(
         own_tool(
@@ -255,6 +255,6 @@ def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSet
     )
 
 
-def told(made: MadeRequest) -> str:
+def summary(request: MadeRequest) -> str:
     """What an agent is told: the address of the request, and what of the wish could not be done."""
-    return f"{made.url}\n({made.note})" if made.note else made.url
+    return f"{request.url}\n({request.note})" if request.note else request.url

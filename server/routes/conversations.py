@@ -301,7 +301,7 @@ async def fork(
         make,
         user_id=record.user_id,
         scope=f"fork:{record.id}",
-        asked=body.model_dump(mode="json", exclude_unset=True),
+        request=body.model_dump(mode="json", exclude_unset=True),
         status=ConversationStatus.STOPPED,
         forked_from=record.id,
     )

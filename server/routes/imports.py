@@ -78,7 +78,7 @@ async def import_trajectory(
         return attempt.resource
 
     status = ConversationStatus.STOPPED
-    return await create_once(services, key, make, user_id=identity.user_id, scope="import", asked=body, status=status)
+    return await create_once(services, key, make, user_id=identity.user_id, scope="import", request=body, status=status)
 
 
 def _title(body: Any) -> str | None:

@@ -65,14 +65,14 @@ async def create_once(
     *,
     user_id: str,
     scope: str,
-    asked: Any,
+    request: Any,
     status: ConversationStatus,
     **facts: str,
 ) -> dict[str, Any]:
     """Make a conversation, unless `key` (for this user and `scope`) has made it already.
 
     `make` gives its id, and goes on with what a broken attempt left. The answer is a `ConversationReply` with this
-    `status` and `facts`. Raises `ReplyError`, also where the key was used for something else than `asked`.
+    `status` and `facts`. Raises `ReplyError`, also where the key was used for something else than `request`.
     """
 
     async def answered(attempt: Attempt) -> dict[str, Any]:
@@ -85,7 +85,7 @@ async def create_once(
         answered,
         user_id=user_id,
         scope=scope,
-        asked=asked,
+        request=request,
         resource=uuid.uuid4().hex,
         refusals=(ReplyError, PlainError),
     )
@@ -219,7 +219,7 @@ async def create_conversation(
         begin,
         user_id=identity.user_id,
         scope="create",
-        asked=request.model_dump(mode="json", exclude_unset=True),
+        request=request.model_dump(mode="json", exclude_unset=True),
         status=ConversationStatus.STARTING,
     )
 

@@ -74,7 +74,7 @@ async def read_web_hosts(record: OwnConversation, services: ServicesDependency, 
     scheme = request.url.scheme
     return {
         "hosts": {
-            link(scheme, host, record.id, one["port"], record.user_id, is_kept=True): one["port"] for one in found or []
+            link(scheme, host, record.id, one["port"], record.user_id, lasting=True): one["port"] for one in found or []
         }
     }
 

@@ -126,11 +126,11 @@ class EditorsAgent:
         options: dict[str, Any] = {"mcp_config": mcp_config(params.mcp_servers)} if params.mcp_servers else {}
         if tools := tools_for(self._editor):
             options["client_tools"] = tools
-        made = await self._client.create_conversation(
+        conversation = await self._client.create_conversation(
             instructions=instructions_for(self._editor, folders), options=options
         )
-        session = self._session(made.id, folders)
-        return schema.NewSessionResponse(session_id=made.id, modes=self._begin(session, asks))
+        session = self._session(conversation.id, folders)
+        return schema.NewSessionResponse(session_id=conversation.id, modes=self._begin(session, asks))
 
     async def _reopen(
         self, response: type[Reopened], params: schema.LoadSessionRequest | schema.ResumeSessionRequest
@@ -142,12 +142,12 @@ class EditorsAgent:
         except NotFoundError as error:
             problem = f"there is no conversation {params.session_id[:100]!r}; session/list names those that there are"
             raise RequestError(NOT_FOUND, f"sessionId: {problem}") from error
-        wanted = {tool["name"]: tool for tool in tools_for(self._editor)}
+        required = {tool["name"]: tool for tool in tools_for(self._editor)}
         there = await self._client.client_tools(params.session_id)
-        if wanted and not wanted.keys() <= {tool.get("name") for tool in there}:
-            others = [tool for tool in there if tool.get("name") not in wanted]
+        if required and not required.keys() <= {tool.get("name") for tool in there}:
+            others = [tool for tool in there if tool.get("name") not in required]
             try:
-                await self._client.declare_client_tools(params.session_id, [*others, *wanted.values()])
+                await self._client.declare_client_tools(params.session_id, [*others, *required.values()])
             except RefusedError as error:
                 logger.warning("the editor's files are no tools in conversation %s: %s", params.session_id, error)
         if (open_one := self._sessions.pop(params.session_id, None)) is not None:

@@ -142,10 +142,10 @@ class EditorFiles:
         if not sent:
             raise EditorFilesError(f"{path}: there is nothing to copy; is it a file or a folder with files?")
         where = _place(Path(path), root)
-        told = f"Copied to {where} in the workspace: {sent} file{'s' if sent > 1 else ''}."
+        summary = f"Copied to {where} in the workspace: {sent} file{'s' if sent > 1 else ''}."
         if left_out:
-            told += f" Left out: {', '.join(left_out[:MAX_NAMED])}{' …' if len(left_out) > MAX_NAMED else ''}."
-        return told + (" There are more files: copy the folders that are missing." if is_cut else "")
+            summary += f" Left out: {', '.join(left_out[:MAX_NAMED])}{' …' if len(left_out) > MAX_NAMED else ''}."
+        return summary + (" There are more files: copy the folders that are missing." if is_cut else "")
 
     async def copy_out(self, path: str, target: str) -> str:
         if not self._editor.writes_files:
@@ -264,19 +264,19 @@ def tools_for(editor: EditorClient) -> list[dict[str, Any]]:
 
 def instructions_for(editor: EditorClient, folders: Folders) -> str:
     """What the agent is told of where it is."""
-    told = [f"The user talks to you from their editor, in which the folder {folders.home} of their machine is open."]
+    parts = [f"The user talks to you from their editor, in which the folder {folders.home} of their machine is open."]
     if folders.others:
-        told.append(f"So are {', '.join(folders.others)}.")
-    told.append("Your terminal and your other tools work in a sandbox of your own, which does not have any of that.")
+        parts.append(f"So are {', '.join(folders.others)}.")
+    parts.append("Your terminal and your other tools work in a sandbox of your own, which does not have any of that.")
     if editor.reads_files:
-        told.append(
+        parts.append(
             f"Look at it with {LIST} and {READ}; {COPY_IN} copies what you want to run or change into your workspace."
         )
     if editor.writes_files:
-        told.append(
+        parts.append(
             f"The user has of your work what you hand over: {COPY_OUT} for a file of your workspace, or {WRITE}."
         )
-    return " ".join(told)
+    return " ".join(parts)
 
 
 def _tool(

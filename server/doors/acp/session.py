@@ -39,8 +39,8 @@ _RESYNC: Final = "\n\n*The server was reset; what it knows of this conversation 
 
 
 def _command(name: str, description: str, hint: str = "") -> schema.AvailableCommand:
-    wanted = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=hint)) if hint else None
-    return schema.AvailableCommand(name=name, description=description, input=wanted)
+    argument = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=hint)) if hint else None
+    return schema.AvailableCommand(name=name, description=description, input=argument)
 
 
 COMMANDS: Final = [
@@ -124,8 +124,8 @@ class EditorTurn:
             return
         reason = _AT_REST.get(item.state)
         if item.state == AgentState.ERROR:
-            told = f"{item.reason} {item.detail}"
-            reason = next((known for part, known in _REASONS if part in told), None)
+            message = f"{item.reason} {item.detail}"
+            reason = next((known for part, known in _REASONS if part in message), None)
             if reason is None:
                 text = item.detail or item.reason or "the agent failed"
                 self.fail(RequestError(INTERNAL_ERROR, text, {"reason": item.reason}))

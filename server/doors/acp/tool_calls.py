@@ -142,8 +142,8 @@ def proposal_of(action: Action) -> list[Content] | None:
         case "run_ipython":
             return [_text(fenced(str(args.get("code", "")), "python"))]
         case "call_tool_mcp" if args.get("name") == "editor_write_file":
-            given = args.get("arguments") or {}
-            return [tool_diff_content(str(given.get("path", "")), str(given.get("content", ""))[:MAX_DIFF])]
+            arguments = args.get("arguments") or {}
+            return [tool_diff_content(str(arguments.get("path", "")), str(arguments.get("content", ""))[:MAX_DIFF])]
     return None
 
 
@@ -228,13 +228,13 @@ def _exit_code(observation: Observation) -> Any:
 
 
 def _images(urls: object) -> list[Content]:
-    given = [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
-    return [tool_content(block) for block in blocks_of("", given)]
+    strings = [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
+    return [tool_content(block) for block in blocks_of("", strings)]
 
 
 def _path_argument(action: Action) -> str | None:
-    given = action.args.get("arguments")
-    path = given.get("path") if isinstance(given, dict) else None
+    arguments = action.args.get("arguments")
+    path = arguments.get("path") if isinstance(arguments, dict) else None
     return _line(path) if isinstance(path, str) else None
 
 

@@ -36,8 +36,8 @@ class Updates:
     def __init__(self) -> None:
         self.waiting: dict[str, Action] = {}
         self._expected: list[str] = []
-        self._said: dict[str, str] = {}
-        self._said_before: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
+        self._sent_before: dict[str, str] = {}
         self._calls: dict[int, str] = {}
         self._outputs: dict[str, str] = {}
         self._plan: schema.AgentPlanUpdate | None = None
@@ -63,7 +63,7 @@ class Updates:
         before, self._speaker = self._speaker, speaker
         if speaker is None or before in (None, speaker) or not isinstance(update, schema.AgentMessageChunk):
             return update
-        return _said(f"\n\n{getattr(update.content, 'text', '')}", speaker)
+        return _message_chunk(f"\n\n{getattr(update.content, 'text', '')}", speaker)
 
     def _shown(self, item: Live) -> list[BaseModel]:
         match item:
@@ -72,7 +72,7 @@ class Updates:
             case TextDiscarded():
                 self._forget(item.response_id)  # it cannot be taken back; what follows is another message
             case Connected():  # what is on its way is told from its beginning again
-                self._said_before, self._said = {**self._said_before, **self._said}, {}
+                self._sent_before, self._sent = {**self._sent_before, **self._sent}, {}
                 self._outputs.clear()
             case OutputDelta():
                 return self._output(item)
@@ -88,14 +88,14 @@ class Updates:
 
     def _piece(self, delta: TextDelta) -> list[BaseModel]:
         ident = delta.response_id if delta.kind == "message" else f"{delta.response_id}{_REASONING}"
-        so_far = self._said[ident] = self._said.get(ident, "") + delta.text
+        so_far = self._sent[ident] = self._sent.get(ident, "") + delta.text
         text = delta.text
-        if (before := self._said_before.get(ident)) is not None:
+        if (before := self._sent_before.get(ident)) is not None:
             if before.startswith(so_far):
                 return []
-            del self._said_before[ident]
+            del self._sent_before[ident]
             text = so_far[len(before) :] if so_far.startswith(before) else delta.text
-        return [_said(text, ident) if delta.kind == "message" else _thought(text, ident)]
+        return [_message_chunk(text, ident) if delta.kind == "message" else _thought(text, ident)]
 
     def _output(self, delta: OutputDelta) -> list[BaseModel]:
         call_id = self._calls.get(delta.cause)
@@ -114,9 +114,9 @@ class Updates:
             case "finish":
                 updates = self._rest(action, thought)
                 if last := str(action.args.get("final_thought") or ""):
-                    updates.append(_said(last, event_id))
+                    updates.append(_message_chunk(last, event_id))
             case "reject":
-                updates = [*self._rest(action, thought), _said(action.message, event_id)]
+                updates = [*self._rest(action, thought), _message_chunk(action.message, event_id)]
             case "think":
                 if rest := thought.removeprefix(self._forget(_response_id(action))).lstrip("\n"):
                     updates.append(_thought(rest, event_id))
@@ -159,7 +159,7 @@ class Updates:
             self.waiting.pop(call_id, None)
             return [call_ended(observation, call_id)]
         if observation.observation == "error" and observation.content:
-            return [_said(observation.content, f"event-{observation.id}")]
+            return [_message_chunk(observation.content, f"event-{observation.id}")]
         return []
 
     def _message(self, action: Action) -> list[BaseModel]:
@@ -196,15 +196,15 @@ class Updates:
     def _rest(self, action: Action, text: str) -> list[BaseModel]:
         ident = _response_id(action)
         # A message says nothing of its response; there is at most one that is not complete.
-        known = {**self._said_before, **self._said}.items()
-        ident = ident or next((one for one, said in known if one[-1:] != _REASONING and text.startswith(said)), "")
-        said = self._forget(ident)
-        rest = text[len(said) :] if text.startswith(said) else ""
-        return [_said(rest, ident or f"event-{action.id}")] if rest else []
+        known = {**self._sent_before, **self._sent}.items()
+        ident = ident or next((one for one, sent in known if one[-1:] != _REASONING and text.startswith(sent)), "")
+        sent = self._forget(ident)
+        rest = text[len(sent) :] if text.startswith(sent) else ""
+        return [_message_chunk(rest, ident or f"event-{action.id}")] if rest else []
 
     def _forget(self, ident: str) -> str:
-        shown = [texts.pop(ident, "") for texts in (self._said, self._said_before)]
-        for texts in (self._said, self._said_before):
+        shown = [texts.pop(ident, "") for texts in (self._sent, self._sent_before)]
+        for texts in (self._sent, self._sent_before):
             texts.pop(f"{ident}{_REASONING}", None)
         return max(shown, key=len)
 
@@ -221,7 +221,7 @@ def _response_id(action: Action) -> str:
     return str(response.get("id") or "") if response else ""
 
 
-def _said(text: str, message_id: str) -> schema.AgentMessageChunk:
+def _message_chunk(text: str, message_id: str) -> schema.AgentMessageChunk:
     return schema.AgentMessageChunk(
         session_update="agent_message_chunk", content=text_block(text), message_id=message_id or None
     )

@@ -63,9 +63,9 @@ class ChatReply:
 
     def _usage(self, usage: TokenUsage | None) -> dict[str, int]:
         before_in, before_out = self.spent
-        asked = max(0, usage.prompt_tokens - before_in) if usage is not None else 0
+        prompt = max(0, usage.prompt_tokens - before_in) if usage is not None else 0
         answered = max(0, usage.completion_tokens - before_out) if usage is not None else 0
-        return {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
+        return {"prompt_tokens": prompt, "completion_tokens": answered, "total_tokens": prompt + answered}
 
 
 def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

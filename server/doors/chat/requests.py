@@ -138,7 +138,7 @@ class ChatRequest(BaseModel, extra="ignore", strict=True):
 
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
-Said = tuple[str, str, list[str]]
+PlainMessage = tuple[str, str, list[str]]
 """A message as it is digested: role, text, images."""
 
 
@@ -167,8 +167,8 @@ class ChatHistory:
         images = tuple(url for message in now for url in message.images)
         if not text and not images:
             raise NothingSaidError("messages: the user's last one is empty")
-        told = (message.text for message in messages if message.role in ("system", "developer"))
-        return cls(tuple(spoken[: answered + 1]), text, images, "\n\n".join(filter(None, told)), speaker)
+        instructions = (message.text for message in messages if message.role in ("system", "developer"))
+        return cls(tuple(spoken[: answered + 1]), text, images, "\n\n".join(filter(None, instructions)), speaker)
 
     @property
     def digests(self) -> list[str]:
@@ -182,10 +182,10 @@ class ChatHistory:
         now = ("user", self.text, list(self.images))
         return self._digests(*map(_plain, self.past), now, ("assistant", answer.strip(), []))
 
-    def _digests(self, *said: Said) -> list[str]:
-        speaker: list[Said] = [("speaker", self.speaker, [])] if self.speaker else []
-        told: list[Said] = [("system", self.instructions, [])] if self.instructions else []
-        return list(dict.fromkeys((_digest(*speaker, *told, *said), _digest(*speaker, *said))))
+    def _digests(self, *messages: PlainMessage) -> list[str]:
+        speaker: list[PlainMessage] = [("speaker", self.speaker, [])] if self.speaker else []
+        instructions: list[PlainMessage] = [("system", self.instructions, [])] if self.instructions else []
+        return list(dict.fromkeys((_digest(*speaker, *instructions, *messages), _digest(*speaker, *messages))))
 
     @property
     def whole_text(self) -> str:
@@ -195,13 +195,13 @@ class ChatHistory:
         return f"[What was said in this chat before]\n{before}\n\n[Now]\n{self.text}"
 
 
-def _plain(message: ChatMessage) -> Said:
+def _plain(message: ChatMessage) -> PlainMessage:
     return (message.role, message.text, message.images)
 
 
-def _digest(*said: Said) -> str:
-    joined: list[Said] = []
-    for role, text, images in said:
+def _digest(*messages: PlainMessage) -> str:
+    joined: list[PlainMessage] = []
+    for role, text, images in messages:
         if joined and role == "user" == joined[-1][0]:  # clients may join or divide neighbouring messages of the user
             _, before, shown = joined.pop()
             text, images = f"{before}\n\n{text}".strip(), [*shown, *images]

@@ -57,19 +57,19 @@ class TurnRun:
         self._identity = identity
         self.conversation_id = conversation_id
         self._streamed: dict[str, str] = {}
-        self._asked: list[str] = []
+        self._pending: list[str] = []
         self._speaker = ""
         self._is_sent = self._is_heard = self._is_at_work = self._is_over = False
         self._is_asking = self._is_rejected = False
 
-    async def run(self, said: AnyEvent) -> AsyncGenerator[Piece, None]:
+    async def run(self, event: AnyEvent) -> AsyncGenerator[Piece, None]:
         """Say it, and yield the answer as it comes; leaving early pauses the agent. Raises `ChatFailedError`."""
         connection = f"chat-{uuid.uuid4().hex}"
         joined = await self._manager.join(self.conversation_id, connection, self._identity)
         try:
             stream = await joined.next_stream(None)
             after = stream.last_id if stream is not None else -1
-            await self._manager.send(self.conversation_id, said)
+            await self._manager.send(self.conversation_id, event)
             self._is_sent = True
             while stream is not None:
                 async with stream.subscribe(after=after, transients=True) as items:
@@ -149,10 +149,10 @@ class TurnRun:
             return [*pieces, *self._spoken(f"{event.llm_response_id}:finish", event.action.message)]
         pieces.append(Piece("reasoning", f"\n[{event.summary}]\n"))
         if self._is_asking:
-            self._asked.append(f"- {event.summary}")
-            if len(self._asked) >= event.calls_in_response:
+            self._pending.append(f"- {event.summary}")
+            if len(self._pending) >= event.calls_in_response:
                 self._is_over, self.last_event_id = True, event.id
-                question = "\n".join(["May I do this?", *self._asked, f"Answer “{APPROVE}” or “{REJECT}”."])
+                question = "\n".join(["May I do this?", *self._pending, f"Answer “{APPROVE}” or “{REJECT}”."])
                 pieces += self._spoken("question", question)
         return pieces
 

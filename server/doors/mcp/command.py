@@ -156,11 +156,11 @@ def conversation_tools(conversations: DoorConversations) -> tuple[DoorTool[Any],
         ToolAnnotations(title="Start a conversation", destructiveHint=False),
     )
     async def start_conversation(arguments: Start, caller: Caller) -> Outcome:
-        made = await conversations.start(**arguments.model_dump(exclude={"wait_seconds"}))
+        conversation_id = await conversations.start(**arguments.model_dump(exclude={"wait_seconds"}))
         try:
-            return await conversations.wait(made, arguments.wait_seconds, _teller(caller))
+            return await conversations.wait(conversation_id, arguments.wait_seconds, _teller(caller))
         except DoorError as error:  # it is there, and its id must not be lost
-            raise DoorError(f"The conversation {made} was started. {error}") from error
+            raise DoorError(f"The conversation {conversation_id} was started. {error}") from error
 
     @tool(
         "Say something to the agent of a conversation; one that has ended its work takes it up again, and one at"
@@ -215,12 +215,12 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _teller(caller: Caller) -> Tell:
-    told = 0
+    sent = 0
 
     async def tell(message: str) -> None:
-        nonlocal told
-        told += 1
-        await caller.progress(told, message)
+        nonlocal sent
+        sent += 1
+        await caller.progress(sent, message)
 
     return tell
 

@@ -119,8 +119,8 @@ class TurnStatus:
     def __init__(self) -> None:
         self.last_event_id = -1
         self.state: State | None = None
-        self.said: list[str] = []
-        self.asked: dict[int, str] = {}
+        self.replies: list[str] = []
+        self.pending: dict[int, str] = {}
         self._calls = 1
         self._is_heard = self._is_at_work = False
 
@@ -128,7 +128,7 @@ class TurnStatus:
     def is_at_rest(self) -> bool:
         if self.state is None or self.state.state not in RESTING:
             return False
-        if self.state.state == AgentState.AWAITING_USER_CONFIRMATION and len(self.asked) < self._calls:
+        if self.state.state == AgentState.AWAITING_USER_CONFIRMATION and len(self.pending) < self._calls:
             return False  # what it asks about comes behind the state
         return self._is_at_work or not self._is_heard
 
@@ -144,21 +144,21 @@ class TurnStatus:
                 self.state = event
                 self._is_at_work = self._is_at_work or event.state not in _NOT_YET
             case Observation():
-                self.asked.pop(-1 if event.cause is None else event.cause, None)
+                self.pending.pop(-1 if event.cause is None else event.cause, None)
             case Action(source="user", action="message"):
-                self.said.clear()
-                self.asked.clear()
+                self.replies.clear()
+                self.pending.clear()
                 self._is_heard, self._is_at_work = True, False
             case Action(source="user", action="change_agent_state"):
                 if event.args.get("agent_state") in _DECISIONS:
-                    self.asked.clear()  # what was approved comes again, under another id
+                    self.pending.clear()  # what was approved comes again, under another id
                     self._is_heard, self._is_at_work = True, False
             case Action(source="agent", action="message" | "finish"):
                 self._is_at_work = True
-                self.said.append(text_of(event))
+                self.replies.append(text_of(event))
             case Action(source="agent") if event.action not in _NO_WORK:
                 self._is_at_work = True
-                self.asked[event.id] = summary_of(event)
+                self.pending[event.id] = summary_of(event)
                 if event.tool_call_metadata is not None:
                     self._calls = max(1, event.tool_call_metadata.total_calls_in_response)
 
@@ -243,15 +243,15 @@ class DoorConversations:
         self._client = client
 
     async def start(self, message: str, **options: Any) -> str:
-        async with _told():
+        async with _door_errors():
             return (await self._client.create_conversation(message=message, **options)).id
 
     async def send(self, conversation_id: str, message: str) -> None:
-        async with _told():
+        async with _door_errors():
             await self._client.send(conversation_id, message)
 
     async def confirm(self, conversation_id: str, *, accept: bool, feedback: str) -> None:
-        async with _told():
+        async with _door_errors():
             status = await turn_status_of(self._client, conversation_id)
             state = str(status.state.state) if status.state is not None else "loading"
             if state != AgentState.AWAITING_USER_CONFIRMATION:
@@ -260,22 +260,22 @@ class DoorConversations:
 
     async def pause(self, conversation_id: str) -> None:
         """Have the agent stop what it does; one that is stopped would only be started to hear of it."""
-        async with _told():
+        async with _door_errors():
             conversation = await self._client.conversation(conversation_id)
             if conversation.status != STOPPED or not (await turn_status_of(self._client, conversation_id)).is_at_rest:
                 await self._client.pause(conversation_id)
 
     async def stop(self, conversation_id: str) -> None:
-        async with _told():
+        async with _door_errors():
             await self._client.stop(conversation_id)
 
     async def page(self, limit: int, cursor: str | None, repository: str | None) -> ListPage:
-        async with _told():
+        async with _door_errors():
             page = await self._client.conversation_page(limit=limit, page_id=cursor, repository=repository)
             return ListPage(conversations=[Listed.of(one) for one in page.results], next_cursor=page.next_page_id)
 
     async def outcome(self, conversation_id: str) -> Outcome:
-        async with _told():
+        async with _door_errors():
             return _outcome(conversation_id, await self._turn_status(conversation_id))
 
     async def wait(self, conversation_id: str, seconds: float, tell: Tell) -> Outcome:
@@ -284,7 +284,7 @@ class DoorConversations:
         if found.at_rest or seconds <= 0:
             return found
         try:
-            async with asyncio.timeout(seconds) as limit, _told():
+            async with asyncio.timeout(seconds) as limit, _door_errors():
                 return await self._follow(found, tell)
         except TimeoutError:
             if not limit.expired():
@@ -300,7 +300,7 @@ class DoorConversations:
         ident = found.conversation_id
         async with self._client.follow(ident, after=found.last_event_id) as items:
             status = await self._turn_status(ident)  # what happened before it was connected
-            await tell(next(reversed(status.asked.values()), AT_WORK))
+            await tell(next(reversed(status.pending.values()), AT_WORK))
             while not status.is_at_rest:
                 item = await _next(items)
                 if news := _news(item):
@@ -325,7 +325,7 @@ class DoorConversations:
         """Entries behind the event `after`, or the `latest`: at most so many, and so many characters (one at least)."""
         entries: list[LogEntry] = []
         room, position, is_full = max_chars, -1 if latest else after, False
-        async with _told():
+        async with _door_errors():
             await self._client.conversation(conversation_id)
             async for event in self._client.events(conversation_id, after=position, reverse=latest):
                 entry = entry_of(event, min(entry_chars, max_chars))
@@ -353,8 +353,8 @@ def _outcome(conversation_id: str, status: TurnStatus) -> Outcome:
         state=str(state.state) if state is not None else "loading",
         at_rest=status.is_at_rest,
         detail=(state.detail or state.reason) if state is not None else "",
-        answer=maybe_truncate("\n\n".join(status.said), MAX_ANSWER),
-        asks=list(status.asked.values()) if is_asking else [],
+        answer=maybe_truncate("\n\n".join(status.replies), MAX_ANSWER),
+        asks=list(status.pending.values()) if is_asking else [],
         last_event_id=status.last_event_id,
     )
 
@@ -388,7 +388,7 @@ def _news(item: Live | None) -> str:
 
 
 @asynccontextmanager
-async def _told() -> AsyncIterator[None]:
+async def _door_errors() -> AsyncIterator[None]:
     try:
         yield
     except ClientError as error:

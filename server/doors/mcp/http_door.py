@@ -17,7 +17,7 @@ from server.auth.identity import Authenticator
 from server.db.conversations import id_problem
 from server.doors.mcp import sdk
 from server.doors.mcp.sdk import Caller, DoorTool, Offer, ToolResult
-from server.git_providers.request_tools import SERVER_NAME, TOOLS, RequestArguments, RequestMaker, RequestTool, told
+from server.git_providers.request_tools import SERVER_NAME, TOOLS, RequestArguments, RequestMaker, RequestTool, summary
 from server.wire.errors import WireError
 from server.wire.json_data import check_value_count
 
@@ -125,8 +125,8 @@ def _tool(tool: RequestTool, maker: RequestMaker, authenticator: Authenticator) 
         conversation_id = caller.headers.get(CONVERSATION_HEADER)
         if conversation_id is not None and (problem := id_problem(conversation_id)) is not None:
             raise NotAllowedError(f"{CONVERSATION_HEADER}: {problem}")
-        made = await maker.make(tool, arguments, user_id=identity.user_id, conversation_id=conversation_id)
-        return ToolResult(told(made), {"number": made.number, "url": made.url, "note": made.note})
+        request = await maker.make(tool, arguments, user_id=identity.user_id, conversation_id=conversation_id)
+        return ToolResult(summary(request), {"number": request.number, "url": request.url, "note": request.note})
 
     return DoorTool(
         name=tool.name,

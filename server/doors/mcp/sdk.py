@@ -128,8 +128,8 @@ def make_server(offer: Offer) -> Server[Any]:
         async def progress(value: float, message: str) -> None:
             await context.session.report_progress(value, message=message)
 
-        given = {} if context.request is None else context.request.headers
-        caller = Caller({name.lower(): value for name, value in given.items()}, progress)
+        headers = {} if context.request is None else context.request.headers
+        caller = Caller({name.lower(): value for name, value in headers.items()}, progress)
         return await _called(tool, params.arguments or {}, caller)
 
     return Server(

@@ -46,16 +46,16 @@ class Passes:
         self._now = now
         self._lasting: OrderedDict[tuple[Kind, PreviewPass], tuple[str, float]] = OrderedDict()
 
-    def make(self, kind: Kind, given: PreviewPass, *, seconds: float) -> str:
-        text = json.dumps([*given, int(self._now() + seconds)])
+    def make(self, kind: Kind, grant: PreviewPass, *, seconds: float) -> str:
+        text = json.dumps([*grant, int(self._now() + seconds)])
         return self._box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
 
-    def lasting(self, kind: Kind, given: PreviewPass) -> str:
+    def lasting(self, kind: Kind, grant: PreviewPass) -> str:
         """A pass that counts for hours, and the same one for whoever asks again within the first half of them."""
-        sealed, ends = self._lasting.pop((kind, given), ("", 0.0))
+        sealed, ends = self._lasting.pop((kind, grant), ("", 0.0))
         if ends - self._now() < PASS_SECONDS / 2:
-            sealed, ends = self.make(kind, given, seconds=PASS_SECONDS), self._now() + PASS_SECONDS
-        self._lasting[kind, given] = (sealed, ends)
+            sealed, ends = self.make(kind, grant, seconds=PASS_SECONDS), self._now() + PASS_SECONDS
+        self._lasting[kind, grant] = (sealed, ends)
         if len(self._lasting) > _LASTING_LIMIT:
             self._lasting.popitem(last=False)
         return sealed
@@ -94,8 +94,8 @@ def cookies_in(header: str) -> list[str]:
 
 def without_cookie(header: str) -> str:
     """A ``Cookie`` header without the pass and without the server's own session: they are not the sandbox's to see."""
-    kept = [pair for pair in _pairs(header) if pair[0] not in COOKIE_NAMES and not pair[0].startswith(COOKIE_PREFIX)]
-    return "; ".join(f"{name}={value}" if value else name for name, value in kept)
+    pairs = [pair for pair in _pairs(header) if pair[0] not in COOKIE_NAMES and not pair[0].startswith(COOKIE_PREFIX)]
+    return "; ".join(f"{name}={value}" if value else name for name, value in pairs)
 
 
 def sets_pass(set_cookie: str) -> bool:
@@ -125,14 +125,14 @@ class PreviewLinks:
     passes: Passes
 
     def link(
-        self, scheme: str, host: str, conversation_id: str, port: int, user_id: str, *, is_kept: bool = False
+        self, scheme: str, host: str, conversation_id: str, port: int, user_id: str, *, lasting: bool = False
     ) -> str:
-        """The address of a preview for a page at this scheme and ``Host``; `is_kept`: stable, and valid for hours."""
-        given = PreviewPass(conversation_id, port, user_id, f"{scheme}://{host}")
+        """The address of a preview for a page at this scheme and ``Host``; `lasting`: stable, and valid for hours."""
+        grant = PreviewPass(conversation_id, port, user_id, f"{scheme}://{host}")
         is_path = self.addresses.mode(host) == "path"
         kind: Kind = "path" if is_path else "ticket"
         seconds = PASS_SECONDS if is_path else TICKET_SECONDS
-        sealed = self.passes.lasting(kind, given) if is_kept else self.passes.make(kind, given, seconds=seconds)
+        sealed = self.passes.lasting(kind, grant) if lasting else self.passes.make(kind, grant, seconds=seconds)
         if is_path:
             return path_url(scheme, host, sealed)
         return ticket_url(self.addresses.origin(scheme, host, conversation_id, port), sealed)

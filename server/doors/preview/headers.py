@@ -51,10 +51,10 @@ def for_sandbox(
     headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, is_drydocks: Callable[[bytes], bool]
 ) -> Headers:
     """A request's headers for the program: no body lengths, and no ``Authorization`` that `is_drydocks`."""
-    given = [(name.lower(), value) for name, value in headers]
-    dropped = _HOP_BY_HOP | _NOT_FOR_SANDBOX | _nominated(given)
+    received = [(name.lower(), value) for name, value in headers]
+    dropped = _HOP_BY_HOP | _NOT_FOR_SANDBOX | _nominated(received)
     passed: Headers = [(b"host", b"localhost:%d" % place.port)]
-    for name, value in given:
+    for name, value in received:
         if name in dropped or name.startswith(b"sec-websocket-") or (name == b"authorization" and is_drydocks(value)):
             continue
         if name == b"cookie":
@@ -69,14 +69,14 @@ def for_sandbox(
 
 def for_browser(headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace) -> Headers:
     """The headers of an answer, as they are passed on, with what keeps the preview in its place."""
-    given = [(name.lower(), value) for name, value in headers]
-    dropped = _HOP_BY_HOP | _NOT_FOR_BROWSER | _nominated(given)
+    received = [(name.lower(), value) for name, value in headers]
+    dropped = _HOP_BY_HOP | _NOT_FOR_BROWSER | _nominated(received)
     if place.prefix:
         dropped |= _NOT_UNDER_A_PATH
-    if any(name == b"transfer-encoding" for name, _ in given):
+    if any(name == b"transfer-encoding" for name, _ in received):
         dropped |= {b"content-length"}
     passed: Headers = []
-    for name, value in given:
+    for name, value in received:
         if name in dropped or (name.startswith(b"access-control-") and place.is_open):
             continue
         if name == b"set-cookie":

@@ -181,10 +181,10 @@ class Preview:
                 raise _RefusedError(403, _FOREIGN)
             place = PreviewPlace(allowed.port, origin, prefix, is_open=True)
             if "access-control-request-method" in headers and scope["method"] == "OPTIONS":
-                asked = headers.get("access-control-request-headers", "*")
+                requested = headers.get("access-control-request-headers", "*")
                 allowing = [
                     (b"access-control-allow-methods", headers["access-control-request-method"].encode("latin-1")),
-                    (b"access-control-allow-headers", asked.encode("latin-1")),
+                    (b"access-control-allow-headers", requested.encode("latin-1")),
                     (b"access-control-max-age", b"600"),
                 ]
                 await _respond(send, 204, [*allowing, *guards(place)])

@@ -41,19 +41,19 @@ class WebSocketProxy(PreviewProxy):
         await receive()
         path, _, query = target.decode("latin-1").partition("?")
         uri = WebSocketURI(False, "localhost", self.place.port, path, query)
-        wanted = [Subprotocol(name) for name in scope.get("subprotocols", [])]
-        self._protocol = ClientProtocol(uri, subprotocols=wanted or None, max_size=MAX_MESSAGE_BYTES)
+        protocols = [Subprotocol(name) for name in scope.get("subprotocols", [])]
+        self._protocol = ClientProtocol(uri, subprotocols=protocols or None, max_size=MAX_MESSAGE_BYTES)
         response = await self._handshake(scope)
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.raw_items()]
         headers = for_browser(raw, self.place)
         if response.status_code != 101:
             await _deny(response, headers, scope, send)
             return
-        kept = [(name, value) for name, value in headers if not name.startswith(_HANDSHAKE)]
+        passed = [(name, value) for name, value in headers if not name.startswith(_HANDSHAKE)]
         wire = (scope.get("extensions") or {}).get(WIRE_KEY)
         if wire is not None:
             wire.take(MAX_MESSAGE_BYTES)
-        await send({"type": "websocket.accept", "subprotocol": self._protocol.subprotocol, "headers": kept})
+        await send({"type": "websocket.accept", "subprotocol": self._protocol.subprotocol, "headers": passed})
         outward = asyncio.create_task(self._outward(send), name="preview-websocket-out")
         inward = asyncio.create_task(self._inward(receive), name="preview-websocket-in")
         try:
@@ -174,8 +174,8 @@ async def _deny(response: Response, headers: Headers, scope: Scope, send: Send) 
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    kept = [header for header in headers if header[0] not in (b"content-length", b"content-encoding")]
-    await send({"type": "websocket.http.response.start", "status": status, "headers": kept})
+    passed = [header for header in headers if header[0] not in (b"content-length", b"content-encoding")]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": passed})
     await send({"type": "websocket.http.response.body", "body": bytes(response.body or b"")})
 
 

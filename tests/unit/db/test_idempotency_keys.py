@@ -35,7 +35,7 @@ class Work:
 async def once(
     keys: IdempotencyKeys, work: Work, key: str | None = "k", *, resource: str = "a", **values: Any
 ) -> dict[str, Any]:
-    wanted = {"user_id": "", "scope": "create", "asked": {"x": 1}, **values}
+    wanted = {"user_id": "", "scope": "create", "request": {"x": 1}, **values}
     return await keys.once(key, work, resource=resource, **wanted)
 
 
@@ -64,14 +64,14 @@ async def test_a_key_that_comes_with_another_request_is_refused_and_nothing_is_d
     work = Work()
     await once(database.idempotency_keys, work)
     with pytest.raises(KeyReusedError, match="'k' came with another request"):
-        await once(database.idempotency_keys, work, asked={"x": 2})
+        await once(database.idempotency_keys, work, request={"x": 2})
     assert len(work.attempts) == 1
 
 
 async def test_the_order_of_fields_makes_no_other_request(database: Database) -> None:
     work = Work()
-    await once(database.idempotency_keys, work, asked={"a": 1, "b": 2})
-    await once(database.idempotency_keys, work, asked={"b": 2, "a": 1})
+    await once(database.idempotency_keys, work, request={"a": 1, "b": 2})
+    await once(database.idempotency_keys, work, request={"b": 2, "a": 1})
     assert len(work.attempts) == 1
 
 
@@ -87,10 +87,10 @@ async def test_a_repetition_waits_for_the_first_one(database: Database) -> None:
     work = Work()
     work.goes_on.clear()
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(once(database.idempotency_keys, work, resource=str(n))) for n in range(5)]
+        tasks = [group.create_task(once(database.idempotency_keys, work, resource=str(n))) for n in range(5)]
         await work.begun.wait()
         work.goes_on.set()
-    assert [task.result() for task in asked] == [{"made": "0"}] * 5
+    assert [task.result() for task in tasks] == [{"made": "0"}] * 5
     assert len(work.attempts) == 1
 
 
@@ -112,7 +112,7 @@ async def test_a_refusal_gives_the_key_free(database: Database) -> None:
     with pytest.raises(ValueError, match="no"):
         await once(database.idempotency_keys, work, refusals=(ValueError,))
     work.error = None
-    assert await once(database.idempotency_keys, work, resource="b", asked={"x": 2}) == {"made": "b"}
+    assert await once(database.idempotency_keys, work, resource="b", request={"x": 2}) == {"made": "b"}
     assert work.attempts[-1] == Attempt("b", is_repeated=False)
 
 

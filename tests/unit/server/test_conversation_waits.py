@@ -139,7 +139,7 @@ async def test_what_was_said_since_the_last_message_is_found_over_pages_and_gaps
     found = await status_after(
         ("say", "Before."), ("user", "Hi"), *busy, ("say", "A"), ("finish", "B"), ("finished", "")
     )
-    assert found.said == ["A", "B"]
+    assert found.replies == ["A", "B"]
     assert found.last_event_id == 2 * 60 + 4
 
 
