@@ -122,6 +122,14 @@ def runner_archive(uid: int, gid: int, with_workspace: bool) -> bytes:
     return buffer.getvalue()
 
 
+def workspace_archive(uid: int, gid: int) -> bytes:
+    """A tar archive to unpack at ``/`` that gives the workspace to `uid`, and holds nothing else."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        _folder(archive, WORKSPACE.lstrip("/"), 0o755, uid, gid)
+    return buffer.getvalue()
+
+
 def _folder(archive: tarfile.TarFile, path: str, mode: int, uid: int, gid: int) -> None:
     entry = tarfile.TarInfo(path)
     entry.type = tarfile.DIRTYPE

@@ -162,6 +162,10 @@ class Sandbox(Protocol):
         """Remove it with its workspace and everything that was made for it."""
         ...
 
+    async def snapshot(self) -> str:
+        """Keep the present workspace; returns a name for it."""
+        ...
+
     async def usage(self) -> DiskUsage | None:
         """What its files take on the disk, seen from outside (None: cannot be seen); cheap to ask."""
         ...

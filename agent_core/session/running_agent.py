@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.delegation import Delegation
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ConversationState, Limits
 from agent_core.events.control import AgentState, AgentStateChanged
@@ -21,7 +22,6 @@ from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import ConversationSnapshots
-from agent_core.session.delegation import Delegation
 from agent_core.session.factory import make_drafts
 from agent_core.session.hooks import make_hooks
 from agent_core.session.subagent_factory import Shared, SubagentFactory, told_of_kinds

@@ -401,6 +401,9 @@ class FakeSandbox:
     async def destroy(self) -> None:
         await self.kill(SandboxStatus.ABSENT)
 
+    async def snapshot(self) -> str:
+        return f"snapshot-of-{self.spec.conversation_id}"
+
     async def usage(self) -> DiskUsage | None:
         return self.files
 

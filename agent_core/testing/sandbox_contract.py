@@ -228,6 +228,15 @@ class SandboxLifecycleContract:
         assert await lost.sandbox.poll() is SandboxStatus.ABSENT
         assert await output(kept, "cat file") == "x"
 
+    async def test_a_snapshot_is_a_copy_with_a_name(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "mkdir folder; echo x > folder/file; ln -s folder/file link; mkfifo pipe")
+        first = await sandbox.sandbox.snapshot()
+        second = await sandbox.sandbox.snapshot()
+        assert first
+        assert first != second
+        assert await output(sandbox, "cat link") == "x"
+
     async def test_a_start_that_takes_too_long_ends_with_the_reason_and_leaves_nothing(self, kit: SandboxKit) -> None:
         sandbox = kit.connect(limits=replace(LIMITS, start_seconds=0.001))
         began = time.monotonic()

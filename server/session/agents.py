@@ -200,6 +200,10 @@ class DeferredSandbox:
     async def destroy(self) -> None:
         await (await self._sandbox()).destroy()
 
+    async def snapshot(self) -> str:
+        self._check()
+        return await (await self._sandbox()).snapshot()
+
     async def usage(self) -> DiskUsage | None:
         return await (await self._sandbox()).usage()
 

@@ -34,6 +34,15 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside
 _SHARED_MEMORY_SIZE = 64 * 1024**2
 ATTACH = [*PYTHON, "attach", "--socket", SOCKET]
 
+_COPY = f"""
+import os, shutil, stat
+plain = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+special = lambda folder, names: [
+    name for name in names if stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) not in plain
+]
+shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exist_ok=True)
+"""
+
 
 def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, quota: Quota) -> dict[str, Any]:
     """The container of a sandbox; `volume` is its workspace's, made with it if it is not there.
@@ -95,6 +104,21 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
     }
 
 
+def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> dict[str, Any]:
+    """The container that copies one workspace into another as the sandbox's own user, and ends."""
+    config = sandbox_config(spec, target, "none", "", quota)
+    config["Entrypoint"] = ["python3", "-E", "-s", "-S", "-c", _COPY]
+    config["Cmd"] = []
+    config["WorkingDir"] = "/"
+    config["Labels"] = _labels(spec, "snapshot")
+    config["HostConfig"]["ReadonlyRootfs"] = False  # nothing of the sandbox's runs in it, and its workspace is prepared
+    config["HostConfig"]["Mounts"] = [
+        _mount(spec, "workspace", target, WORKSPACE, "", quota),
+        {"Type": "volume", "Source": source, "Target": "/from", "ReadOnly": True},
+    ]
+    return config
+
+
 def _mount(spec: SandboxSpec, role: str, volume: str, target: str, making: str, quota: Quota) -> dict[str, Any]:
     options: dict[str, Any] = {"Labels": {**_labels(spec, role), LABEL_MAKING: making}}
     if quota.volumes and spec.limits.disk:
@@ -137,17 +161,16 @@ class DockerQuota:
                     self._known = Quota()
             return self._known
 
-    async def keeping(self, spec: SandboxSpec, make: Callable[[Quota], Awaitable[None]]) -> None:
-        """Call `make`, told what may have a size; told that nothing may, where the engine refuses it."""
+    async def keeping(self, spec: SandboxSpec, make: Callable[[Quota], Awaitable[T]]) -> T:
+        """What `make` gives, told what may have a size; told that nothing may, where the engine refuses it."""
         quota = await self.find(spec.instance_id) if spec.limits.disk else Quota()
         try:
-            await make(quota)
-            return
+            return await make(quota)
         except EngineRefusedError as error:
             if not quota.volumes or not _is_about_quota(error):
                 raise
         self._known = Quota()
-        await make(self._known)
+        return await make(self._known)
 
     async def _look(self, instance_id: str) -> Quota:
         name = f"{instance_name(instance_id)}-quota-{secrets.token_hex(4)}"
@@ -270,6 +293,31 @@ class DockerObjects:
                 client.remove_volume(volume["Name"], force=True)
 
         await self._engine.call_unless("remove the sandbox's workspace", remove, 404)
+
+    async def copy_workspace(self) -> str:
+        """Copy the workspace into a volume of its own, as the sandbox's user; returns its name."""
+        name = f"{self._volume}-{secrets.token_hex(4)}"
+        helper = f"{name}-copy"
+        archive = injection.workspace_archive(UID, GID)
+        limit = self._spec.limits.start_seconds
+
+        async def copied(quota: Quota) -> int:
+            config = copy_config(self._spec, self._volume, name, quota)
+
+            def copy(client: Any) -> int:
+                client.create_container_from_config(config, helper)
+                try:
+                    client.put_archive(helper, "/", archive)
+                    client.start(helper)
+                    return int(client.wait(helper, timeout=limit)["StatusCode"])
+                finally:
+                    client.remove_container(helper, v=True, force=True)
+
+            return await self._engine.call("keep the workspace", copy, limit=limit * 2)
+
+        if await self._quota.keeping(self._spec, copied) != 0:
+            raise SandboxError("The workspace could not be copied.", code="snapshot_failed", fix="Is the disk full?")
+        return name
 
     async def measure_within(self, most_entries: int) -> DiskUsage | None:
         """What its volumes take, measured by a program in it; None when that says nothing."""

@@ -150,6 +150,9 @@ class DockerSandbox:
         await self._objects.remove_container()
         await self._objects.remove_volumes()
 
+    async def snapshot(self) -> str:
+        return await self._objects.copy_workspace()
+
     async def usage(self) -> DiskUsage | None:
         if self._places is None:
             found = await self._objects.inspect()

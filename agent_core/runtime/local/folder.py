@@ -99,6 +99,12 @@ class SandboxFolder:
             target.chmod(_SHOWN_FILE)
         return uid
 
+    def copy_workspace(self, name: str) -> str:
+        """Copy the workspace, without sockets, pipes and devices; returns where to. Nothing may run meanwhile."""
+        target = self.path / "snapshots" / name
+        shutil.copytree(self.workspace, target, symlinks=True, ignore=_special)
+        return str(target)
+
     # --- what runs ---
 
     def process(self, role: str) -> ProcessId | None:
@@ -188,3 +194,8 @@ def _end_of(path: Path) -> str:
             return file.read(_LOG_KEPT).decode("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    kinds = ((name, os.lstat(os.path.join(folder, name)).st_mode) for name in names)
+    return [name for name, mode in kinds if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import secrets
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -116,6 +118,21 @@ class LocalSandbox:
         await self.resume()
         await self._end()
         await self._blocking(lambda: remove_tree(self._folder.path))
+
+    async def snapshot(self) -> str:
+        name = f"snapshot-{secrets.token_hex(4)}"
+        running = await self.poll() is SandboxStatus.RUNNING
+        try:
+            if running:  # frozen, so that nothing inside can put a link where a folder is being read
+                await self.pause()
+            return await self._blocking(lambda: self._folder.copy_workspace(name))
+        except (OSError, shutil.Error) as error:
+            raise SandboxError(
+                f"The workspace could not be copied: {error}.", code="snapshot_failed", fix="Is the disk full?"
+            ) from error
+        finally:
+            if running:
+                await self.resume()
 
     async def usage(self) -> DiskUsage | None:
         return await self._look.usage(self._measure, str(self._folder.path))

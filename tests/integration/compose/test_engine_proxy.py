@@ -184,11 +184,13 @@ async def test_a_whole_sandbox_lives_behind_the_proxy(
         await sandbox.pause()
         assert await sandbox.poll() is SandboxStatus.PAUSED
         await sandbox.resume()
+        snapshot = await sandbox.snapshot()
         await sandbox.stop()
         assert await sandbox.poll() is SandboxStatus.STOPPED
         engine.remove_network(engine.inspect_container(sandbox.state["container"])["HostConfig"]["NetworkMode"])
         await sandbox.start(nobody_listens)
         await sandbox.stop()
+        assert snapshot in [volume["Name"] for volume in engine.volumes()["Volumes"]]
         await provider.reap(instance, ())
         assert await sandbox.poll() is SandboxStatus.ABSENT
     finally:

@@ -343,8 +343,9 @@ async def test_networks_of_other_instances_are_removed_when_they_are_old_and_not
 async def test_reaping_everything_leaves_no_object_of_the_instance(docker_kit: SandboxKit, engine: Any) -> None:
     sandbox = docker_kit.connect(network="internal")
     await sandbox.start()
+    await sandbox.sandbox.snapshot()
     await sandbox.close()
-    assert len(objects_of(engine, docker_kit)) == 3  # the container and two volumes
+    assert len(objects_of(engine, docker_kit)) == 4  # the container, two volumes, and the copy of one
     assert await docker_kit.provider.reap(docker_kit.instance, []) == ["first"]
     assert objects_of(engine, docker_kit) == []
     assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent_core.controller.delegation import Roster
 from agent_core.events.branches import Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot, ObservationEvent, UsageTotals
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
-from agent_core.session.delegation import Roster
 from agent_core.tools.context import SpawnedAgent
 from agent_core.tools.delegate import DelegateAction, DelegateObservation, TaskAction
 

@@ -167,6 +167,7 @@ async def test_a_deferred_sandbox_is_found_when_it_is_needed_and_not_before(sand
     assert sandbox.state == {"provider": "fake", "name": "a"}
     attachment = await sandbox.attach()
     attachment.writer.close()
+    assert await sandbox.snapshot() == "snapshot-of-a"
     await sandbox.stop()
     await sandbox.destroy()
     assert await sandbox.poll() is SandboxStatus.ABSENT

@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from agent_core.controller.child_run import ChildRun, DelegatedTask
+from agent_core.agent.base import AgentBase
+from agent_core.controller.child_run import ChildRun, ChildSession, DelegatedTask
 from agent_core.controller.state import ConversationState
 from agent_core.controller.usage import SubAgentBudget, UsageTracker
 from agent_core.errors import EventStoreError, StreamClosedError
@@ -22,7 +23,7 @@ from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageTot
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
-from agent_core.session.subagent_factory import SubagentFactory
+from agent_core.skills.agent_catalog import AgentKind
 from agent_core.tools.context import SpawnedAgent, SubAgentError, TaskReport, TaskRun, ToolContext
 from agent_core.tools.delegate import AgentDelegateAction, DelegateAction, DelegateObservation, TaskAction
 from agent_core.tools.subagents import DEFAULT_TYPE, MAX_CHILDREN, MAX_DEPTH, MAX_RUNS_IN_ANSWER
@@ -33,6 +34,28 @@ MAX_ID_CHARS: Final = 64
 MAX_SHOWN: Final = 100
 STOP_SECONDS: Final = 5.0
 """Until sub-agents that were told to stop are left alone."""
+
+
+class SubagentProvider(Protocol):
+    """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
+
+    async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
+        """Whether a sub-agent may carry out these actions, which a user would be asked about."""
+        ...
+
+    async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
+        """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
+        ...
+
+    async def session(
+        self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
+    ) -> ChildSession:
+        """Open a session for this agent in a conversation of its own; raises `DrydockError`."""
+        ...
+
+    async def end_shells(self, name: str) -> None:
+        """End the shells of the sub-agent in this conversation, as far as that can be done."""
+        ...
 
 
 class Delegation:
@@ -46,7 +69,7 @@ class Delegation:
     def __init__(
         self,
         stream: EventStream,
-        provider: SubagentFactory,
+        provider: SubagentProvider,
         *,
         usage: UsageTracker,
         state: Callable[[], ConversationState],
