@@ -161,13 +161,13 @@ class DiskLimiter:
             self.stops += 1
             self._untold = True
             try:
-                for _ in range(100):
+                looks, empty = 0, 0
+                while looks < 100 and empty < 3:  # what forks and ends all the time may be missed by one look
                     processes.end_children(alone=self._alone)
                     found = processes.of_sandbox(alone=self._alone)
                     for process in found:
                         processes.signal_process(process.pid, signal.SIGKILL)
-                    if not found:
-                        break
+                    looks, empty = looks + 1, 0 if found else empty + 1
             finally:
                 self._settled.set()
             self._least = self._measured()  # what was being written is there now, too
