@@ -53,7 +53,7 @@ class Server:
         self._boot = boot
         self._listeners: List[socket.socket] = []
         self._connection: Optional[Connection] = None
-        self._arriving: Optional[socket.socket] = None
+        self._incoming: Optional[socket.socket] = None
         self._idle_plan = Plan(loop)
         self._look_plan = Plan(loop)
         self._path = ""
@@ -85,7 +85,7 @@ class Server:
                     os.unlink(path)
             os.close(self._lock)
             self._path = ""
-        self._turn_away()
+        self._reject_incoming()
         if self._connection is not None:
             self._connection.close()
 
@@ -151,12 +151,12 @@ class Server:
 
     def _arrived(self, control: socket.socket) -> None:
         """Somebody is about to hand over pipes, in place of whoever was before."""
-        self._turn_away()
+        self._reject_incoming()
         control.setblocking(False)
 
         def take_over() -> None:
             self._loop.remove_reader(control.fileno())
-            self._arriving = None
+            self._incoming = None
             try:
                 pipes = receive_pipes(control)
             except OSError:
@@ -164,14 +164,14 @@ class Server:
                 return
             self._serve(control, pipes)
 
-        self._arriving = control
+        self._incoming = control
         self._loop.add_reader(control.fileno(), take_over)
 
-    def _turn_away(self) -> None:
-        if self._arriving is not None:
-            self._loop.remove_reader(self._arriving.fileno())
-            self._arriving.close()
-            self._arriving = None
+    def _reject_incoming(self) -> None:
+        if self._incoming is not None:
+            self._loop.remove_reader(self._incoming.fileno())
+            self._incoming.close()
+            self._incoming = None
 
     def _serve(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
         self._tunnels.close()

@@ -50,7 +50,7 @@ class DiskLimiter:
         self._closing = threading.Event()
         self._settled = threading.Event()
         self._settled.set()
-        self._untold = False
+        self._is_unreported = False
         self.usage = TreeUsage()
         self.is_over = False
         self.stops = 0
@@ -77,18 +77,18 @@ class DiskLimiter:
     def remark(self) -> Remark:
         """Return what adds to a request's answer why processes were killed meanwhile, if they were."""
         self._settled.wait(3.0)  # what it starts would be ended with what there is now
-        begun = self.stops
+        stops_before = self.stops
 
         def add(answer: Answer) -> Answer:
-            if self.stops == begun and not self.is_over and not self._untold:
+            if self.stops == stops_before and not self.is_over and not self._is_unreported:
                 return answer
             error, result = answer.get("error"), answer.get("result")
             if error is not None:
-                self._untold = False
+                self._is_unreported = False
                 return {**answer, "error": {**error, "message": f"{error['message']} {self.words()}"}}
             if not isinstance(result, dict) or "notice" not in result:
                 return answer
-            self._untold = False
+            self._is_unreported = False
             return {**answer, "result": {**result, "notice": f"{result['notice']}\n{self.words()}".strip()}}
 
         return add
@@ -128,8 +128,8 @@ class DiskLimiter:
         free = self._look_free()
         if len(free.bytes) != len(self._free.bytes):
             return True
-        fallen = _fallen(self._free.bytes, free.bytes)
-        fewer = _fallen(self._free.entries, free.entries)
+        decrease = _decrease(self._free.bytes, free.bytes)
+        fewer = _decrease(self._free.entries, free.entries)
         if free == self._free:
             return age > 60.0
         if age < 2 * self._cost:
@@ -138,7 +138,7 @@ class DiskLimiter:
             return True
         part = 0.0  # of what was left at the last look: as much has gone since, to this sandbox or to others
         if self._most_bytes:
-            part = fallen / max(1, self._most_bytes - self.usage.bytes)
+            part = decrease / max(1, self._most_bytes - self.usage.bytes)
         if self._most_entries:
             part = max(part, fewer / max(1, self._most_entries - self.usage.entries))
         if part >= 0.5:
@@ -146,10 +146,10 @@ class DiskLimiter:
         return age > max(_AGE, _SHARE * self._cost)
 
     def _look(self) -> None:
-        began, is_first = time.monotonic(), not self._looked
+        start, is_first = time.monotonic(), not self._looked
         was_over, usage = self.is_over, self._measured()
         self._looked = time.monotonic()
-        self._cost = self._looked - began
+        self._cost = self._looked - start
         if not usage.exceeds(self._most_bytes, self._most_entries):
             self.is_over = False
         elif is_first:  # so it was before: what runs now may well remove something
@@ -159,7 +159,7 @@ class DiskLimiter:
         else:
             self._settled.clear()
             self.stops += 1
-            self._untold = True
+            self._is_unreported = True
             try:
                 looks, empty = 0, 0
                 while looks < 100 and empty < 3:  # what forks and ends all the time may be missed by one look
@@ -185,8 +185,8 @@ class DiskLimiter:
         bytes_more = usage.bytes - self._least.bytes
         entries_more = usage.entries - self._least.entries
         if not usage.whole:  # what is not seen may be where it is written: then only the file system knows
-            bytes_more = max(bytes_more, _fallen(self._ended_at.bytes, self._free.bytes))
-            entries_more = max(entries_more, _fallen(self._ended_at.entries, self._free.entries))
+            bytes_more = max(bytes_more, _decrease(self._ended_at.bytes, self._free.bytes))
+            entries_more = max(entries_more, _decrease(self._ended_at.entries, self._free.entries))
         return (bool(self._most_bytes) and bytes_more > max(1024**2, self._most_bytes // 1000)) or (
             bool(self._most_entries) and entries_more > max(64, self._most_entries // 1000)
         )
@@ -199,7 +199,7 @@ class DiskLimiter:
         return _Free([one.f_bfree * one.f_frsize for one in found], [one.f_ffree for one in found])
 
 
-def _fallen(before: Sequence[int], now: Sequence[int]) -> int:
+def _decrease(before: Sequence[int], now: Sequence[int]) -> int:
     return max((one - other for one, other in zip(before, now)), default=0)  # noqa: B905 - Python 3.8 has no strict
 
 

@@ -193,13 +193,13 @@ def end_children(*, alone: bool) -> None:
         killed |= found
 
 
-def of_command(scope: TerminalProcesses, begun: int) -> List[Process]:
+def of_command(scope: TerminalProcesses, start_ticks: int) -> List[Process]:
     """Return the processes that a command begun at that time has started, not background jobs of earlier ones."""
     by_id = {process.pid: process for process in belonging(scope)}
 
     def is_new(process: Process) -> bool:
         for one in _ancestry(process, by_id):
-            if one.started < begun:
+            if one.started < start_ticks:
                 return False
             if one.parent == scope.shell:
                 break

@@ -140,7 +140,7 @@ class Workers:
                 return
             self._loop.call_from_thread(partial(self._finished, job, job.run()))
 
-    def _finished(self, job: _Job, tell: Optional[Callable[[], None]]) -> None:
+    def _finished(self, job: _Job, notify: Optional[Callable[[], None]]) -> None:
         self._waiting -= 1
         self._active -= 1
         lane = self._lanes[job.lane]
@@ -148,5 +148,5 @@ class Workers:
             self._dispatch(lane.popleft())
         else:
             del self._lanes[job.lane]
-        if tell is not None:
-            tell()
+        if notify is not None:
+            notify()

@@ -49,7 +49,7 @@ class Patcher:
 
     def run(self, patch: str) -> Dict[str, Any]:
         """Apply the patch and return the result of ``patch.apply``; what is wrong with it is a result too."""
-        doubt = 0
+        fuzz = 0
         steps: List[_Step] = []
         touched: Set[str] = set()
         try:
@@ -60,7 +60,7 @@ class Patcher:
                     raise EditError(f"Two sections of the patch change the file {section.move_to or section.path}.")
                 touched |= files
                 steps.append(step)
-                doubt += more
+                fuzz += more
             self._write(steps)
         except (EditError, disk.FileError) as error:
             return {"text": str(error), "is_error": True, "paths": [], "diff": None, "fuzz": 0}
@@ -69,7 +69,7 @@ class Patcher:
             "is_error": False,
             "paths": [step.target or step.path for step in steps],
             "diff": shortened("".join(step.diff for step in steps)),
-            "fuzz": doubt,
+            "fuzz": fuzz,
         }
 
     def _step(self, section: Section) -> Tuple[_Step, int]:
@@ -87,7 +87,7 @@ class Patcher:
         if not is_text:
             raise EditError(f"{section.path} is binary and cannot be patched.")
         lines = TextFile(old).lines()
-        found, doubt = changes(section.path, lines, section.hunks)
+        found, fuzz = changes(section.path, lines, section.hunks)
         new = _changed(TextFile(old), found)
         if len(new) > FILE_LIMIT:
             raise EditError(f"{section.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
@@ -100,7 +100,7 @@ class Patcher:
             target, summary = self._inside(name), f"R {section.path} -> {name}"
             if disk.kind(target) != "missing":
                 raise EditError(f"A file cannot be moved to {name}: that exists already.")
-        return _Step(summary, path, target, old, new, _diff(path, target, lines, found)), doubt
+        return _Step(summary, path, target, old, new, _diff(path, target, lines, found)), fuzz
 
     def _inside(self, name: str) -> str:
         """The absolute path of a file that lies in the workspace, also when links are followed."""
@@ -335,12 +335,12 @@ class Replacement(NamedTuple):
 def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replacement], int]:
     """Return the changes in order, and how doubtful the places are (0: all matched exactly)."""
     found: List[Replacement] = []
-    position = doubt = 0
+    position = fuzz = 0
     for hunk in hunks:
         position, more, missing = _behind_anchors(path, lines, hunk, position)
-        doubt += more
+        fuzz += more
         start, count, more = _place_but_for_blank_end(path, lines, hunk, position)
-        doubt += more
+        fuzz += more
         if missing is not None:
             _require_only_place(path, lines, hunk, start, count, missing)
         at = start
@@ -354,14 +354,14 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Replac
                 found[-1] = found[-1]._replace(removed=found[-1].removed + 1)
             at += 1
         position = start + count
-    return found, doubt
+    return found, fuzz
 
 
 def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, int]:
     """Where the hunk's lines begin, how many stand there, how doubtful that is; trailing empty lines may lack."""
     try:
-        start, doubt = _place(path, lines, hunk, position)
-        return start, len(hunk.before), doubt
+        start, fuzz = _place(path, lines, hunk, position)
+        return start, len(hunk.before), fuzz
     except EditError:
         count = len(hunk.lines)
         while count and hunk.lines[count - 1] == HunkLine(" ", ""):
@@ -369,20 +369,20 @@ def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: 
         shorter = hunk._replace(lines=hunk.lines[:count])
         if count == len(hunk.lines) or not shorter.before:
             raise
-    start, doubt = _place(path, lines, shorter, position)
+    start, fuzz = _place(path, lines, shorter, position)
     end = start + len(shorter.before)
-    return start, end - start, doubt + (1 if end < len(lines) else 0)
+    return start, end - start, fuzz + (1 if end < len(lines) else 0)
 
 
 def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, Optional[str]]:
     """Where to go on, how doubtful that is, and the missing anchor, if the hunk can do without it."""
-    doubt = 0
+    fuzz = 0
     missing: Optional[str] = None
     for anchor in hunk.anchors:
         for more, form in ((0, str), (1, str.strip)):
             at = next((i for i in range(position, len(lines)) if form(lines[i]) == form(anchor)), None)
             if at is not None:
-                position, doubt = at + 1, doubt + more
+                position, fuzz = at + 1, fuzz + more
                 break
         else:
             if not hunk.before:  # nothing else would say where it belongs
@@ -391,7 +391,7 @@ def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> T
                     "above. View the file and copy the line exactly."
                 )
             missing = anchor
-    return position, doubt, missing
+    return position, fuzz, missing
 
 
 def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, count: int, anchor: str) -> None:
@@ -412,13 +412,13 @@ def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int,
         return (len(lines) if hunk.ends_file else position), 0
     if hunk.ends_file:
         at_end = len(lines) - len(before)
-        for doubt, form in _WAYS:
+        for fuzz, form in _WAYS:
             if at_end >= position and _is_there(lines, before, at_end, form):
-                return at_end, doubt
-    for doubt, form in _WAYS:
+                return at_end, fuzz
+    for fuzz, form in _WAYS:
         for start in range(position, len(lines) - len(before) + 1):
             if _is_there(lines, before, start, form):
-                return start, doubt + (_ELSEWHERE if hunk.ends_file else 0)
+                return start, fuzz + (_ELSEWHERE if hunk.ends_file else 0)
     expected = "\n".join(before)
     end = " at its end" if hunk.ends_file else ""
     below = f" below line {position}" if position else ""

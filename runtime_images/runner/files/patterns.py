@@ -70,15 +70,15 @@ def _class(negated: Optional[str], items: str) -> str:
 def _groups(pattern: str) -> Dict[int, str]:
     """What stands for the braces and commas of a choice, by position; braces without a comma stand for themselves."""
     found: Dict[int, str] = {}
-    begun: List[List[int]] = []
+    open_braces: List[List[int]] = []
     for part in _PART.finditer(pattern):
         position = part.start()
         if part[0] == "{":
-            begun.append([position])
-        elif part[0] == "," and begun:
-            begun[-1].append(position)
-        elif part[0] == "}" and begun:
-            first, *commas = begun.pop()
+            open_braces.append([position])
+        elif part[0] == "," and open_braces:
+            open_braces[-1].append(position)
+        elif part[0] == "}" and open_braces:
+            first, *commas = open_braces.pop()
             if commas:
                 found.update({first: "(?:", position: ")", **dict.fromkeys(commas, "|")})
     return found

@@ -20,8 +20,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from .disk import FileError
 
 _REPOSITORIES = (".git", ".hg", ".svn")
-_MADE_AGAIN = ("node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
-LEFT_ALONE = frozenset((*_REPOSITORIES, *_MADE_AGAIN, ".ruff_cache", ".gradle", ".terraform"))
+_REBUILT = ("node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
+LEFT_ALONE = frozenset((*_REPOSITORIES, *_REBUILT, ".ruff_cache", ".gradle", ".terraform"))
 """Folders of version control, or that a tool makes again."""
 
 FILE_LIMIT = 32 * 1024 * 1024
@@ -62,7 +62,7 @@ class Tree:
 
     def take(self, name: str, stop: Callable[[], bool] = lambda: False) -> Entries:
         """Keep the files under a name; raises `RequestError` for too many, or if ``stop`` said so."""
-        began = time.time_ns()
+        start = time.time_ns()
         entries: Entries = {}
         size = 0
         for path, found in self._walk():
@@ -78,7 +78,7 @@ class Tree:
                     f" (without {', '.join(sorted(LEFT_ALONE)[:4])} and the like)",
                 )
         self._store.keep(name, {path: list(entry.same) for path, entry in entries.items()})
-        self._known, self._looked_at, self._is_newest = entries, began, True
+        self._known, self._looked_at, self._is_newest = entries, start, True
         return entries
 
     def take_unchanged(self, name: str, limit: int) -> bool:

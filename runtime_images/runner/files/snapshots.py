@@ -157,11 +157,11 @@ class Snapshots:
         return self._opened
 
     def _take(self, name: str) -> Reply:
-        began, worked = time.monotonic(), time.thread_time()
+        start, worked = time.monotonic(), time.thread_time()
         try:
             entries = self._tree().take(name, lambda: self._stopping)
         finally:
-            self._is_slow = time.thread_time() - worked > QUICK_SECONDS or time.monotonic() - began > WAIT_SECONDS
+            self._is_slow = time.thread_time() - worked > QUICK_SECONDS or time.monotonic() - start > WAIT_SECONDS
         return Reply({"files": len(entries), "left_alone": sum(one.kind == "x" for one in entries.values())})
 
     def _serve(self, request: Request, work: Callable[[], Reply], *, exclusive: bool = True) -> None:
@@ -186,7 +186,7 @@ class Snapshots:
             self._exclusive -= exclusive
             if not self._busy:
                 self._stopping = False
-                self._let_go()
+                self._release_waiting()
             tell(outcome)
 
         self._workers.start(LANE, work, partial(ended, done), partial(ended, failed))
@@ -199,9 +199,9 @@ class Snapshots:
             self._hurrying.at(WAIT_SECONDS, self._hurry)
         elif self._busy:
             self._stopping = True
-            self._let_go()
+            self._release_waiting()
 
-    def _let_go(self) -> None:
+    def _release_waiting(self) -> None:
         self._hurrying.cancel()
         waiting, self._waiting = self._waiting, []
         for begin in waiting:

@@ -328,8 +328,8 @@ class Transfers:
             raise TooMuchWorkError(f"{AT_ONCE} transfers are under way already")
         ident = os.urandom(8).hex()
 
-        def done(begun: Tuple[Any, Dict[str, Any]]) -> None:
-            self._open[ident], facts = begun
+        def done(opened: Tuple[Any, Dict[str, Any]]) -> None:
+            self._open[ident], facts = opened
             self._wait_for_use(ident)
             request.finish({"id": ident, **facts})
 

@@ -43,7 +43,7 @@ class ZipStream:
         self._directory: List[bytes] = []
         self._offset = 0
         self._notes: List[str] = []
-        self._unnoted = 0
+        self._more_notes = 0
         self._pending = b""  # of what was read last, beyond what was asked for
         self._parts = self._all()
 
@@ -74,7 +74,7 @@ class ZipStream:
             self._offset += len(part)
             yield part
         if self._notes:
-            more = f"… and {self._unnoted} more\n" if self._unnoted else ""
+            more = f"… and {self._more_notes} more\n" if self._more_notes else ""
             text = "Not in this archive:\n" + "".join(f"{note}\n" for note in self._notes) + more
             head = _head(LEFT_OUT.encode(), stat.S_IFREG | 0o644, time.time())
             for part in self._entry(head, iter([text.encode()])):
@@ -176,7 +176,7 @@ class ZipStream:
         if len(self._notes) < _NOTES:
             self._notes.append(f"{path.decode('utf-8', 'replace') or '.'}: {reason}")
         else:
-            self._unnoted += 1
+            self._more_notes += 1
 
 
 def _head(name: bytes, mode: int, changed: float) -> _Head:

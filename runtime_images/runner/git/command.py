@@ -16,7 +16,7 @@ from ..core.arguments import RequestError
 from . import LOOK_SECONDS
 
 _LEFT_OUT = ("GIT_", "SSH_", "GCM_")
-_KEPT = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
+_PRESERVED = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
 
 _OVERRULED = (
     "core.fsmonitor=false",
@@ -59,7 +59,7 @@ class Output(NamedTuple):
 
 def environment() -> Dict[str, str]:
     """Git's variables: of its own only those about certificates; nobody is ever asked."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT) or name in _KEPT}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT) or name in _PRESERVED}
     own.update(
         GIT_TERMINAL_PROMPT="0",
         GIT_OPTIONAL_LOCKS="0",

@@ -163,16 +163,16 @@ class KernelInterruption:
     """The end of one cell, in a kernel that goes on if it can.
 
     The kernel gets SIGINT, and again if it then waits for something else: a second one must not hit it while it reports
-    the first. The processes that the cell started, and no others, get SIGINT, SIGTERM and SIGKILL. ``begun``: the
+    the first. The processes that the cell started, and no others, get SIGINT, SIGTERM and SIGKILL. ``start_ticks``: the
     cell's start in clock ticks; ``on_give_up`` is called when the kernel has to be ended.
     """
 
     def __init__(
-        self, loop: Loop, scope: processes.TerminalProcesses, begun: int, on_give_up: Callable[[], None]
+        self, loop: Loop, scope: processes.TerminalProcesses, start_ticks: int, on_give_up: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._scope = scope
-        self._begun = begun
+        self._start_ticks = start_ticks
         self._on_give_up = on_give_up
         self._used = processes.ticks_used(scope.shell)
         self._idle_looks = 0
@@ -210,7 +210,7 @@ class KernelInterruption:
             self._plan(0.05, self._look)
 
     def _signal_started(self, number: int) -> None:
-        started = processes.of_command(self._scope, self._begun)
+        started = processes.of_command(self._scope, self._start_ticks)
         if started:
             processes.send(started, number, self._scope.shell)
             if number == signal.SIGTERM:

@@ -27,13 +27,13 @@ class TypedInterrupt:
     """The interrupt key, typed when somebody hears it, and again where nobody can have heard it.
 
     A shell about to begin a command does not hear it, nor does a program that is just being started or ending.
-    ``begun`` is when the command was, in clock ticks.
+    ``start_ticks`` is when the command was, in clock ticks.
     """
 
-    def __init__(self, loop: Loop, shell: Shell, begun: int, is_over: Callable[[], bool]) -> None:
+    def __init__(self, loop: Loop, shell: Shell, start_ticks: int, is_over: Callable[[], bool]) -> None:
         self._loop = loop
         self._shell = shell
-        self._begun = begun
+        self._start_ticks = start_ticks
         self._is_over = is_over
         self._tries = 100
 
@@ -44,13 +44,13 @@ class TypedInterrupt:
         if self._is_over():
             return
         group, shell = self._shell.foreground(), self._shell.pid
-        is_young = processes.seconds_since(self._begun) < _YOUNG_SECONDS
+        is_young = processes.seconds_since(self._start_ticks) < _YOUNG_SECONDS
         is_heard = not self._shell.is_reading and group not in (0, shell) and not processes.is_copy(group, shell)
         if not is_heard and (is_young or (group == shell and time.monotonic() < patience_ends)):
             self._loop.call_later(0.002, lambda: self._aim(patience_ends))
             return
-        began = processes.started(group)
-        is_brief = group == shell or began is None or processes.seconds_since(began) < _YOUNG_SECONDS
+        group_start = processes.started(group)
+        is_brief = group == shell or group_start is None or processes.seconds_since(group_start) < _YOUNG_SECONDS
         self._shell.type(INTERRUPT_KEY)
         self._tries -= _OF_THE_SHELL if group == shell else 1
         if is_brief and self._tries > 0:
@@ -70,15 +70,15 @@ class Interruption:
     has reported or is dead.
     """
 
-    def __init__(self, loop: Loop, shell: Shell, begun: int, done: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, shell: Shell, start_ticks: int, done: Callable[[], None]) -> None:
         self._loop = loop
         self._scope = shell.scope()
         self._shell = shell
         self._pid = shell.pid
-        self._begun = begun
+        self._start_ticks = start_ticks
         self._done = done
         self._interrupted_at = 0.0
-        self._start_ticks = processes.now_in_ticks()
+        self._interrupted_ticks = processes.now_in_ticks()
         self._used = processes.ticks_used(shell.pid)
         self._timers: List[Timer] = []
         self._shell_back = False
@@ -121,7 +121,7 @@ class Interruption:
         self._timers.append(self._loop.call_later(seconds, callback))
 
     def _remaining(self) -> List[processes.Process]:
-        return processes.of_command(self._scope, self._begun)
+        return processes.of_command(self._scope, self._start_ticks)
 
     def _check(self) -> None:
         """Once the shell is back, background processes of the command need not be asked for longer."""
@@ -166,7 +166,7 @@ class Interruption:
         return (
             processes.ignores(self._pid, signal.SIGINT)
             or processes.ticks_used(self._pid) - self._used >= 3
-            or any(process.started > self._start_ticks + 1 for process in self._remaining())
+            or any(process.started > self._interrupted_ticks + 1 for process in self._remaining())
         )
 
     def _interrupt_shell(self) -> None:

@@ -15,7 +15,7 @@ from ..core import processes
 from ..core.loop import Loop
 from .terminal_text import COLUMNS, ROWS
 
-KEPT = 4095
+CANONICAL_LIMIT = 4095
 """Bytes of a line, without its end, that a terminal keeps; what is typed beyond them is lost."""
 _PIECE = 4000
 _DISABLED = b"\0"
@@ -33,10 +33,10 @@ class TypedLine:
 
     def takes(self, data: bytes) -> bool:
         lines = data.replace(b"\n", b"\r").split(b"\r")
-        return max(map(len, lines)) <= KEPT or self._handing_on() != _DISABLED
+        return max(map(len, lines)) <= CANONICAL_LIMIT or self._flush_key() != _DISABLED
 
     def due(self) -> bytes:
-        key = self._handing_on()
+        key = self._flush_key()
         if key is None:
             self.length = 0
         return key if key and key != _DISABLED and self.length >= _PIECE else b""
@@ -53,7 +53,7 @@ class TypedLine:
         end = max(data.rfind(b"\r"), data.rfind(b"\n"))
         self.length = len(data) - end - 1 if end >= 0 else self.length + len(data)
 
-    def _handing_on(self) -> Optional[bytes]:
+    def _flush_key(self) -> Optional[bytes]:
         """The key that hands a line on unfinished; None where the program gets every byte at once."""
         modes = termios.tcgetattr(self._descriptor)
         return bytes(modes[6][termios.VEOF]) if modes[3] & termios.ICANON else None

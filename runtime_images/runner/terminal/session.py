@@ -244,7 +244,7 @@ class TerminalSession:
                 command.interruption = None
                 if command.ended is not None and command is self._command:
                     self._deliver(command, command.ended)
-                self._tell_stopped()
+                self._notify_stopped()
 
             command.interruption = Interruption(self._loop, self.shell, command.ticks, done)
             command.interruption.start()
@@ -265,7 +265,7 @@ class TerminalSession:
             wait.request.finish(self._result("shell_lost", [notice], cut))
         elif command is not None:
             command.transcript.close()
-        self._tell_stopped()
+        self._notify_stopped()
 
     def close(self, notice: str) -> None:
         self.destroy(notice)
@@ -468,7 +468,7 @@ class TerminalSession:
             "notice": facts.json_safe("\n".join(notices)),
         }
 
-    def _tell_stopped(self) -> None:
+    def _notify_stopped(self) -> None:
         stopped, self._stopped_by = self._stopped_by, []
         for done in stopped:
             done()

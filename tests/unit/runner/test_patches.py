@@ -314,8 +314,8 @@ def test_a_hunk_made_from_a_file_is_applied_where_it_says(lines: list[str], data
     signs = [data.draw(st.sampled_from(" -")) for _ in range(start, end)]
     hunk_lines = [HunkLine(sign, text) for sign, text in zip(signs, lines[start:end], strict=True)]
     hunk = Hunk([], [*hunk_lines, HunkLine("+", "new")], False, 1)
-    (found, doubt) = changes("f", lines, [hunk])
-    assert doubt == 0
+    (found, fuzz) = changes("f", lines, [hunk])
+    assert fuzz == 0
     result = list(lines)
     for change in reversed(found):
         result[change.start : change.start + change.removed] = change.added

@@ -23,8 +23,8 @@ Result = dict[str, Any]
 class BrowserDriver:
     """One browser for one sandbox; requests are served one at a time, in order."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None], workspace: str, chromium: str) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[dict[str, Any]], None], workspace: str, chromium: str) -> None:
+        self._send = send
         self._files = WorkspaceFiles(workspace)
         self._chromium = chromium
         self._session: BrowserSession | None = None
@@ -75,7 +75,7 @@ class BrowserDriver:
             except Exception as error:  # noqa: BLE001 - whatever it is, the asker must be answered
                 sys.excepthook(*sys.exc_info())
                 result = {"status": "failed", "error": f"The browser's program failed: {type(error).__name__}."}
-        self._tell({"id": message["id"], "result": result})
+        self._send({"id": message["id"], "result": result})
 
     async def _late(self, limit: float) -> Result:
         self._timeouts += 1

@@ -50,8 +50,8 @@ def in_words(error: Error) -> str:
         meaning = _MEANINGS.get(network.group(), "")
         return f"{address or 'the address'} cannot be opened: {meaning + ', ' if meaning else ''}{network.group()}"
     lines = [_COUNT.sub("", line.strip().lstrip("- ").strip()) for line in log.splitlines()]
-    telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
-    unique = list(dict.fromkeys(telling))[-4:]
+    relevant = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
+    unique = list(dict.fromkeys(relevant))[-4:]
     return f"{first} ({'; '.join(unique)})" if unique else first
 
 

@@ -95,8 +95,8 @@ class PageViewer:
         self._files = files
         self._navigation_seconds = navigation_seconds
 
-    async def look(self, wish: dict[str, bool]) -> Seen:
-        requested = [name for name in ("tree", "marks", "screenshot") if wish.get(name)]
+    async def look(self, options: dict[str, bool]) -> Seen:
+        requested = [name for name in ("tree", "marks", "screenshot") if options.get(name)]
         is_there = not requested or await self._tabs.arrive(self._navigation_seconds)
         tab = await self._tabs.active()
         page = tab.page
@@ -123,15 +123,15 @@ class PageViewer:
                 seen["notices"].append(sentence(f"what is on the page could not be read: {in_words(error)}"))
             seen["focused"] = tree.focused()
         if "tree" in requested:
-            seen["tree"] = self._cut(tree.text(_WINDOW if wish.get("visible_only") else None))
+            seen["tree"] = self._cut(tree.text(_WINDOW if options.get("visible_only") else None))
         if "screenshot" in requested:
             await self._picture(page, tree if "marks" in requested else None, seen)
         return seen
 
     async def _tree(self, tab: Tab) -> AccessibilityTree:
         """A page about to be another is waited for, and held when it never stays."""
-        deadline, began = time.monotonic() + 3.0, tab.moves
-        while tab.moves - began < _RESTLESS_MOVES:
+        deadline, moves_before = time.monotonic() + 3.0, tab.moves
+        while tab.moves - moves_before < _RESTLESS_MOVES:
             is_late, moves = time.monotonic() > deadline, tab.moves
             try:
                 document = await _document_of(tab.page)

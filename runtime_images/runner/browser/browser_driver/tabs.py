@@ -51,11 +51,11 @@ class Tab:
     seen_url: str = ""
     dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
 
-    def begun(self, request: Request) -> None:
+    def request_started(self, request: Request) -> None:
         if request.resource_type in _WAITED_FOR:
             self.requests[request] = time.monotonic()
 
-    def ended(self, request: Request) -> None:
+    def request_ended(self, request: Request) -> None:
         self.requests.pop(request, None)
 
     @property
@@ -65,8 +65,8 @@ class Tab:
 
     @property
     def seconds_asking(self) -> float:
-        begun = [since for request, since in self.requests.items() if self._is_for_page(request)]
-        return max(1e-9, time.monotonic() - min(begun)) if begun else 0.0
+        starts = [since for request, since in self.requests.items() if self._is_for_page(request)]
+        return max(1e-9, time.monotonic() - min(starts)) if starts else 0.0
 
     async def stop_loading(self) -> None:
         async def stop() -> None:
@@ -283,9 +283,9 @@ class Tabs:
         while tab_id in self._tabs:
             tab_id = secrets.token_hex(2)
         tab = self._tabs[tab_id] = Tab(tab_id, page)
-        page.on("request", tab.begun)
-        page.on("requestfinished", tab.ended)
-        page.on("requestfailed", tab.ended)
+        page.on("request", tab.request_started)
+        page.on("requestfinished", tab.request_ended)
+        page.on("requestfailed", tab.request_ended)
         page.on("dialog", lambda dialog: self._begin(self._answer(tab, dialog)))
         page.on("download", lambda download: self._downloads(tab, download))
         page.on("framenavigated", lambda frame: self._moved(tab, frame))

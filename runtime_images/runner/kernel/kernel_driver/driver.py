@@ -192,8 +192,8 @@ class KernelError(Exception):
 class KernelDriver:
     """One kernel; creating it waits until it answers, and raises `KernelError` when it ends instead."""
 
-    def __init__(self, tell: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:
+        self._send = send
         self._poller = zmq.Poller()
         self._orders = bytearray()
         self._is_open = True
@@ -221,7 +221,7 @@ class KernelDriver:
             code = self.kernel.exit_code()
             if code is not None:
                 self._receive(self.kernel.client.iopub_channel.socket)
-                self._tell({"died": {"code": code, "words": self.kernel.last_words()}})
+                self._send({"died": {"code": code, "words": self.kernel.last_words()}})
                 return
 
     def _start(self, workspace: str, library: str, folder: str) -> KernelProcess:
@@ -237,7 +237,7 @@ class KernelDriver:
         client = kernel.client
         for source in (0, kernel.words, client.shell_channel.socket, client.iopub_channel.socket):
             self._poller.register(source, zmq.POLLIN)
-        self._tell({"ready": {"pid": kernel.pid}})
+        self._send({"ready": {"pid": kernel.pid}})
         return kernel
 
     def _answers(self, kernel: KernelProcess) -> bool:
@@ -308,7 +308,7 @@ class KernelDriver:
         for item in content.get("payload", ()):
             self._exits = self._exits or item.get("source") == "ask_exit"
             for display in shown("display_data", item) if item.get("source") == "page" else ():  # of ``name?``
-                self._tell({"cell": self._number, **display})
+                self._send({"cell": self._number, **display})
         self._finish_if_done()
 
     def _shown(self, parent: str, message: Message) -> None:
@@ -320,10 +320,10 @@ class KernelDriver:
                 self._finish_if_done()
             return
         for item in shown(kind, content):
-            self._tell({"cell": number, **item})
+            self._send({"cell": number, **item})
 
     def _finish_if_done(self) -> None:
         """The reply and the last output come on two channels: the cell is done when both are here."""
         if self._cell and self._is_idle and self._replied_at:
             self._cell = ""
-            self._tell({"cell": self._number, "done": True, "exits": self._exits, "error": self._failed_with})
+            self._send({"cell": self._number, "done": True, "exits": self._exits, "error": self._failed_with})
