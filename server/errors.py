@@ -130,14 +130,14 @@ def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = Non
 
 
 def _in_words(problems: Sequence[Mapping[str, Any]], count: int) -> str:
-    told = []
+    shown = []
     for problem in problems[:_TOLD_PROBLEMS]:
         text = str(problem["msg"]).removeprefix("Value error, ")
         # The place of invalid JSON is no field, but a number of characters.
         place = "" if problem["type"] == "json_invalid" else ".".join(map(str, problem["loc"][1:])) or problem["loc"][0]
-        told.append(f"{place}: {text}" if place != "" else text)
-    more = count - len(told)
-    return "; ".join([*told, f"and {more} more"] if more else told)
+        shown.append(f"{place}: {text}" if place != "" else text)
+    more = count - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more else shown)
 
 
 def problem_text(error: Mapping[str, Any]) -> str:

@@ -157,5 +157,5 @@ def _operation(name: str, spec: Mapping[str, Any]) -> str:
     rows += [(f"body: {kind}", "") for kind in spec.get("requestBody", {}).get("content", {})]
     rows += [(status, reply.get("description", "")) for status, reply in spec.get("responses", {}).items()]
     cells = "".join(f"<tr><td><code>{escape(left)}</code></td><td>{escape(right)}</td></tr>" for left, right in rows)
-    said = escape(spec.get("description") or spec.get("summary") or "")
-    return f"<details><summary><code>{escape(name)}</code></summary><p>{said}</p><table>{cells}</table></details>"
+    text = escape(spec.get("description") or spec.get("summary") or "")
+    return f"<details><summary><code>{escape(name)}</code></summary><p>{text}</p><table>{cells}</table></details>"

@@ -101,7 +101,7 @@ class Doorkeeper:
         self._in_all = RateLimiter(WRONG_IN_ALL / _MINUTE, at_once=WRONG_IN_ALL)
         self._secret = secrets.token_bytes(16)
         self._marks: OrderedDict[str, deque[bytes]] = OrderedDict()
-        self._told: OrderedDict[tuple[str, bool], float] = OrderedDict()
+        self._logged: OrderedDict[tuple[str, bool], float] = OrderedDict()
 
     def by_headers(self, headers: Mapping[str, str], address: str, door: str) -> Identity | NotLetIn:
         """Judge a request by its headers (names in lower case); `door` says for the log where it came to."""
@@ -138,10 +138,10 @@ class Doorkeeper:
             marks.append(mark)
 
     def _tell(self, address: str, now: float, text: str, *, is_refused: bool = True) -> None:
-        last = self._told.pop((address, is_refused), -math.inf)
-        self._told[address, is_refused] = now
-        if len(self._told) > MAX_TRACKED_CLIENTS:
-            self._told.popitem(last=False)
+        last = self._logged.pop((address, is_refused), -math.inf)
+        self._logged[address, is_refused] = now
+        if len(self._logged) > MAX_TRACKED_CLIENTS:
+            self._logged.popitem(last=False)
         if now - last >= _MINUTE:
             logger.warning("%s", text)
 

@@ -138,10 +138,10 @@ def resolve_token(settings: Settings) -> str | None:
     if settings.token is None:
         return None
     token = settings.token.get_secret_value()
-    return _kept_token(settings.data_dir / TOKEN_FILE) if token == AUTO_TOKEN else token
+    return _stored_token(settings.data_dir / TOKEN_FILE) if token == AUTO_TOKEN else token
 
 
-def _kept_token(path: Path) -> str:
+def _stored_token(path: Path) -> str:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

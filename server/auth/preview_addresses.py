@@ -93,16 +93,16 @@ def without_ticket(path: str, query: str) -> str:
     """The address that a request means, without its ticket; a slash and path put behind that are the path."""
     if TICKET not in query:
         return f"{path}?{query}" if query else path
-    kept: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != TICKET:
-            kept.append((name, value))
+            pairs.append((name, value))
             continue
         _, _, behind = value.partition("/")
         more_path, _, more_query = behind.partition("?")
         path = f"{path.rstrip('/')}/{quote(more_path.lstrip('/'))}" if more_path else path
-        kept += parse_qsl(more_query, keep_blank_values=True)
-    return f"{path}?{urlencode(kept)}" if kept else path
+        pairs += parse_qsl(more_query, keep_blank_values=True)
+    return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
 def path_url(scheme: str, host: str, pass_: str) -> str:

@@ -49,10 +49,10 @@ def spare_collector() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback."""
-    parser, given = _parser(), _with_command(sys.argv[1:] if arguments is None else arguments)
-    if not given:
+    parser, words = _parser(), _with_command(sys.argv[1:] if arguments is None else arguments)
+    if not words:
         parser.error("say what to do: `drydock serve` runs the server, `drydock --help` tells the rest")
-    options = parser.parse_args(given)
+    options = parser.parse_args(words)
     if options.command == "version":
         sys.stdout.write(f"drydock {VERSION}\n")
         return 0
@@ -65,12 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _with_command(arguments: Sequence[str]) -> list[str]:
     """What was typed, with the command that its options are meant for: ``drydock --port 8080`` runs the server."""
-    given = list(arguments)
-    if given and given[0] == "--version":
-        return ["version", *given[1:]]
-    if given and given[0].startswith("-") and given[0] not in ("-h", "--help"):
-        return ["serve", *given]
-    return given
+    words = list(arguments)
+    if words and words[0] == "--version":
+        return ["version", *words[1:]]
+    if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
+        return ["serve", *words]
+    return words
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -83,8 +83,8 @@ def _run(options: argparse.Namespace) -> int:
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
         load_settings = import_module("server.settings.settings").load_settings
-    given = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page")}
-    settings = load_settings(given, os.environ, options.config)
+    flags = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page")}
+    settings = load_settings(flags, os.environ, options.config)
     with quick_imports():
         name = options.command.replace("-", "_")
         command: Callable[..., int] = getattr(import_module(f"server.cli.{name}"), name)

@@ -96,13 +96,13 @@ async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
         return (DoctorFinding("disk", ok=False, text=problem),)
     size = f"{settings.sandbox_disk_mb} MiB" if settings.sandbox_disk_mb else "any amount"
     count = f"{settings.sandbox_inodes} files" if settings.sandbox_inodes else "any number of files"
-    kept = f"{settings.disk_reserve_mb} MiB are kept in reserve" if settings.disk_reserve_mb else "no reserve is kept"
-    held = await _held(settings) if docker and settings.sandbox_disk_mb else "watched (no quota)"
-    text = f"{reserve.free_mb} MiB free, {kept}; a sandbox may have {size} and {count}, which is {held}"
+    margin = f"{settings.disk_reserve_mb} MiB are kept in reserve" if settings.disk_reserve_mb else "no reserve is kept"
+    enforced = await _enforcement(settings) if docker and settings.sandbox_disk_mb else "watched (no quota)"
+    text = f"{reserve.free_mb} MiB free, {margin}; a sandbox may have {size} and {count}, which is {enforced}"
     return (DoctorFinding("disk", ok=True, text=text),)
 
 
-async def _held(settings: Settings) -> str:
+async def _enforcement(settings: Settings) -> str:
     """How the limit on a sandbox's disk is kept by the engine, tried with a volume."""
     bound = SandboxLimits(disk=settings.sandbox_disk_mb * MEGABYTE).disk_bound // MEGABYTE
     provider = DockerProvider()

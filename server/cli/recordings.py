@@ -41,10 +41,10 @@ def import_recording(
     text = _read(file)
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
     if replay:
-        made = _asked(client, client.create_conversation(options={"replay_json": text}))
+        conversation = _answer(client, client.create_conversation(options={"replay_json": text}))
     else:
-        made = _asked(client, client.import_conversation(_trajectory(file, text), title=title))
-    out.write(f"{made.id}\n")
+        conversation = _answer(client, client.import_conversation(_trajectory(file, text), title=title))
+    out.write(f"{conversation.id}\n")
     return 0
 
 
@@ -59,7 +59,7 @@ def export_recording(
 ) -> int:
     """Write the trajectory of a conversation into a file, as first-generation servers export it."""
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
-    text = json.dumps(_asked(client, client.trajectory(conversation_id)), ensure_ascii=False, indent=2) + "\n"
+    text = json.dumps(_answer(client, client.trajectory(conversation_id)), ensure_ascii=False, indent=2) + "\n"
     if file == STANDARD:
         out.write(text)
         return 0
@@ -70,7 +70,7 @@ def export_recording(
     return 0
 
 
-def _asked(client: DrydockClient, call: Coroutine[Any, Any, T]) -> T:
+def _answer(client: DrydockClient, call: Coroutine[Any, Any, T]) -> T:
     async def in_session() -> T:
         async with client:
             return await call

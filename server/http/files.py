@@ -178,8 +178,8 @@ def tagged(response: Response, request_headers: Mapping[str, str]) -> Response:
         return response
     tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     if is_named(tag, request_headers.get("if-none-match")):
-        kept = {name: response.headers[name] for name in ("link",) if name in response.headers}
-        response = Response(None, 304, kept)
+        headers = {name: response.headers[name] for name in ("link",) if name in response.headers}
+        response = Response(None, 304, headers)
     response.headers["etag"] = tag
     response.headers.append("vary", WHO_ASKS)
     return response

@@ -136,17 +136,17 @@ class Gate:
         except _BodyRefusedError as error:
             if started:
                 raise
-            await JSONResponse(_told(error.detail), error.status_code, error.headers)(scope, receive, guarded_send)
+            await JSONResponse(_body(error.detail), error.status_code, error.headers)(scope, receive, guarded_send)
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]] | None:
         refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
         if refusal is not None:
-            return 403, _told(refusal), []
+            return 403, _body(refusal), []
         is_api = path.startswith(API_PREFIXES) or path == "/api"
         if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
-            return 403, _told("Pages of other origins may not use this server."), []
+            return 403, _body("Pages of other origins may not use this server."), []
         if (is_api or path == SIGN_IN) and not self._limiter.allows(address_of(scope), time.monotonic()):
             return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
@@ -170,12 +170,12 @@ class Gate:
 
     def _too_large(self, path: str) -> dict[str, str]:
         if not path.startswith(API_PREFIXES):  # strangers get here
-            return _told("The request is larger than this server takes.")
+            return _body("The request is larger than this server takes.")
         name, limit = self._limit(path)
-        return _told(f"The request is larger than the {limit} bytes that this server takes ({name}).")
+        return _body(f"The request is larger than the {limit} bytes that this server takes ({name}).")
 
 
-def _told(text: str) -> dict[str, str]:
+def _body(text: str) -> dict[str, str]:
     """The body of a refusal that says what helps: `message` is what the protocol's clients show."""
     return {"detail": text, "message": text}
 

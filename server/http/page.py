@@ -177,16 +177,16 @@ def _reply(file: _File, path: str, headers: Headers) -> Response:
     # since strangers get it.
     known_by = f"{facts.st_ino}-{facts.st_size}-{facts.st_mtime_ns}-{facts.st_ctime_ns}"
     tag = f'"{hashlib.blake2b(known_by.encode(), digest_size=12).hexdigest()}"'
-    said = {
+    sent = {
         "etag": tag,
         "cache-control": FOREVER if path.startswith("/assets/") else ASK_AGAIN,
         "vary": "accept-encoding",
     }
     if file.encoding is not None:
-        said["content-encoding"] = file.encoding
-    asked = [one.strip().removeprefix("W/") for one in headers.get("if-none-match", "").split(",")]
-    if tag in asked or "*" in asked:
-        return Response(status_code=304, headers=said)
+        sent["content-encoding"] = file.encoding
+    tags = [one.strip().removeprefix("W/") for one in headers.get("if-none-match", "").split(",")]
+    if tag in tags or "*" in tags:
+        return Response(status_code=304, headers=sent)
     suffix = os.path.splitext(path)[1].lower()
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
-    return FileResponse(file.path, headers=said, media_type=kind, stat_result=facts)
+    return FileResponse(file.path, headers=sent, media_type=kind, stat_result=facts)

@@ -78,7 +78,7 @@ class McpConfig(_Strict):
 
     @field_validator("sse_servers", "stdio_servers", "shttp_servers")
     @classmethod
-    def _are_told_apart(cls, value: list[Any]) -> list[Any]:
+    def _are_distinct(cls, value: list[Any]) -> list[Any]:
         seen: set[str] = set()
         for one in value:
             identity = one.name if isinstance(one, StdioServer) else one.url

@@ -143,10 +143,10 @@ def _reason(judged: NotLetIn) -> str:
 
 
 def _connect_error(judged: NotLetIn) -> str:
-    told: dict[str, Any] = {"message": _reason(judged)}
+    body: dict[str, Any] = {"message": _reason(judged)}
     if judged.retry_after is not None:
-        told["data"] = {"retry_after": judged.retry_after}
-    return f"44{json.dumps(told)}"
+        body["data"] = {"retry_after": judged.retry_after}
+    return f"44{json.dumps(body)}"
 
 
 async def _greet_and_refuse(judged: NotLetIn, receive: Receive, send: Send) -> None:

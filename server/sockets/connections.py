@@ -76,7 +76,7 @@ class Wire(Protocol):
 class SocketConnection:
     """One WebSocket connection between the web server and python-socketio.
 
-    `asked_for` is the polling transport that it is to carry on, `transport_id` the one that it is by now.
+    `polling_id` is the polling transport that it is to carry on, `transport_id` the one that it is by now.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class SocketConnection:
         limits: SocketLimits,
         *,
         wire: Wire | None = None,
-        asked_for: str | None = None,
+        polling_id: str | None = None,
         on_upgrade: Callable[[str, SocketConnection], None] = lambda _id, _websocket: None,
     ) -> None:
-        self.asked_for = asked_for
+        self.polling_id = polling_id
         self.transport_id: str | None = None
         self._receive = receive
         self._send = send
@@ -169,8 +169,8 @@ class SocketConnection:
         if not self._has_joined and _bytes_of(message) > self._limits.max_joining_bytes:
             logger.info("a client sent much before it joined a conversation; closing its connection")
             return False
-        if text == _UPGRADE and self.asked_for is not None and self.transport_id is None:
-            self._on_upgrade(self.asked_for, self)
+        if text == _UPGRADE and self.polling_id is not None and self.transport_id is None:
+            self._on_upgrade(self.polling_id, self)
         return True
 
     def _end_deadline(self) -> None:
@@ -222,7 +222,7 @@ class ConnectionMiddleware:
         named = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [None])
         wire = (scope.get("extensions") or {}).get(WIRE_KEY)
         websocket = SocketConnection(
-            receive, send, self._limits, wire=wire, asked_for=named[0], on_upgrade=self._on_upgrade
+            receive, send, self._limits, wire=wire, polling_id=named[0], on_upgrade=self._on_upgrade
         )
         try:
             await self._app({**scope, SCOPE_KEY: websocket}, websocket.receive, websocket.send)
@@ -270,7 +270,7 @@ class Transports:
     async def websocket_ended(self, websocket: SocketConnection) -> None:
         if websocket.transport_id is not None:
             await self.forget(websocket.transport_id)
-        elif websocket.asked_for is not None and (transport := self._known.get(websocket.asked_for)) is not None:
+        elif websocket.polling_id is not None and (transport := self._known.get(websocket.polling_id)) is not None:
             transport.upgrading = False  # else it would hold back for ever what polls ask for
 
     async def forget(self, transport_id: str) -> None:

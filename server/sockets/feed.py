@@ -215,7 +215,7 @@ class HistoryReplay:
     def __init__(self) -> None:
         self._state: Frame | None = None
         self._undecided: set[int] = set()
-        self._held: list[Frame] = []
+        self._buffered: list[Frame] = []
         self._newest_id = -1
 
     def take(self, event: AnyEvent) -> list[Frame]:
@@ -228,9 +228,9 @@ class HistoryReplay:
         if frame is not None and frame.get("observation") == "agent_state_changed":
             self._state = frame
         elif frame is not None:
-            self._held.append(frame)
+            self._buffered.append(frame)
             self._newest_id = event.id
-        if self._undecided and len(self._held) < MAX_HELD:
+        if self._undecided and len(self._buffered) < MAX_HELD:
             return []
         self._undecided.clear()
         return self._release()
@@ -242,16 +242,16 @@ class HistoryReplay:
     def finish(self, earlier_state: Frame | None) -> list[Frame]:
         """The frames that end the history; `earlier_state` counts where it had no state."""
         state = self._state or earlier_state
-        held = self._release()
+        frames = self._release()
         if state is None:
-            return held
+            return frames
         if self._state is None or state["id"] < self._newest_id:
             state = {key: value for key, value in state.items() if key != "id"}
         is_asking = state["extras"]["agent_state"] == AgentState.AWAITING_USER_CONFIRMATION
-        return [state, *held] if is_asking else [*held, state]
+        return [state, *frames] if is_asking else [*frames, state]
 
     def _release(self) -> list[Frame]:
-        released, self._held = self._held, []
+        released, self._buffered = self._buffered, []
         return released
 
 

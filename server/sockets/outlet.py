@@ -139,10 +139,10 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
             return 0
 
         def _set_malformed(self, problem: str, encoded_packet: object = "") -> None:
-            asked = _ASKED.match(encoded_packet) if isinstance(encoded_packet, str) else None
+            match = _ASKED.match(encoded_packet) if isinstance(encoded_packet, str) else None
             self.packet_type = socketio.packet.EVENT
             self.namespace = None
-            self.id = None if asked is None else int(asked[1])
+            self.id = None if match is None else int(match[1])
             self.data = ["oh_user_action", Malformed(problem)]
 
     return ClientPacket

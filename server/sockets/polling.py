@@ -26,7 +26,7 @@ _TOO_LARGE: Final = "the request is larger than the {} bytes that this server ta
 class PacketQueue(asyncio.Queue[Any]):
     """What waits for one client; without waiting it gives no more at once than a client reads from one reply."""
 
-    _given = 0
+    _taken = 0
     _is_shut = False
 
     def shut(self) -> None:
@@ -42,14 +42,14 @@ class PacketQueue(asyncio.Queue[Any]):
             super().put_nowait(item)
 
     async def get(self) -> Any:
-        self._given = 0
+        self._taken = 0
         return await super().get()
 
     def get_nowait(self) -> Any:
-        if self._given >= MAX_PACKETS:
+        if self._taken >= MAX_PACKETS:
             raise asyncio.QueueEmpty
         packet = super().get_nowait()
-        self._given += 1
+        self._taken += 1
         return packet
 
 
@@ -140,13 +140,13 @@ async def _read(receive: Receive, limit: int) -> bytearray | None:
 
 
 def _with_length(scope: Scope, length: int) -> Scope:
-    kept = [header for header in scope["headers"] if header[0] not in (b"content-length", b"transfer-encoding")]
-    return {**scope, "headers": [*kept, (b"content-length", str(length).encode())]}
+    headers = [header for header in scope["headers"] if header[0] not in (b"content-length", b"transfer-encoding")]
+    return {**scope, "headers": [*headers, (b"content-length", str(length).encode())]}
 
 
 def _length(scope: Scope) -> int:
-    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    return int(said) if said.isdigit() else 0
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(length) if length.isdigit() else 0
 
 
 def is_socket_path(path: str) -> bool:
