@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from agent_core.events.risk import SecurityRisk
@@ -17,7 +17,6 @@ from agent_core.security.shell.sinks import MARKS, Finding, Mark, Sinks, derived
 
 MAX_COMMAND: Final = 1_000_000
 MAX_REMEMBERED: Final = 4_000
-_MAX_FIELDS: Final = 64
 _QUOTED_BRACES: Final = str.maketrans("{},", "\ue000\ue001\ue002")
 _BRACES: Final = str.maketrans("\ue000\ue001\ue002", "{},")
 # Characters that a person does not see, or that we use as marks: what they hide nobody can agree to.
@@ -27,7 +26,7 @@ _INVISIBLE: Final = re.compile(
 )
 _BRACE: Final = re.compile(r"\{([^{},]*+(?:,[^{},]*+)++)\}")
 _RANGE: Final = re.compile(r"\{-?\w+\.\.-?\w+(?:\.\.-?\d+)?\}")
-_CALM_ARITHMETIC: Final = re.compile(rf"[\w\s+\-*/%<>=!&|^~?:,()\[\]{Mark.PIECE}]*", re.ASCII)
+_CALM_ARITHMETIC: Final = re.compile(rf"[\w\s+\-*/%<>=!&|^~?:,.()\[\]{Mark.PIECE}{Mark.NUMBER}]*", re.ASCII)
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 _ORDER: Final = (SecurityRisk.HIGH, SecurityRisk.UNKNOWN, SecurityRisk.MEDIUM, SecurityRisk.LOW)
 
@@ -60,10 +59,8 @@ def _judge(command: str) -> Judgement:
     else:
         try:
             walker.walk(command)
-        except ShellSyntaxError as error:
-            walker.sinks.unknown("too-complex", str(error))
-        except RecursionError:
-            walker.sinks.unknown("too-complex", "the command is nested too deeply to be judged")
+        except (ShellSyntaxError, RecursionError):
+            walker.sinks.unknown("too-complex", "the command is too long, or nested too deeply, to be judged")
     ordered = tuple(sorted(walker.sinks.findings, key=lambda finding: _ORDER.index(finding.risk)))
     return Judgement(ordered[0].risk if ordered else SecurityRisk.LOW, ordered)
 
@@ -187,7 +184,10 @@ class Walker:
             case "function":
                 return self._function(command)
             case "[[":
-                return self._test(command.words)
+                texts = ["".join(self._fields(word)) for word in command.words]
+                if not {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}.isdisjoint(texts):
+                    self._arithmetic(tuple(chain.from_iterable(command.words)))
+                return self._rules.run(["test", *texts], "")
             case "((":
                 self._arithmetic(command.words[0])
             case _:
@@ -217,14 +217,6 @@ class Walker:
         self._active.pop()
         return printed and derived(printed) + printed
 
-    def _test(self, words: Sequence[parser.Word]) -> str:
-        texts = ["".join(self._fields(word)) for word in words]
-        for position, text in enumerate(texts):
-            if text in {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}:
-                for word in (*words[max(position - 1, 0) : position], *words[position + 1 : position + 2]):
-                    self._arithmetic(word)
-        return self._rules.run(["test", *texts], "")
-
     def _simple(self, command: parser.ShellCommand, stdin: str) -> str:
         for assignment in command.assignments:
             self._parameter(assignment, "")
@@ -233,9 +225,6 @@ class Walker:
             return stdin if command.redirects else ""
         if words[0] in self._functions and not program_named(words[0]) and not self.sinks.written(words[0]):
             return Mark.UNKNOWN
-        if command.assignments and words[0] in parser.DECLARERS:
-            self._rules.run([*words, "_"], stdin)
-            return ""
         return self._rules.run(words, stdin)
 
     # Words
@@ -259,15 +248,14 @@ class Walker:
                     raw += self._parameter(part, unknown).translate(_QUOTED_BRACES)
         if not raw and not any(part.quoted for part in word):
             return []
-        raws = [raw]
-        while splits and len(raws) < _MAX_FIELDS and (found := next(filter(None, map(_BRACE.search, raws)), None)):
-            self.sinks.budget.spend(1 + len(found.string) // 500)
-            before, after = found.string[: found.start()], found.string[found.end() :]
-            position = raws.index(found.string)
-            raws[position : position + 1] = [before + choice + after for choice in found[1].split(",")]
-        if splits and any(_BRACE.search(one) for one in raws):
-            raws = [Mark.MANY]
-        return [(_RANGE.sub(Mark.PIECE, one) if splits else one).translate(_BRACES) for one in raws]
+        return [one.translate(_BRACES) for one in (self._expanded(raw) if splits else [raw])]
+
+    def _expanded(self, text: str) -> list[str]:
+        if (found := _BRACE.search(text)) is None:
+            return [_RANGE.sub(Mark.PIECE, text)]
+        self.sinks.budget.spend(1 + len(text) // 500)
+        texts = [text[: found.start()] + choice + text[found.end() :] for choice in found[1].split(",")]
+        return [one for choice in texts for one in self._expanded(choice)]
 
     def _substitution(self, part: parser.Substitution, unknown: str) -> str:
         place = self.sinks.folders, self.sinks.left
@@ -292,8 +280,7 @@ class Walker:
             value = "".join(self._fields(part.argument, splits=False))
             if operator in {"=", ":="}:
                 self._rules.assign(name, value)
-        is_listing = operator in {"!@", "!*"} or (operator == "!" and is_whole)
-        if operator == "@P" or (operator.startswith("!") and not is_listing):
+        if operator == "@P" or (operator.startswith("!") and not is_whole):
             self.sinks.unknown("unknown-code", f"expands {shown(name)} once more")
         if operator == "length" or (not operator and name in "?#$!"):
             return Mark.PIECE
@@ -310,8 +297,6 @@ class Walker:
         text = ""
         for part in expression:
             match part:
-                case parser.Parameter(name=""):
-                    self._arithmetic(part.argument)
                 case parser.Parameter(name=name, operator="", subscript=()) if name.isidentifier():
                     text += name
                 case _:

@@ -9,9 +9,7 @@ from typing import Final, NamedTuple
 _PLAIN: Final = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
 _SINGLE_QUOTED: Final = re.compile(r"'([^']*+)'")
 _BACKQUOTED: Final = re.compile(r"`((?:[^`\\]++|\\.)*+)`", re.DOTALL)
-_ANSI_C: Final = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
-_ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
-_LETTERS: Final = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_ANSI_C: Final = re.compile(r"((?:[^'\\]|\\(?:[abfnrtv\\'\"]|x[0-9A-Fa-f]{2}|[0-3]?[0-7]{1,2}(?![0-7])))*+)'")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]", re.ASCII)
 _BRACED: Final = re.compile(r"([!#]?(?=[^}]))([A-Za-z_]\w*|\d+|[@*#?$!-])", re.ASCII)
 _OPERATOR: Final = re.compile(r":?[-=+?]|@[A-Za-z](?=\})|[:#%/^,@*]|(?=\})")
@@ -19,7 +17,6 @@ _BLANK: Final = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT: Final = re.compile(r"#[^\n]*")
 _REDIRECT: Final = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<(?!\()|>(?!\())", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\[[^\n=]*?\])?\+?=", re.ASCII)
-DECLARERS: Final = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _RESERVED: Final = re.compile(
     r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|function|time|in|\{|\}|!|\[\[)"
     r"(?=[ \t\n;&|()<>]|\Z)"
@@ -29,7 +26,6 @@ _FOLLOWING: Final = {
     **{"{": {"}"}, "while": {"do"}, "until": {"do"}, "do": {"done"}},
     **{"if": {"then"}, "elif": {"then"}, "then": {"elif", "else", "fi"}, "else": {"fi"}},
 }
-_CASE_ENDS: Final = (";;&", ";;", ";&")
 _END: Final = re.compile(r"\)|;;&?|;&|\Z")
 _PREFIXES: Final = re.compile(r"(?:(?:!|time)(?=[ \t\n;&|()<>]|\Z)(?:[ \t]|\\\n)*+)*+")
 _LINE: Final = re.compile(r"([^\n]*+)\n?")
@@ -91,6 +87,7 @@ class Substitution(NamedTuple):
 Part = Text | Parameter | Substitution
 Word = tuple[Part, ...]
 _SEPARATOR: Final = Text("\n", quoted=True)
+_DECLARERS: Final = [(Text(name),) for name in ("declare", "typeset", "local", "export", "readonly")]
 
 
 @dataclass(slots=True)
@@ -136,24 +133,11 @@ def parse(text: str, budget: Budget) -> tuple[Script, str]:
     return script, ""
 
 
-def _decoded(found: re.Match[str]) -> str:
-    if found[1] or found[2]:
-        return chr(int(found[1], 16) if found[1] else int(found[2], 8) & 0xFF)
-    if found[3] in "uUc":
-        raise ShellSyntaxError("this escape is not read")
-    return _LETTERS.get(found[3], "\\" + found[3])
-
-
 def plain(word: Word) -> str:
     """The text of a word without expansions. Raises ShellSyntaxError: it is empty, or has some."""
     if not word or not all(isinstance(part, Text) for part in word):
         raise ShellSyntaxError("a name is missing")
     return "".join(part.text for part in word if isinstance(part, Text))
-
-
-def is_unquoted(word: Word) -> bool:
-    """Whether a word is text without any quotes."""
-    return all(isinstance(part, Text) and not part.quoted for part in word)
 
 
 class Parser:
@@ -168,8 +152,10 @@ class Parser:
     def _at(self, *tokens: str) -> bool:
         return self._text.startswith(tokens, self._position)
 
-    def _take(self, *tokens: str) -> str:
+    def _take(self, *tokens: str, is_needed: bool = False) -> str:
         found = next(filter(self._at, tokens), "")
+        if is_needed and not found:
+            raise ShellSyntaxError(f"{tokens[0]} is missing")
         self._position += len(found)
         return found
 
@@ -182,10 +168,6 @@ class Parser:
         if (found := self._match(pattern)) is None:
             raise ShellSyntaxError(problem)
         return found
-
-    def _take_or_refuse(self, token: str) -> None:
-        if not self._take(token):
-            raise ShellSyntaxError(f"{token} is missing")
 
     # Words
 
@@ -278,8 +260,9 @@ class Parser:
             if self._take("["):
                 return (Parameter("", argument=self._parts("[]", literal=False)),)
         if not quoted and self._take("'"):
-            found = self._expect(_ANSI_C, "a single quote is not closed")
-            return (Text(_ESCAPE.sub(_decoded, found[1]).split("\0", 1)[0], quoted=True),)
+            found = self._expect(_ANSI_C, "a single quote is not closed, or has an escape that is not read")
+            decoded = found[1].encode("latin-1", "backslashreplace").decode("unicode_escape")
+            return (Text(decoded.split("\0", 1)[0], quoted=True),)
         name = self._match(_NAME)
         if self._at("\\\n"):
             raise ShellSyntaxError("a line ends in the name of a variable")
@@ -290,7 +273,7 @@ class Parser:
         if self._take("(("):
             try:
                 inside = self._parts("()", literal=False)
-                self._take_or_refuse(")")
+                self._take(")", is_needed=True)
             except ShellSyntaxError:
                 self._position = before  # perhaps a subshell in a subshell: it fails again if it is neither
             else:
@@ -389,7 +372,8 @@ class Parser:
                 break
             command.words.append(word)
             if len(command.words) == 1 and not command.assignments and not command.redirects:
-                if is_unquoted(word) and _RESERVED.fullmatch(plain(word)):
+                bare = [part.text for part in word if isinstance(part, Text) and not part.quoted]
+                if _RESERVED.fullmatch("".join(bare)):
                     raise ShellSyntaxError("a line ends in a reserved word")
                 if self._at("("):
                     return self._function(plain(word))
@@ -398,9 +382,8 @@ class Parser:
         return command
 
     def _assignment(self, command: ShellCommand) -> bool:
-        if command.words and not (is_unquoted(command.words[0]) and plain(command.words[0]) in DECLARERS):
-            return False
-        if (found := self._match(_ASSIGNMENT)) is None:
+        is_elsewhere = command.words and command.words[0] not in _DECLARERS
+        if is_elsewhere or (found := self._match(_ASSIGNMENT)) is None:
             return False
         subscript = Parser(found[2][1:-1], self._budget)._parts() if found[2] else ()
         value: Word = ()
@@ -469,15 +452,14 @@ class Parser:
         self._blanks()
         self._take(";")
         self._line_breaks()
-        start = "{" if self._reserved() == "{" else "do"
-        self._take_or_refuse(start)
-        command.scripts = self._block(start)
+        self._take("do", is_needed=True)
+        command.scripts = self._block("do")
         return command
 
     def _case(self) -> ShellCommand:
         command = ShellCommand("case", [self._word()])
         self._line_breaks()
-        self._take_or_refuse("in")
+        self._take("in", is_needed=True)
         while True:
             self._line_breaks()
             if self._reserved() == "esac":
@@ -489,8 +471,8 @@ class Parser:
                 command.words.append(self._word("a pattern of a case is not closed"))
                 self._take("|")
                 self._blanks()
-            command.scripts.append(self.script({*_CASE_ENDS, "esac"}))
-            self._take(*_CASE_ENDS)
+            command.scripts.append(self.script({";;", "esac"}))
+            self._take(";;")
 
     def _test(self) -> ShellCommand:
         command = ShellCommand("[[")
@@ -509,7 +491,7 @@ class Parser:
     def _function(self, name: str) -> ShellCommand:
         if self._take("("):
             self._blanks()
-            self._take_or_refuse(")")
+            self._take(")", is_needed=True)
         self._line_breaks()
         body = self._command()
         if not body.kind:

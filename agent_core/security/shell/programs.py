@@ -11,7 +11,7 @@ from agent_core.events.risk import SecurityRisk
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The rule for a program's arguments (`kind`), its risk, words that `ask` (UNKNOWN) and that `stop` it (HIGH)."""
+    """Its rule (`kind`; "own" is its name), its risk, words that `ask` (UNKNOWN), words that `stop` (HIGH)."""
 
     kind: str
     risk: SecurityRisk
@@ -22,50 +22,34 @@ class Program:
 
 
 _PROGRAMS: Final = """
-looks | LOW | | | | pwd grep arch basename bc cal cat cksum clear cmp comm column cut df diff dir dirname dirs du egrep
-    expand expr factor false fgrep fmt fold free getconf getent getopt groups head help hostid id jq last ls lsb_release
-    lsblk lscpu lsmod lspci lsusb md5sum nl nproc numfmt od paste pathchk pgrep pr ps pstree pwdx readlink realpath rev
-    seq sha1sum sha256sum sha512sum size sleep stat strings tac tail times tr true tsort tty tput type ulimit umask
-    uname unexpand uptime users vdir vmstat w wc whatis whereis which who whoami yes zgrep netstat break continue return
-    exit uniq xxd hostname logout shift disown suspend fg bg caller :
-looks | LOW | -o --output --compress-program | | | sort shuf tree iconv
+looks | LOW | | | | pwd grep basename bc cat clear cmp comm column cut df diff dirname dirs du egrep expr false fgrep
+    free groups head help id jq ls md5sum nl nproc od paste pgrep ps readlink realpath rev seq sha1sum sha256sum
+    sha512sum size sleep stat strings tac tail tr true tput type ulimit umask uname uptime wc which who whoami yes zgrep
+    netstat break continue return exit uniq xxd hostname shift disown fg bg :
+looks | LOW | -o -O -x -X --output --compress-program --exec --exec-batch | | | sort shuf tree iconv locate lsof top
 looks | LOW | --pre --hostname-bin --plugin --pager | | | rg ag nm objdump readelf
-looks | LOW | -i --inplace -s --split-exp | | | yq
-looks | LOW | -s --set -f --file | | | date
-looks | LOW | -C --compile -m --magic-file | | | file
-looks | LOW | - | | | man apt-cache jobs history
-looks | LOW | -K --kill -D --diag | | | ss
-looks | LOW | -o -O -k -t -T --log-file --LOG-FILE --lesskey + | | | less more zless
-looks | LOW | -C -c --clear --read-clear -n -E -D -F | | | dmesg
-looks | LOW | -o -O -x -X --exec --exec-batch | | | locate lsof top
-echo | LOW | | | | echo
-printf | LOW | | | | printf
+looks | LOW | -C -D -K -f -i -m -s --compile --diag --file --inplace --kill --magic-file --set | | | date file ss yq
+looks | LOW | - + | | | man apt-cache jobs history less more zless
+own | LOW | | | | echo printf trap sed xargs git
 cd | LOW | | | | cd pushd popd
-declare | LOW | | | | printenv
-declare | LOW | -k keyword | | | set
-looks | LOW | lastpipe extglob expand_aliases | | | shopt
+declare | LOW | -k keyword lastpipe extglob expand_aliases | | | set shopt
 decode | LOW | | | | base64 base32 uudecode zcat
 decode | MEDIUM | | | | openssl gpg gunzip unxz bunzip2
-declare | LOW | -i -n -a +i +n +a | | | declare typeset local readonly
-declare | LOW | -n | | | export
+declare | LOW | -i -n -a +i +n +a | | | declare typeset local readonly export printenv
 names | LOW | -C | | | getopts read mapfile readarray unset
-names | MEDIUM | | | | unalias
 test | LOW | | | | test [ wait
-ask | UNKNOWN | | | | split csplit let compgen complete vim vi nvim nano view su runuser script pkexec run0 systemd-run
-    alias hash enable fc bind rename ed ex emacs gdb m4 dc expect csh tcsh fish nsenter screen tmux ansible
-    ansible-playbook pwsh osascript tclsh Rscript at batch coproc parallel chrt taskset unbuffer catchsegv ltrace toybox
-    flock chronic eatmydata fakeroot torsocks faketime caffeinate setarch xvfb-run unshare chroot setpriv prlimit
-    numactl dbus-run-session cpulimit firejail bwrap
-trap | LOW | | | | trap
+opaque | UNKNOWN | | | | split csplit let compgen complete vim vi nvim nano view su runuser script pkexec run0
+    systemd-run alias unalias hash enable fc bind rename ed ex emacs gdb m4 dc expect csh tcsh fish nsenter screen tmux
+    ansible ansible-playbook pwsh osascript tclsh Rscript at batch coproc parallel chrt taskset unbuffer catchsegv
+    ltrace toybox flock chronic eatmydata fakeroot torsocks faketime caffeinate setarch xvfb-run unshare chroot setpriv
+    prlimit numactl dbus-run-session cpulimit firejail bwrap dmesg
 eval | LOW | | | | eval watch
 source | MEDIUM | | | | source .
 shell | LOW | | | | sh bash dash zsh ksh ash mksh rbash yash
 python | MEDIUM | | | | python python2 python3 pypy pypy3 ipython
 language | MEDIUM | | | | perl ruby node nodejs deno bun php lua
 awk | LOW | | | | awk gawk mawk nawk
-sed | LOW | | | | sed
-write | LOW | | | | tee
-write | MEDIUM | | | | touch mkdir truncate fallocate mkfifo dd
+write | MEDIUM | | | | tee touch mkdir truncate fallocate mkfifo dd
 copy | MEDIUM | -b -S --backup --suffix | | | cp mv ln install
 delete | MEDIUM | | catastrophic-delete | --no-preserve-root | rm shred unlink rmdir srm trash rimraf
 permissions | MEDIUM | --reference | | | chmod chown chgrp chattr setfacl chcon
@@ -73,17 +57,13 @@ opaque | MEDIUM | | kill-all | -1 1 | kill skill
 opaque | MEDIUM | | kill-all | -u -U -v --euid --user --inverse . .* | pkill killall
 find | LOW | -execdir -okdir | | | find
 find | LOW | -x -X --exec --exec-batch | | | fd fdfind
-xargs | LOW | | | | xargs
 launch | LOW | | | | nohup setsid nice ionice timeout stdbuf command builtin exec time strace busybox env sudo doas
-git | LOW | | | | git
-fetch | MEDIUM | -K --config -n --netrc -Q --quote --unix-socket | | | curl
-fetch | MEDIUM | -e --execute -i --input-file | | | wget aria2c axel http https xh lynx w3m links
+fetch | MEDIUM | -K -n -Q --config --netrc --quote --unix-socket | | | curl
+fetch | MEDIUM | -e -i --execute --input-file | | | wget aria2c axel http https xh lynx w3m links
 connect | MEDIUM | | | | dig nslookup host ping ping6 traceroute whois resolvectl
 connect | MEDIUM | | reverse-shell | -e -c --exec --sh-exec --lua-exec | nc ncat netcat telnet
-connect | UNKNOWN | | | | nmap socat ftp tftp lftp mail mailx mutt sendmail msmtp
-ssh | MEDIUM | | | | ssh mosh autossh
+connect | UNKNOWN | | | | ssh mosh autossh nmap socat ftp sftp tftp lftp mail mailx mutt sendmail msmtp
 remote | MEDIUM | -e --rsh -S -o -F --rsync-path | | | scp rsync
-remote | UNKNOWN | | | | sftp
 remote | MEDIUM | | remote-delete | rm rb delete purge deletefile terminate-instances delete-bucket | rclone s3cmd
     gsutil azcopy aws gcloud az mc
 database | MEDIUM | | | | psql mysql mariadb sqlite3 mongo mongosh redis-cli cqlsh clickhouse
@@ -92,22 +72,19 @@ pack | MEDIUM | -I -F --to-command --use-compress-program --checkpoint-action --
     --new-volume-script --rmt-command --transform --xform -TT --unzip-command | | | tar bsdtar zip unzip 7z rar cpio
     gzip xz bzip2 zstd
 opaque | MEDIUM | --eval -f --file --makefile -E SHELL= | | | make gmake ninja just
-opaque | MEDIUM | --config | publish | publish yank owner | cargo
 opaque | MEDIUM | -exec -toolexec -vettool -ldflags -overlay -modfile | | | go
-opaque | MEDIUM | -c --call --script-shell | publish | publish unpublish deploy owner | npm npx pnpm yarn bunx
-opaque | MEDIUM | | publish | publish upload | pip pip3 pipx uv uvx poetry twine gem conda mamba bundle mvn gradle
-    dotnet nuget composer snap flatpak brew
+opaque | MEDIUM | -c --call --config --script-shell | publish | publish unpublish deploy yank owner | npm npx pnpm yarn
+    cargo
 opaque | MEDIUM | -o --option -c --config-file | | | apt apt-get aptitude dnf yum apk pacman zypper dpkg
-opaque | MEDIUM | | | | pytest tox nox pre-commit cmake meson ctest rake jest vitest mocha tsc gcc g++ cc clang rustc
-    service umount chkconfig update-rc.d
+opaque | MEDIUM | | publish | publish upload gist secret delete | gh glab bunx pip pip3 pipx uv uvx poetry twine gem
+    conda mamba bundle mvn gradle dotnet nuget composer snap flatpak brew
 container | MEDIUM | | container | --privileged --pid=host --userns=host --ipc=host --cap-add --device prune push login
     | docker podman nerdctl docker-compose
 opaque | MEDIUM | | remote-delete | delete destroy drain uninstall apps:destroy rm | kubectl oc helm terraform tofu
     pulumi heroku vercel fly flyctl
-opaque | MEDIUM | | publish | gist secret delete | gh glab
-opaque | MEDIUM | | power | poweroff reboot halt rescue isolate kexec suspend hibernate emergency | systemctl
+opaque | MEDIUM | | power | poweroff reboot halt rescue isolate kexec suspend hibernate emergency 0 1 6 s S | systemctl
+    init telinit
 opaque | MEDIUM | | kernel | -w --write -p --load --system | sysctl
-opaque | MEDIUM | | power | 0 1 6 s S | init telinit
 opaque | HIGH | | power | | shutdown reboot halt poweroff killall5
 opaque | HIGH | | accounts | | useradd adduser usermod userdel deluser groupadd groupmod gpasswd passwd chpasswd visudo
     vipw newusers chsh
@@ -116,37 +93,28 @@ opaque | HIGH | | kernel | | insmod modprobe rmmod depmod kexec setenforce iptab
 opaque | HIGH | | disk | | mkfs mke2fs mkswap wipefs fdisk sfdisk cfdisk parted gparted sgdisk gdisk blkdiscard hdparm
     nvme lvremove cryptsetup vgremove pvremove lvreduce mdadm zpool zfs btrfs badblocks dmsetup losetup partprobe
     tune2fs debugfs mkdosfs mkntfs fsfreeze efibootmgr grub-install flashrom fsck
-ask | UNKNOWN | | schedule | -r - | crontab
+opaque | UNKNOWN | | schedule | -r - | crontab
 """
 # Of a program, or of a kind of them, as `getopt` takes them; with a "+" the first operand ends them.
 _OPTION_ROWS: Final = """
 sed nEre:sul:zb --quiet --silent --expression: --regexp-extended --separate --null-data
 awk +F:v:f: --field-separator: --assign: --file:
 xargs +0d:E:I:L:n:P:prs:tx --null --delimiter: --max-args: --max-procs: --max-lines: --no-run-if-empty
-nice +n: --adjustment:
 timeout +k:s:v --kill-after: --signal: --foreground --preserve-status --verbose
-stdbuf +i:o:e: --input: --output: --error:
 command +pvV
-time +pf:o:av --portability --format: --output: --append --verbose
 env +i0vu:C:S: --ignore-environment --null --unset: --chdir: --split-string:
 sudo +AbEeHhiKklnPSsVu:g:p:C:r:t:T:U:D:R: --user: --group: --non-interactive --preserve-env --login --stdin --shell
-curl 0123469aBfgGhiIjJklLMnNOpqRsSvVZ#A:b:c:C:d:D:e:E:F:H:K:m:o:P:Q:r:t:T:u:U:w:x:X:y:Y:z: --output: --data: --data-raw:
-    --data-binary: --data-urlencode: --data-ascii: --json: --form: --form-string: --upload-file: --header: --request:
-    --user: --user-agent: --cookie: --cookie-jar: --referer: --max-time: --connect-timeout: --write-out: --proxy:
-    --cacert: --retry: --retry-delay: --resolve: --output-dir: --url: --dump-header: --silent --show-error --fail
-    --location --insecure --head --include --verbose --compressed --get --remote-name --remote-name-all
-    --remote-header-name --http1.1 --http2 --no-progress-meter --progress-bar --no-buffer --create-dirs --max-redirs:
-    --version --help --trace: --stderr: --proto: --tlsv1.2
-fetch bcdEFhHkKLmnNpqrSvVx46O:o:P:t:T:U:i:a:e:w:Q:A:R:D:l:X:I:B: --output-document: --output-file: --directory-prefix:
-    --tries: --timeout: --user-agent: --header: --post-data: --post-file: --body-data: --body-file: --method: --quiet
-    --no-verbose --show-progress --no-check-certificate --spider --continue --recursive --no-parent --mirror
-    --content-disposition --no-clobber --level: --version
-ssh +1246AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
+curl 0123469fgGhiIjJkLNOpqRsSvVZ#A:b:c:d:D:e:F:H:m:o:r:T:u:w:x:X: --output: --data: --data-raw: --data-binary:
+    --data-urlencode: --json: --form: --form-string: --upload-file: --header: --request: --user: --user-agent:
+    --cookie-jar: --max-time: --connect-timeout: --write-out: --proxy: --retry: --output-dir: --url: --dump-header:
+    --silent --show-error --fail --location --insecure --head --include --verbose --compressed --get --remote-name
+    --no-buffer --create-dirs --version --help --trace: --proto: --tlsv1.2
+fetch bcdEFhHkKLmnNpqrSvVx46O:o:P:t:U:a:w:A:R:l: --output-document: --output-file: --directory-prefix: --tries:
+    --timeout: --user-agent: --header: --post-data: --post-file: --body-data: --body-file: --method: --quiet
+    --no-verbose --show-progress --no-check-certificate --spider --continue --recursive --no-parent --version
 python +bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
 copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --archive --verbose --parents --no-clobber
-    --symbolic --no-preserve: --mode: --directory --update --no-target-directory --suffix: --backup
-delete rRfidpvIuzxn:s: --recursive --force --dir --verbose --one-file-system --no-preserve-root --preserve-root --zero
-    --remove --iterations: --ignore-fail-on-non-empty --parents
+delete rRfidpvIuzxn:s: --recursive --force --dir --verbose --no-preserve-root --parents
 permissions RvcfhHLP --recursive --verbose --changes --quiet --silent
 language +wv --version
 launch +
@@ -154,23 +122,15 @@ shell +abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --versio
 """
 _LISTS: Final = """
 git looks: status log diff show blame grep describe rev-parse rev-list ls-files ls-tree shortlog cat-file reflog version
-    count-objects for-each-ref name-rev merge-base check-ignore whatchanged diff-tree range-diff var verify-commit
-    check-attr show-ref cherry diff-index diff-files
+    merge-base check-ignore show-ref
 git changes: add commit checkout switch restore reset clean merge rebase cherry-pick revert stash tag branch fetch pull
-    clone init mv rm am apply push worktree remote notes submodule bisect config gc prune archive symbolic-ref
-    format-patch ls-remote lfs update-index update-ref sparse-checkout read-tree write-tree hash-object fsck bundle
-    maintenance help
-git either: branch tag remote stash config reflog symbolic-ref worktree notes submodule bisect
+    clone init mv rm am apply push worktree remote submodule bisect config gc archive format-patch ls-remote lfs help
 git calm options: --no-pager --version --help -P --no-optional-locks -h
 git forces: -f -d --force --force-with-lease --force-if-includes --mirror --delete --prune + :
 git asks: -O --open-files-in-pager --ext-diff --textconv --output --upload-pack --receive-pack --exec -x --extcmd
-    --template --config --config-env --git-dir --work-tree --exec-path --remote --edit -e
-git asks clone: -u -c
-git calm: clean-x clean-e cherry-pick-x cherry-pick-e cherry-pick--edit commit--template commit--edit commit-e
-    branch--remote grep-e log--remote
-git settings: user. color. advice. init.defaultbranch core.quotepath core.autocrlf core.filemode pull. push. fetch.
-    safe.directory commit.gpgsign tag.gpgsign log. rerere. http.postbuffer merge.conflictstyle diff.algorithm branch.
-    gc.auto protocol.version
+    --template --config --config-env --git-dir --work-tree --exec-path --remote --edit -e clone-u clone-c
+git calm: clean-x clean-e cherry-pick-x branch--remote grep-e log--remote
+git settings: user. color. advice. init.defaultbranch core.quotepath pull. push. fetch. branch. safe.directory log.
 run as code: BROWSER CVS_RSH EDITOR FCEDIT GIT_ASKPASS GIT_EDITOR GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND
     GIT_SEQUENCE_EDITOR GIT_SSH GIT_SSH_COMMAND LESSCLOSE LESSOPEN MAKEFLAGS MANPAGER PAGER PROMPT_COMMAND PS0 PS1 PS2
     PS4 RSYNC_RSH SSH_ASKPASS SUDO_ASKPASS VISUAL
@@ -183,16 +143,9 @@ calm variables: GIT_AUTHOR_ GIT_COMMITTER_ GIT_TERMINAL_PROMPT GIT_MERGE_AUTOEDI
 recipes: .babelrc .cargo .envrc .npmrc .pre-commit-config.yaml CMakeLists.txt Cargo.toml GNUmakefile Gemfile Makefile
     Rakefile build.gradle build.ninja build.rs conftest.py justfile makefile noxfile.py package.json pom.xml
     pyproject.toml setup.cfg setup.py sitecustomize.py tox.ini usercustomize.py
-curl sends: -d -F --data --data-ascii --data-binary --data-raw --data-urlencode --form --form-string --json
-curl uploads: -T --upload-file
-curl saves: -o --output
-curl logs: -D -c --dump-header --cookie-jar --trace --stderr
-curl folder: --output-dir
-wget sends: --body-data --post-data
-wget uploads: --post-file --body-file
-wget saves: -O --output-document
-wget logs: -o --output-file
-wget folder: -P --directory-prefix
+fetch sends: -d -F --data --data-binary --data-raw --data-urlencode --form --form-string --json --body-data --post-data
+fetch uploads: -T --upload-file --post-file --body-file
+fetch saves: -o -O -D -c --output --output-document --output-file --dump-header --cookie-jar --trace
 """
 REASONS: Final = {
     "catastrophic-delete": "deletes without protection of the root directory",
@@ -217,7 +170,12 @@ def _rows(table: str) -> list[str]:
 _OPTIONS: Final = dict(row.split(" ", 1) for row in _rows(_OPTION_ROWS))
 PROGRAMS: Final = {
     name: Program(
-        kind, SecurityRisk(risk), ask.split(), rule, stop.split(), _OPTIONS.get(name) or _OPTIONS.get(kind, "")
+        name if kind == "own" else kind,
+        SecurityRisk(risk),
+        ask.split(),
+        rule,
+        stop.split(),
+        _OPTIONS.get(name) or _OPTIONS.get(kind, ""),
     )
     for kind, risk, ask, rule, stop, names in (map(str.strip, row.split("|")) for row in _rows(_PROGRAMS))
     for name in names.split()

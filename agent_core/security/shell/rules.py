@@ -29,16 +29,13 @@ _WRITES: Final = re.compile(r"\b(?:open\(\s*|Path\(\s*)([\"'])([^\"']*)\1(?:\s*\
 _TEXT_IN_CODE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 RISKY_PYTHON: Final = re.compile(
     r"\b(?:system|popen|exec\w*|spawn\w*|_?posix\w*|fork\w*|eval|breakpoint|[gs]etattr\w*|delattr|vars|globals|locals"
-    r"|attrgetter|methodcaller|subprocess\w*|pty|ctypes|cffi|importlib|import_module|runpy|builtins|multiprocessing|pickle"
-    r"|marshal|shelve|dill|cloudpickle|rmtree|remove|unlink|rmdir|removedirs|renames?|move|l?chmod|l?chown|kill\w*|truncate"
-    r"|modules|socket|create_subprocess\w*|startfile|get\w*output|Popen|check_\w+|run_path|run_module|write_text|write_bytes"
-    r"|symlink\w*|hardlink\w*|urlopen|urlretrieve|FunctionType|CodeType|zipimport|webbrowser|pexpect|plumbum|settrace"
-    r"|setprofile|addaudithook|timeit|c?[pP]rofile|pdb|bdb|doctest|InteractiveInterpreter|InteractiveConsole|Formatter"
-    r"|get_field|pipes|unsafe_load|UnsafeLoader|copyfile\w*|copytree|os\.replace|shutil\.copy\w*|code\.interact|import\s+code|from\s+code"
-    r"|__(?!(?:name|file|version|doc|init|main|all|path|future)__)\w+__)\b|\bopen\s*\([^()]*,|\bopen\s*\([^()]*\("
+    r"|attrgetter|methodcaller|\w*subprocess\w*|pty|ctypes|cffi|importlib|runpy|builtins|multiprocessing|pickle|marshal"
+    r"|shelve|dill|cloudpickle|shutil|rmtree|remove|unlink|rmdir|removedirs|renames?|move|l?chmod|l?chown|kill\w*|truncate"
+    r"|modules|socket|startfile|Popen|write_text|write_bytes|symlink\w*|hardlink\w*|urlopen|urlretrieve|FunctionType|CodeType"
+    r"|zipimport|webbrowser|pexpect|plumbum|settrace|setprofile|addaudithook|timeit|c?[pP]rofile|pdb|bdb|doctest|Formatter"
+    r"|pipes|unsafe_load|UnsafeLoader|os\.replace|(?:import|from)\s+code"
+    r"|__(?!(?:name|file|version|doc|init|main|all|path|future)__)\w+__)\b|\bopen\s*\([^()]*[,(]"
 )
-
-
 ANY_VARIABLE: Final = "_"  # where nobody can tell which variable is set
 _STRONG: Final = frozenset({"delete", "shell", "permissions"})  # looked at as arguments of other programs, too
 _OPEN_TO_ALL: Final = re.compile(r"[0-7]?[0-7][0-7][2367]\Z|(?:[ugo]*[oa][ugoa]*)?\+[rxXst]*w|a[+=]rwx|o[+=]\w*w")
@@ -49,10 +46,7 @@ _SET_ID: Final = re.compile(r"0?[2467][0-7]{3}\Z|[ugoa]*[+=][rwxX]*s")
 _FILTER_OF_FIND: Final = re.compile(
     r"-(?:i?(?:name|path|wholename|regex|lname)|newer.*|[ac]newer|[acm](?:time|min)|size|empty|user|group|perm|inum)\Z"
 )
-_FORMS: Final = {  # words that look like other options than they are
-    "sed": (r"\A-([nErsuz]*)i.*|\A--in-place.*", r"-\1n"),
-    "permissions": (r"\A-(?=[rwxXst]+\Z)", "="),
-}
+_IN_PLACE: Final = re.compile(r"-([nErsuz]*)i.*|--in-place.*")
 _ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n\[]|\\.|\[(?!\^?\])[^\]/\\]*\])*+/I?)"
 _SED: Final = re.compile(
     rf"(?:[\s;{{}}]*(?:{_ADDRESS}(?:[,~+]*{_ADDRESS})?)?\s*!?\s*"
@@ -71,7 +65,6 @@ _DROPS: Final = re.compile(
     r"|\b(?:dropDatabase|flushall|flushdb)\b"
 )
 _RUN_BY_DATABASE: Final = re.compile(r"(?i)\\|\.(?:shell|once|output|load|read|import|excel)|\bsystem\b|program\s+'")
-_CALM_SSH: Final = re.compile(r"(?i)(?:stricthostkeychecking|batchmode|connecttimeout|userknownhostsfile|loglevel)[= ]")
 _COUNTS: Final = re.compile(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?")
 _REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.\[\]-]+:(?!//)|(?:rsync|s3|gs|az|sftp|scp|ftp|https?)://")
 
@@ -119,8 +112,7 @@ class Rules:
         """Start a program with its arguments, the name first; one that is not known is judged by what it is given."""
         name, arguments = words[0], list(words[1:])
         folder, base = posixpath.split(name)
-        if Mark.NETWORK in name:
-            self._sinks.high("remote-code", "runs a program whose name comes from the network")
+        self._sinks.code(name)
         if not is_known(name) or not _PLAIN_NAME.fullmatch(name):
             self._sinks.unknown("unknown-program", f"runs a program whose name is not known ({shown(name)})")
             base = ""
@@ -136,6 +128,9 @@ class Rules:
                 self._sinks.high(program.stops, f"{base} {programs.REASONS[program.stops]}")
             elif program.risk is SecurityRisk.UNKNOWN:
                 self._ask(call, "something to do that cannot be told")
+                for word in arguments:
+                    for code in [word, *re.split("[=!]", word)[1:]]:
+                        self._run_code(code, stdin)
             else:
                 self._sinks.note(program.risk, "program", f"runs {shown(base)}")
             for word in arguments:
@@ -159,8 +154,7 @@ class Rules:
 
     def _read_options(self, call: ProgramCall, program: Program) -> None:
         short, *long = program.options.replace("--", "").split(" ")
-        form, replacement = _FORMS.get(program.kind, ("", ""))
-        words = [re.sub(form, replacement, word, flags=re.DOTALL) if form else word for word in call.arguments]
+        words = [_IN_PLACE.sub(r"-\1n", word) if call.name == "sed" else word for word in call.arguments]
         try:
             call.options, call.operands = getopt.gnu_getopt(words, short, [name.replace(":", "=") for name in long])
         except getopt.GetoptError:
@@ -215,11 +209,6 @@ class Rules:
             given = re.match(r"(?=.*[:=])(?:-v=?|--volume=|.*\b(?:source|src)=)?([/~][^:,]*)", word, re.DOTALL)
             if "docker.sock" in word or (given and self._sinks.scopes(given[1]) & GRAVE):
                 self._sinks.high("container", f"gives a container {shown(word)} of the host")
-        return self.opaque(call)
-
-    def ask(self, call: ProgramCall) -> str:
-        for word in call.arguments:
-            self._run_code(re.split("[=!]", word)[-1], call.stdin)
         return self.opaque(call)
 
     def run_file(self, path: str, text: str) -> str:
@@ -347,7 +336,7 @@ class Rules:
         return derived(call.stdin + self._sinks.read_all(call.operands[1:]))
 
     def sed(self, call: ProgramCall) -> str:
-        in_place = [word for word in call.arguments if re.match(r"-[nErsuz]*i|--in-place", word)]
+        in_place = [*filter(_IN_PLACE.match, call.arguments)]
         scripts, files = call.values("-e", "--expression"), call.operands
         if not scripts:
             scripts, files = files[:1], files[1:]
@@ -366,9 +355,8 @@ class Rules:
     def launch(self, call: ProgramCall) -> str:
         if call.name == "command" and call.values("-v", "-V"):
             return derived("")
-        before = int(call.name == "timeout")
-        self._ask_if_open(call, call.operands[:before])
-        rest = call.operands[before:]
+        rest = call.operands[call.name == "timeout" :]
+        self._ask_if_open(call, call.operands[: len(call.operands) - len(rest)])
         while rest and "=" in rest[0] and call.name in {"env", "sudo", "doas"}:
             self.assign(*rest.pop(0).partition("=")[::2])
         if call.name in {"sudo", "doas"}:
@@ -453,7 +441,7 @@ class Rules:
         is_opened = call.name == "chmod" and call.values("-R", "--recursive") and _OPEN_TO_ALL.match(mode)
         for path in call.operands[1:]:
             scopes = self._sinks.scopes(path)
-            if scopes & GRAVE or (is_opened and scopes & {Scope.WHOLE, Scope.OUTSIDE}):
+            if scopes & GRAVE or (is_opened and Scope.WHOLE in scopes):
                 self._sinks.high("permissions", f"changes the permissions of {shown(path)}")
             elif Scope.UNKNOWN in scopes:
                 self._sinks.unknown("permissions", f"changes the permissions of what is not known ({shown(path)})")
@@ -482,12 +470,11 @@ class Rules:
             self._sinks.high("history", f"git {verb} rewrites the whole history")
         elif verb not in {*LISTS["git looks"], *LISTS["git changes"]}:
             self._sinks.unknown("unknown-program", f"has git do something that is not known ({shown(verb)})")
-        if verb not in LISTS["git looks"] and (verb not in LISTS["git either"] or operands):
+        if verb not in LISTS["git looks"] and (operands or verb not in {"branch", "config", "remote", "tag"}):
             self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs git {verb}")
         if rest[:1] in [["run"], ["foreach"]] and verb in {"bisect", "submodule"}:
             return self._run_code(" ".join(rest[1:]), "")
-        asking = [*LISTS["git asks"], *LISTS.get(f"git asks {verb}", ())]
-        asking = [option for option in asking if verb + option not in LISTS["git calm"]]
+        asking = [one.removeprefix(verb) for one in LISTS["git asks"] if verb + one not in LISTS["git calm"]]
         for position, word in enumerate(rest):
             if verb == "push" and any(_is_option(option, word) for option in LISTS["git forces"]):
                 self._sinks.high("force-push", "overwrites or deletes what others have in the repository")
@@ -504,20 +491,20 @@ class Rules:
             self._sinks.unknown("hooks", f"changes a setting with which git may run programs ({shown(name)})")
 
     def fetch(self, call: ProgramCall) -> str:
-        form = "curl" if call.name == "curl" else "wget"
-        roles = ("sends", "uploads", "saves", "logs", "folder")
-        sends, uploads, saves, logs, folder = (call.values(*LISTS[f"{form} {role}"]) for role in roles)
+        folder = "".join(call.values("-P", "--directory-prefix", "--output-dir"))
         urls = [*call.operands, *call.values("--url")]
-        for text in [*sends, *("@" + path for path in uploads)]:
+        uploads = ["@" + path for path in call.values(*LISTS["fetch uploads"])]
+        for text in [*call.values(*LISTS["fetch sends"]), *uploads]:
             found = re.match(r"(?:[^=@<]*=)?[@<]([^;]*)", text)
             content = (call.stdin if found[1] == "-" else self._sinks.read(found[1])) if found else text
             self._sinks.send(content or Mark.UNKNOWN * bool(found), urls, is_file=bool(found))
         self._sinks.send("".join(re.findall(Mark.SECRET, "".join(urls))), urls, is_file=False)
-        is_named = call.values("-O", "-J", "--remote-name", "--remote-name-all") if form == "curl" else not saves
-        if is_named and call.name in {"curl", "wget", "aria2c", "axel"}:
+        saves = [path for path in call.values(*LISTS["fetch saves"]) if path.strip("-")]
+        names = call.values("-O", "--remote-name", "--output-document")
+        if "" in names or (call.name != "curl" and not names):
             saves += [posixpath.basename(re.split(r"[?#]", url)[0].rstrip("/")) or "index.html" for url in urls]
-        for path in [*logs, *(posixpath.join("".join(folder), path) for path in saves if path != "-")]:
-            self._sinks.write(path, Mark.NETWORK)
+        for path in saves:
+            self._sinks.write(posixpath.join(folder, path), Mark.NETWORK)
         return Mark.NETWORK
 
     def connect(self, call: ProgramCall) -> str:
@@ -525,27 +512,18 @@ class Rules:
             self._sinks.high("reverse-shell", "hands a program over to whoever is at the other end")
         self._sinks.send("".join(call.arguments), [], is_file=False)
         self._sinks.send(call.stdin, [word for word in call.operands if not word.isdigit()], is_file=True)
-        return Mark.NETWORK
-
-    def ssh(self, call: ProgramCall) -> str:
-        settings = call.values("-o")
-        if not all(map(_CALM_SSH.match, settings)) or call.values("-F", "-E"):
-            self._ask(call, "options with which it may run something")
-        self._ask_if_open(call, call.arguments[: len(call.arguments) - len(call.operands) + 1])
-        self._sinks.send(call.stdin, call.operands[:1], is_file=True)
-        for code in [*(value.partition("=")[2] for value in settings), " ".join(call.operands[1:])]:
-            self._run_code(code, "")
+        self.opaque(call)
         return Mark.NETWORK
 
     def remote(self, call: ProgramCall) -> str:
-        operands = call.operands
-        if any(word.startswith(("--delete", "--remove-source")) for word in call.arguments):
-            for path in operands:
+        for path in call.operands:
+            if any(word.startswith(("--delete", "--remove-source")) for word in call.arguments):
                 self._sinks.delete(path, is_recursive=True)
-        if len(operands) > 1 and _REMOTE_PATH.match(operands[-1]):
-            self._sinks.send(Mark.UNKNOWN, operands[-1:], is_file=True)
-        if len(operands) > 1 and call.name in {"scp", "rsync"}:
-            self._sinks.write_into(operands[-1], operands[:-1], Mark.NETWORK)
+        *sources, target = call.operands or [""]
+        if sources and _REMOTE_PATH.match(target):
+            self._sinks.send(Mark.UNKNOWN, [target], is_file=True)
+        if sources and call.name in {"scp", "rsync"}:
+            self._sinks.write_into(target, sources, Mark.NETWORK)
         return Mark.NETWORK
 
     def database(self, call: ProgramCall) -> str:
@@ -562,10 +540,9 @@ class Rules:
             scopes = self._sinks.scopes(word) if before in {"-C", "-d", "--directory"} else set()
             if scopes & {Scope.SYSTEM, Scope.DEVICE}:
                 self._sinks.high("system-file", f"works on files in {shown(word)}")
-            elif scopes & {Scope.HOME, Scope.UNKNOWN} or re.match("--(?:abs|files-from)", word):
+            is_open = re.match("--(?:abs|files-from)" if before else r"-?\w*[PTIF]|--(?:abs|files-from)", word)
+            if is_open or scopes & {Scope.HOME, Scope.UNKNOWN}:
                 self._ask(call, "files that are not known")
-        if re.match(r"-?\w*[PTIF]", "".join(call.arguments[:1])):
-            self._ask(call, "files that are not known")
         return derived(call.stdin + self._sinks.read_all(call.operands))
 
 

@@ -60,8 +60,7 @@ class Scope(Enum):
     """Where a path leads."""
 
     INSIDE = auto()  # some place in the workspace, a temporary folder, or a cache
-    WHOLE = auto()  # all of the workspace (or of a temporary folder) at once
-    OUTSIDE = auto()  # beside the workspace, as far as one can tell
+    WHOLE = auto()  # all of the workspace (or of a temporary folder) at once, or what is beside it
     HOME = auto()  # the home directory or what a person keeps there
     SYSTEM = auto()  # the root directory, or a part of the operating system
     DEVICE = auto()  # a disk, memory, or a switch of the kernel
@@ -114,9 +113,8 @@ def scope_of(path: str, folder: str = ".") -> Scope:
     if home:
         return Scope.INSIDE if _CACHE.match(home[1] or "") else Scope.HOME
     rest = (temporary[1] or "") if temporary else resolved
-    if rest.partition("/")[0] == "..":
-        return Scope.OUTSIDE
-    return Scope.WHOLE if rest == ".git" or _ONLY_PATTERN.match(rest) else Scope.INSIDE
+    is_whole = rest.partition("/")[0] == ".." or rest == ".git" or _ONLY_PATTERN.match(rest)
+    return Scope.WHOLE if is_whole else Scope.INSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +185,8 @@ class Sinks:
             self.high("system-file", f"writes to {shown(path)}, which belongs to the system")
         elif Scope.HOME in scopes and (self.is_secret(path) or any(map(_START_FILE.search, resolved))):
             self.high("login", f"changes {shown(path)}, which decides who gets in or what runs at login")
-        elif any(map(_RUN_BY_GIT.search, resolved)):
-            self.unknown("hooks", f"writes to {shown(path)}, from which git takes programs that it runs")
-        elif Scope.UNKNOWN in scopes or re.search(r"[*?\[]", path):
-            self.unknown("unknown-file", f"writes to a file that is not known ({shown(path)})")
+        elif Scope.UNKNOWN in scopes or re.search(r"[*?\[]", path) or any(map(_RUN_BY_GIT.search, resolved)):
+            self.unknown("unknown-file", f"writes to {shown(path)}, which is not known or holds what git runs")
         else:
             self.note(SecurityRisk.MEDIUM, "write", f"writes to {shown(path)}")
         text = text if len(text) <= MAX_TEXT else derived(text)
@@ -224,7 +220,7 @@ class Sinks:
     def delete(self, path: str, *, is_recursive: bool) -> None:
         """A file goes, or a folder with all that is in it."""
         scopes = self.scopes(path)
-        if scopes & GRAVE or (is_recursive and scopes & {Scope.WHOLE, Scope.OUTSIDE}):
+        if scopes & GRAVE or (is_recursive and Scope.WHOLE in scopes):
             self.high("catastrophic-delete", f"deletes {shown(path)}, which no single task needs gone")
         elif Scope.UNKNOWN in scopes:
             self.unknown("unknown-delete", f"deletes something that is not known ({shown(path)})")
@@ -244,7 +240,6 @@ class Sinks:
             return
         if Mark.SECRET in text:
             self.high("exfiltration", "sends a secret over the network")
-        elif is_file and not is_known(text):
-            self.high("exfiltration", "sends the content of a file, or what a program prints, over the network")
         elif not is_known(text):
-            self.unknown("exfiltration", "sends something that is not known over the network")
+            risk = SecurityRisk.HIGH if is_file else SecurityRisk.UNKNOWN
+            self.note(risk, "exfiltration", "sends what is not known over the network")

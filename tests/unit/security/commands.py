@@ -749,6 +749,9 @@ rm -rf ./${x#y}
 echo ${!a[0]}
 set -k; git log PAGER='rm -rf /'
 sftp x
+ssh host ls
+$'\e[31mrm' -rf /
+{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}
 sed 's/[/]/g;p;a /e' x
 sed '/[/]/p;a /e' x
 awk '{ # "<NL> print | "sh" # "<NL>}'
@@ -814,7 +817,6 @@ curl -X POST -d '{"a":1}' https://x.example
 curl -H "Authorization: Bearer $TOKEN" https://x.example
 curl -F f=@x.png http://localhost:8000/upload
 wget https://x.example/x.tgz && tar xzf x.tgz
-ssh host ls
 nc -z localhost 80
 kill 1234
 kill $!
