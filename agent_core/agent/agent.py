@@ -53,9 +53,9 @@ class Agent(CriticMixin, AgentBase):
             if not isinstance(error.response, LLMResponse):
                 raise
             response = error.response
-            told = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
+            nudge = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
             spoken = [_spoken(response.message, response, waits=False)] if response.message.text.strip() else []
-            return StepOutcome([*spoken, told], response)
+            return StepOutcome([*spoken, nudge], response)
         return outcome_of(response, step)
 
 
@@ -69,8 +69,8 @@ def outcome_of(response: LLMResponse, step: StepInput) -> StepOutcome:
         return StepOutcome([said, _nudge(TEXT_CALL_NUDGE, response)], response)
     if message.text.strip():
         return StepOutcome([_spoken(message, response)], response)
-    told = _nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)
-    return StepOutcome([_spoken(message, response, waits=False), told], response)
+    nudge = _nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)
+    return StepOutcome([_spoken(message, response, waits=False), nudge], response)
 
 
 def is_call_in_text(text: str, tools: Collection[str]) -> bool:
@@ -93,11 +93,11 @@ def is_call_in_text(text: str, tools: Collection[str]) -> bool:
 def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
     message = response.message
     thought = [part for part in message.content if isinstance(part, TextContent)]
-    kept = calls[: MAX_CALLS_IN_RESPONSE + 1]
+    taken = calls[: MAX_CALLS_IN_RESPONSE + 1]
     events: list[AnyEvent] = []
     errors: dict[int, str] = {}
     has_finished = False
-    for position, call in enumerate(kept):
+    for position, call in enumerate(taken):
         parsed = parse_call(call, step.tools, predicts_risk=step.predicts_risk)
         if has_finished:
             parsed = replace(parsed, action=None, error=AFTER_FINISH)
@@ -117,7 +117,7 @@ def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput)
                 tool_call_id=parsed.call.id,
                 tool_call=parsed.call,
                 llm_response_id=response.id,
-                calls_in_response=len(kept),
+                calls_in_response=len(taken),
                 security_risk=parsed.security_risk,
                 summary=parsed.summary,
             )

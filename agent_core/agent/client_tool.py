@@ -111,10 +111,10 @@ class ClientToolExecutor(ToolExecutor[ClientToolAction, ClientToolObservation]):
         limit = min(self._limit, conversation.hard_timeout or self._limit)
         result = await clients.ask(conversation.action_id, self._name, action.data, limit)
         texts = "\n".join(part.text for part in result.content if isinstance(part, TextContent))
-        said = "failed" if result.is_error else "executed"
+        outcome = "failed" if result.is_error else "executed"
         return ClientToolObservation(
             content=[
-                TextContent(text=f"[Tool '{self._name}' {said}.]"),
+                TextContent(text=f"[Tool '{self._name}' {outcome}.]"),
                 *([TextContent(text=maybe_truncate(texts, MAX_TEXT_CHARS))] if texts else []),
                 *(part for part in result.content if isinstance(part, ImageContent)),
             ],

@@ -122,8 +122,8 @@ class DummyAgent(AgentBase):
 
     async def astep(self, step: StepInput) -> StepOutcome:
         events: Sequence[Event] = () if step.view is None else step.view.events
-        said = [n for n, event in enumerate(events) if isinstance(event, MessageEvent) and event.source == "user"]
-        done = events[said[-1] + 1 :] if said else events
+        places = [n for n, event in enumerate(events) if isinstance(event, MessageEvent) and event.source == "user"]
+        done = events[places[-1] + 1 :] if places else events
         work = [entry for entry in _ROUND if entry[1] in step.tools]
         place = sum(isinstance(event, ActionEvent) for event in done)
         if place < len(work):

@@ -120,7 +120,7 @@ class SteppedConversation:
         self._inherited = inherited
         self._events: list[AnyEvent] = []
         self._errors: dict[int, str] = {}
-        self._asked: Future[StepOutcome] | None = None
+        self._future: Future[StepOutcome] | None = None
         self._is_over = False
         self._loop = asyncio.get_running_loop()
 
@@ -132,8 +132,8 @@ class SteppedConversation:
             )
         finally:
             self._is_over = True
-            if self._asked is not None:
-                self._asked.cancel()
+            if self._future is not None:
+                self._future.cancel()
         errors = {place: self._errors[id(one)] for place, one in enumerate(self._events) if id(one) in self._errors}
         return StepOutcome(_resting(self._events) if self.state.is_finished else self._events, errors=errors)
 
@@ -147,8 +147,8 @@ class SteppedConversation:
         self._check()
         if getattr(self._inherited, "__isabstractmethod__", False):
             raise NotImplementedError(f"{type(self.agent).__name__} comes from no class that has a step of its own")
-        self._asked = asyncio.run_coroutine_threadsafe(self._inherited(self.agent, self._step), self._loop)
-        outcome = self._asked.result()
+        self._future = asyncio.run_coroutine_threadsafe(self._inherited(self.agent, self._step), self._loop)
+        outcome = self._future.result()
         self._errors.update({id(outcome.events[place]): text for place, text in outcome.errors.items()})
         for event in outcome.events:
             (on_event or self._take)(event)

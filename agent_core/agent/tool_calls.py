@@ -175,9 +175,9 @@ def _without_extras(
 ) -> tuple[SecurityRisk, str, dict[str, Any]]:
     own = dict(arguments)
     declared = definition.parameters["properties"]  # a remote tool may have arguments of these names itself
-    given = "" if "security_risk" in declared else str(own.pop("security_risk", "")).strip().upper()
-    counts = given and predicts_risk and not definition.annotations.readOnlyHint
-    risk = RISKS.get(given) if counts else SecurityRisk.UNKNOWN
+    declared_risk = "" if "security_risk" in declared else str(own.pop("security_risk", "")).strip().upper()
+    counts = declared_risk and predicts_risk and not definition.annotations.readOnlyHint
+    risk = RISKS.get(declared_risk) if counts else SecurityRisk.UNKNOWN
     if risk is None:
         raise ToolError(f"security_risk must be one of {sorted(RISKS)}")
     summary = own.get("summary", "") if "summary" in declared else own.pop("summary", "")
@@ -199,25 +199,25 @@ def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str
     schema = definition.parameters
     out = dict(arguments)
     for key, value in arguments.items():
-        wanted = types_of(schema["properties"].get(key), schema)
+        types = types_of(schema["properties"].get(key), schema)
         if isinstance(value, list):
-            if "string" in wanted and all(isinstance(item, str) for item in value):
+            if "string" in types and all(isinstance(item, str) for item in value):
                 out[key] = "\n".join(value)
         elif not isinstance(value, str):
             continue
-        elif wanted & {"array", "object"}:
+        elif types & {"array", "object"}:
             with contextlib.suppress(ValueError):
                 out[key] = _first_value(value)
-        elif wanted & {"boolean", "integer", "number"}:
-            out[key] = value.strip().lower() if "boolean" in wanted else value.strip()
+        elif types & {"boolean", "integer", "number"}:
+            out[key] = value.strip().lower() if "boolean" in types else value.strip()
     return out
 
 
 def _refused(call: MessageToolCall, name: str, cause: str, *, keys: list[str] | None) -> ParsedCall:
-    given = "The arguments could not be parsed." if keys is None else f"Parameters provided: {keys}"
+    described = "The arguments could not be parsed." if keys is None else f"Parameters provided: {keys}"
     if keys == [] and call.arguments.strip()[:1] not in ("", "{"):
-        given = "The arguments are no JSON object, so nothing of them counts."
-    text = f"Error validating the call of tool {name[:100]!r}: {cause}. {given}"[:MAX_ERROR_CHARS]
+        described = "The arguments are no JSON object, so nothing of them counts."
+    text = f"Error validating the call of tool {name[:100]!r}: {cause}. {described}"[:MAX_ERROR_CHARS]
     if keys is None:
         placeholder = json.dumps({MALFORMED: True, "error": cause[:500]})
         shown = _sendable(name)

@@ -162,20 +162,20 @@ class AgentController:
                 self._again = asyncio.create_task(decide_again(), name=name)
 
     async def _on_request(self, event: ChangeAgentState) -> None:
-        wanted, present = event.agent_state, self._present()
-        if present is AgentState.AWAITING_USER_CONFIRMATION and wanted in (
+        target, present = event.agent_state, self._present()
+        if present is AgentState.AWAITING_USER_CONFIRMATION and target in (
             AgentState.USER_CONFIRMED,
             AgentState.USER_REJECTED,
         ):
-            await self._decide(wanted, reason="", remember=event.remember)
-        elif wanted is AgentState.RUNNING:
+            await self._decide(target, reason="", remember=event.remember)
+        elif target is AgentState.RUNNING:
             if present in _ANSWERABLE:
                 await self._enter(AgentState.RUNNING)
-        elif wanted is AgentState.PAUSED and present is AgentState.AWAITING_USER_CONFIRMATION:
+        elif target is AgentState.PAUSED and present is AgentState.AWAITING_USER_CONFIRMATION:
             return  # it rests already, and its question stands
-        elif wanted in INTERRUPTING and wanted is not present:
+        elif target in INTERRUPTING and target is not present:
             await self._cancel_step()
-            await self._enter(wanted)
+            await self._enter(target)
 
     async def _advance(self) -> None:
         """Do what comes next, once the whole log is read; otherwise the next event decides."""
@@ -230,16 +230,16 @@ class AgentController:
             case Move.RESUME:
                 await self._enter(AgentState.RUNNING)
 
-    async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
+    async def _decide(self, target: AgentState, *, reason: str, remember: bool = False) -> None:
         """Confirm or reject all that awaits it, in the order of the calls."""
-        decision: Literal["confirmed", "rejected"] = "confirmed" if wanted is AgentState.USER_CONFIRMED else "rejected"
+        decision: Literal["confirmed", "rejected"] = "confirmed" if target is AgentState.USER_CONFIRMED else "rejected"
         decided: list[AnyEvent] = [
             ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
             for action in self.state.undecided.values()
         ]
-        if remember and wanted is AgentState.USER_CONFIRMED:
+        if remember and target is AgentState.USER_CONFIRMED:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
-        (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
+        (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=target)])
 
     async def _enter(
         self, state: AgentState, *, reason: str = "", detail: str = "", because: Sequence[AnyEvent] = ()
@@ -342,8 +342,8 @@ def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent
     if has_initial or state.wants_attention:
         return [ChangeAgentState(agent_state=AgentState.RUNNING)]
     if before is None or before is AgentState.AWAITING_USER_INPUT:
-        wanted = AgentState.AWAITING_USER_INPUT
-        return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
+        target = AgentState.AWAITING_USER_INPUT
+        return [ChangeAgentState(agent_state=target), AgentStateChanged(agent_state=target)]
     if before is AgentState.AWAITING_USER_CONFIRMATION:
         before = AgentState.AWAITING_USER_INPUT
     return [AgentStateChanged(agent_state=before)]
@@ -352,8 +352,8 @@ def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent
 def recalls(state: ConversationState) -> list[AnyEvent]:
     """A question to the memory for each message of the user that needs one; the first is a wider one."""
     first = state.user_messages == len(state.unrecalled)
-    asked: list[AnyEvent] = []
+    requests: list[AnyEvent] = []
     for message_id, text in sorted(state.unrecalled.items()):
-        kind = "workspace_context" if first and not asked else "knowledge"
-        asked.append(RecallAction(recall_type=kind, query=text, cause=message_id))
-    return asked
+        kind = "workspace_context" if first and not requests else "knowledge"
+        requests.append(RecallAction(recall_type=kind, query=text, cause=message_id))
+    return requests

@@ -112,9 +112,9 @@ class ChildRun:
             return
         position = session.stream.last_id
         message = None
-        if progress.asked < 0:
-            said = Message.user(self.order.task)
-            message = MessageEvent(source="user", llm_message=said, sender=self.order.key)
+        if progress.task_event_id < 0:
+            message_text = Message.user(self.order.task)
+            message = MessageEvent(source="user", llm_message=message_text, sender=self.order.key)
         await session.start(message)
         self._has_started = True
         if self._is_told_to_stop():
@@ -165,7 +165,7 @@ class TaskRound:
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.asked = -1
+        self.task_event_id = -1
         self.metrics = MetricsSnapshot()
         self.undecided: dict[int, ActionEvent] = {}
         self.rejections = 0
@@ -181,8 +181,8 @@ class TaskRound:
         match event:
             case MessageEvent(source="user"):
                 self._unread.add(event.id)
-                if event.sender == self.key and self.asked < 0:
-                    self.asked, self._result, self._thought = event.id, "", ""
+                if event.sender == self.key and self.task_event_id < 0:
+                    self.task_event_id, self._result, self._thought = event.id, "", ""
             case MessageEvent(source="agent"):
                 self._result = event.llm_message.text.strip() or self._result
             case ActionEvent():
@@ -214,7 +214,7 @@ class TaskRound:
     def has_ended(self) -> bool:
         is_read = self._state is AgentState.ERROR or not self._unread
         has_rest = is_read and not self._unanswered  # what it was doing is to be in its log before it is let go of
-        return 0 <= self.asked < self._since and self._state in _ENDED and has_rest
+        return 0 <= self.task_event_id < self._since and self._state in _ENDED and has_rest
 
     @property
     def report(self) -> TaskReport:

@@ -100,15 +100,15 @@ class Delegation:
             present = self._roster.spawned
             check_ids(ids, types, present)
             kinds = [types[place].strip() if place < len(types) else "" for place in range(len(ids))]
-            wanted = {
+            requested = {
                 name: SpawnedAgent(agent_type=kind or DEFAULT_TYPE, name=f"delegate-{call.action_id}-{place}")
                 for place, (name, kind) in enumerate(zip(ids, kinds, strict=True), 1)
             }
-            for name, spawned in wanted.items():
+            for name, spawned in requested.items():
                 await self._provider.agent(self._order(call, name, spawned, ""))
-            for replaced in present.keys() & wanted.keys():
+            for replaced in present.keys() & requested.keys():
                 await self._provider.end_shells(present[replaced].name)
-            return wanted
+            return requested
 
     async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
         async with self._turn:

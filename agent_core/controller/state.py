@@ -141,9 +141,9 @@ class ConversationState:
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
-    _asked: AgentState | None = None
+    _requested_state: AgentState | None = None
     _told_to_run: bool = False
-    _said: list[int] = field(default_factory=list)
+    _user_messages: list[int] = field(default_factory=list)
     _finished: bool = False
     _finishing_response: str = ""
 
@@ -191,9 +191,9 @@ class ConversationState:
                 self._request(event)
             case AgentStateChanged():
                 self._state_changed(event)
-            case HookExecutionEvent(blocked=True, message_id=int(message_id)) if message_id in self._said:
-                self.is_blocked = message_id == self._said[-1]
-                self._said.remove(message_id)
+            case HookExecutionEvent(blocked=True, message_id=int(message_id)) if message_id in self._user_messages:
+                self.is_blocked = message_id == self._user_messages[-1]
+                self._user_messages.remove(message_id)
                 self.unrecalled.pop(message_id, None)
                 self.user_messages -= 1
             case ConfirmationPolicyChanged():
@@ -226,14 +226,14 @@ class ConversationState:
 
     @property
     def _last_user_message(self) -> int:
-        return self._said[-1] if self._said else -1
+        return self._user_messages[-1] if self._user_messages else -1
 
     def keep(self, whole: ConversationState) -> None:
         """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone."""
         self.limits, self.iterations, self.metrics = whole.limits, whole.iterations, whole.metrics
         self.agent_state, self.resumable, self.policy = whole.agent_state, whole.resumable, whole.policy
         self.last_event_id, self.last_interruption_id = whole.last_event_id, whole.last_interruption_id
-        self._asked = whole._asked
+        self._requested_state = whole._requested_state
 
     @property
     def wants_attention(self) -> bool:
@@ -242,7 +242,7 @@ class ConversationState:
 
     def _user_message(self, event: MessageEvent) -> None:
         self.user_messages += 1
-        self._said = [*self._said, event.id][-MOST_UNSEEN:]
+        self._user_messages = [*self._user_messages, event.id][-MOST_UNSEEN:]
         self.is_blocked = False
         self.unrecalled[event.id] = event.llm_message.text
         self._finished, self.refinements, self.finish_result = False, 0, None
@@ -292,7 +292,7 @@ class ConversationState:
         if event.agent_state in INTERRUPTING:
             self.last_interruption_id = event.id
         if event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
-            self._asked = event.agent_state
+            self._requested_state = event.agent_state
             keeps_waiting = event.agent_state is AgentState.PAUSED and self.undecided
             if self.agent_state is AgentState.LOADING and not keeps_waiting:
                 self._told_to_run = event.agent_state is AgentState.RUNNING
@@ -300,11 +300,12 @@ class ConversationState:
 
     def _state_changed(self, event: AgentStateChanged) -> None:
         before, self.agent_state = self.agent_state, event.agent_state
-        asked, self._asked = self._asked, None  # one that was not heeded before a crash is heeded after it
+        requested = self._requested_state  # one that was not heeded before a crash is heeded after it
+        self._requested_state = None
         if event.agent_state is AgentState.LOADING and before is not AgentState.LOADING:
             if before is AgentState.AWAITING_USER_CONFIRMATION and self.limits.per_run:  # the run has ended
                 self.limits.iteration_limit = self.iterations + self.limits.max_iterations
-            self.resumable = (asked or AgentState.RUNNING) if before in _AT_WORK else before
+            self.resumable = (requested or AgentState.RUNNING) if before in _AT_WORK else before
         elif event.agent_state is AgentState.RUNNING:
             self.loop = None
             came_from = self.resumable if before is AgentState.LOADING else before
@@ -333,5 +334,5 @@ def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEve
     """
     interrupted = ErrorClassification.INTERRUPTED
     answers = [AgentErrorEvent.answering(action, UNDONE, interrupted) for action in state.unanswered.values()]
-    told = [prompt] if prompt is not None and not state.has_system_prompt else []
-    return [rewind, *told, *answers, AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)]
+    shown = [prompt] if prompt is not None and not state.has_system_prompt else []
+    return [rewind, *shown, *answers, AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)]

@@ -425,8 +425,8 @@ def _named(event: AnyEvent, response_id: str) -> AnyEvent:
     action = event.action
     arguments = "{}" if action is None else action.model_dump_json(exclude={"kind"}, exclude_none=True)
     call = event.tool_call or MessageToolCall(id=call_id, name=event.tool_name, arguments=arguments)
-    said: dict[str, Any] = {"tool_call": call, "tool_call_id": call_id}
-    return event.model_copy(update={**said, "llm_response_id": event.llm_response_id or response_id})
+    fields: dict[str, Any] = {"tool_call": call, "tool_call_id": call_id}
+    return event.model_copy(update={**fields, "llm_response_id": event.llm_response_id or response_id})
 
 
 def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:
@@ -444,6 +444,6 @@ def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[lis
     failed = [events[place] for place in places]
     others = [event for place, event in enumerate(events) if place not in places]
     if failed and others and places[0] != 0:
-        said = {name: getattr(others[0], name) for name in _UNSAID}
-        failed[0], others[0] = failed[0].model_copy(update=said), others[0].model_copy(update=_UNSAID)
+        fields = {name: getattr(others[0], name) for name in _UNSAID}
+        failed[0], others[0] = failed[0].model_copy(update=fields), others[0].model_copy(update=_UNSAID)
     return failed, others

@@ -179,8 +179,8 @@ def _mistyped(rounds: Sequence[_Round]) -> int:
     return sum(1 for _ in tries)
 
 
-def _is_periodic(rounds: Sequence[_Round], wanted: int, *, period: int) -> bool:
-    return len(rounds) == wanted and all(
+def _is_periodic(rounds: Sequence[_Round], count: int, *, period: int) -> bool:
+    return len(rounds) == count and all(
         one.is_like(earlier) for earlier, one in zip(rounds, rounds[period:], strict=False)
     )
 

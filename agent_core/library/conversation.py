@@ -525,12 +525,12 @@ class Conversation:
 
 
 def _users_message(message: object, sender: str | None) -> MessageEvent:
-    said = Message.user(message) if isinstance(message, str) else message
-    if not isinstance(said, Message):
-        raise TypeError(f"message is a {type(said).__name__}: give a text or a Message")
-    if said.role != "user":
-        raise ValueError(f"role is {said.role!r}: only messages of the user can be sent")
-    return MessageEvent(source="user", llm_message=said, sender=sender)
+    parsed = Message.user(message) if isinstance(message, str) else message
+    if not isinstance(parsed, Message):
+        raise TypeError(f"message is a {type(parsed).__name__}: give a text or a Message")
+    if parsed.role != "user":
+        raise ValueError(f"role is {parsed.role!r}: only messages of the user can be sent")
+    return MessageEvent(source="user", llm_message=parsed, sender=sender)
 
 
 def _checked(value: object, kind: type, name: str) -> Any:
@@ -581,7 +581,7 @@ async def _add_extension(work: RunLoop, extension: _Extension) -> None:
     await work.use_agent(agent.with_additions(skills, extension.servers))
     work.sessions.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(extension.hooks))
     has_begun = (await work.log.present()).last_id >= 0
-    told = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()
-    if has_begun and told:
-        text = f"The plugin {extension.plugin.name} was added to this conversation.\n\n{told}"
+    suffix = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()
+    if has_begun and suffix:
+        text = f"The plugin {extension.plugin.name} was added to this conversation.\n\n{suffix}"
         await work.write(MessageEvent(source="environment", sender="plugin", llm_message=Message.user(text)))

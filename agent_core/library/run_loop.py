@@ -336,8 +336,8 @@ class RunLoop:
         return session.running.controller.failure if session.running is not None else None
 
     def _failure(self, problem: str) -> ConversationRunError:
-        kept = self._persistence_dir
-        return ConversationRunError(problem, conversation_id=self.conversation_id, persistence_dir=kept)
+        folder = self._persistence_dir
+        return ConversationRunError(problem, conversation_id=self.conversation_id, persistence_dir=folder)
 
     async def end_session(self) -> None:
         self.callbacks.check_outside("this")

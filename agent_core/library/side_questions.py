@@ -65,7 +65,7 @@ async def answer(work: RunLoop, question: str) -> str:
     llm = work.agent.llm
     view = await work.log.view()
     messages = join_user_messages([*view.messages(), Message.user(ASK_PROMPT + work.masker.text(question))])
-    text = (await _asked(work, llm, ASK_USAGE_ID, messages)).strip()
+    text = (await _answer(work, llm, ASK_USAGE_ID, messages)).strip()
     if not text:
         raise LLMError(f"{llm.model} gave no answer; ask again, or ask another way")
     return text
@@ -89,7 +89,7 @@ async def title(work: RunLoop, llm: LLM, max_length: int) -> str:
     )
     found = ""
     try:
-        answer = await _asked(work, llm, TITLE_USAGE_ID, [Message.user(prompt)], num_retries=1)
+        answer = await _answer(work, llm, TITLE_USAGE_ID, [Message.user(prompt)], num_retries=1)
         found = next(iter(answer.strip().splitlines()), "").strip().strip("\"'`*# ")
     except DrydockError as error:
         logger.info("no title from %s: %s", llm.model, error)
@@ -106,7 +106,7 @@ async def judge_goal(work: RunLoop, objective: str, llm: LLM) -> GoalVerdict:
         half = MAX_TRANSCRIPT_CHARS // 2
         transcript = f"{transcript[:half]}\n\n[left out]\n\n{transcript[-half:]}"
     question = f"{_FORM}\n\nOBJECTIVE:\n{work.masker.text(objective)}\n\nTRANSCRIPT:\n{transcript}"
-    return verdict_in(await _asked(work, llm, USAGE_ID, [Message.user(question)]))
+    return verdict_in(await _answer(work, llm, USAGE_ID, [Message.user(question)]))
 
 
 async def condense(work: RunLoop) -> None:
@@ -124,7 +124,7 @@ async def condense(work: RunLoop) -> None:
     await work.write(*made)
 
 
-async def _asked(work: RunLoop, llm: LLM, usage_id: str, messages: Sequence[Message], **settings: Any) -> str:
+async def _answer(work: RunLoop, llm: LLM, usage_id: str, messages: Sequence[Message], **settings: Any) -> str:
     model = llm.model_copy(update={"usage_id": usage_id, **settings})
     prompt = [model.render(message) for message in messages]
     return (await model.acompletion(prompt, context=work.call_context)).message.text

@@ -151,16 +151,16 @@ class ExistingSandbox(Workspace):
         return OpenWorkspace(self.sandbox)
 
 
-def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
+def workspace_of(source: str | Path | Workspace | Sandbox) -> Workspace:
     """The workspace for a path or a sandbox; raises `TypeError` for anything else."""
-    if isinstance(given, Workspace):
-        return given
-    if isinstance(given, str | Path):
-        return LocalWorkspace(given)
-    if not hasattr(given, "working_dir"):
-        kind = type(given).__name__
+    if isinstance(source, Workspace):
+        return source
+    if isinstance(source, str | Path):
+        return LocalWorkspace(source)
+    if not hasattr(source, "working_dir"):
+        kind = type(source).__name__
         raise TypeError(f"workspace is a {kind}: give the path of a folder, a workspace or a sandbox")
-    return ExistingSandbox(given)
+    return ExistingSandbox(source)
 
 
 def share_files(one: Workspace, other: Workspace) -> bool:

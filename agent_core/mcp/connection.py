@@ -30,7 +30,7 @@ MAX_LINES: Final = 1_000
 MAX_CHARS: Final = 500
 
 
-def _progress_to(told: Callable[[str], None]) -> ProgressFnT:
+def _progress_to(on_progress: Callable[[str], None]) -> ProgressFnT:
     """Turns a server's progress reports on one call into lines."""
     left, last = MAX_LINES, ""
 
@@ -40,7 +40,7 @@ def _progress_to(told: Callable[[str], None]) -> ProgressFnT:
         line = f"[{done}] {' '.join((message or '').split())[:MAX_CHARS]}".rstrip()
         if line != last and left:
             left, last = left - 1, line
-            told(f"{line}\n")
+            on_progress(f"{line}\n")
 
     return report
 
@@ -198,12 +198,12 @@ class McpConnection:
         shown: dict[str, Any],
         sent: dict[str, Any],
         limit_seconds: float | None,
-        told: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> MCPToolObservation:
-        """Call with the arguments `sent`, cancellably; the observation shows `shown`, and `told` hears of progress."""
+        """Call with the arguments `sent`, cancellably; the observation has `shown`, and `on_progress` hears of it."""
         limit = min(self.server.call_seconds, limit_seconds or self.server.call_seconds)
         try:
-            result = await self._result(tool, sent, limit, told)
+            result = await self._result(tool, sent, limit, on_progress)
         except McpServerError as error:
             return failed_observation(tool.name, shown, f"The MCP server {self.name!r} did not do it: {error}")
         finally:
@@ -217,7 +217,9 @@ class McpConnection:
         if self._calls:  # they have nobody left who could answer
             await asyncio.wait(self._calls, timeout=CANCEL_SECONDS)
 
-    async def _result(self, tool: McpTool, sent: dict[str, Any], limit: float, told: Callable[[str], None]) -> Any:
+    async def _result(
+        self, tool: McpTool, sent: dict[str, Any], limit: float, on_progress: Callable[[str], None]
+    ) -> Any:
         for is_last in (False, True):
             link = await self._linked()
             client = link.client
@@ -225,7 +227,7 @@ class McpConnection:
                 continue
             try:
                 async with asyncio.timeout(limit):
-                    return await self._asked(client, tool.remote_name, sent, told)
+                    return await self._call(client, tool.remote_name, sent, on_progress)
             except TimeoutError:
                 raise McpServerError(f"it did not answer within {limit:g} s; the call was cancelled") from None
             except Exception as error:
@@ -238,9 +240,11 @@ class McpConnection:
                     raise McpServerError(UNKNOWN_EFFECT) from error
         raise McpServerError("its connection is lost again and again")
 
-    async def _asked(self, client: Client, name: str, arguments: dict[str, Any], told: Callable[[str], None]) -> Any:
+    async def _call(
+        self, client: Client, name: str, arguments: dict[str, Any], on_progress: Callable[[str], None]
+    ) -> Any:
         """The server's answer; when cancelled it lets the server know, but does not wait for one that does not read."""
-        asking = client.call_tool(name, arguments, progress_callback=_progress_to(told))
+        asking = client.call_tool(name, arguments, progress_callback=_progress_to(on_progress))
         calling = asyncio.create_task(asking, name=f"mcp-call:{self.name}")
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)

@@ -70,8 +70,8 @@ def problems_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
 
 def _in_words(error: Any) -> str:
     place = ".".join(str(part) for part in error.absolute_path) or "arguments"
-    wanted = json.dumps(error.validator_value, ensure_ascii=False, default=str)
-    shown = wanted if len(wanted) <= _MAX_SHOWN_CHARS else f"{wanted[:_MAX_SHOWN_CHARS]}…"
+    expected = json.dumps(error.validator_value, ensure_ascii=False, default=str)
+    shown = expected if len(expected) <= _MAX_SHOWN_CHARS else f"{expected[:_MAX_SHOWN_CHARS]}…"
     match error.validator:
         case "required":
             missing = [name for name in error.validator_value if name not in error.instance]
@@ -228,10 +228,10 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
         return self.tool_parameters
 
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> MCPToolAction:
-        given = {key: self._read(key, value) for key, value in arguments.items()}
-        if problems := problems_of(self.tool_parameters, given):
+        values = {key: self._read(key, value) for key, value in arguments.items()}
+        if problems := problems_of(self.tool_parameters, values):
             raise ToolError("; ".join(problems))
-        return MCPToolAction(data=given)
+        return MCPToolAction(data=values)
 
     def declared_resources(self, action: Action) -> DeclaredResources:
         keys = () if self.annotations.readOnlyHint else (f"mcp:{self.server}",)
@@ -241,9 +241,9 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
         """A number or a truth value that a model wrote as text, as what it is; anything else as it is."""
         if not isinstance(value, str):
             return value
-        wanted = types_of(self.tool_parameters["properties"].get(name), self.tool_parameters)
-        types = [kind for each in wanted for kind in _TYPES.get(each, ())]
-        if not types or "string" in wanted:
+        expected = types_of(self.tool_parameters["properties"].get(name), self.tool_parameters)
+        types = [kind for each in expected for kind in _TYPES.get(each, ())]
+        if not types or "string" in expected:
             return value
         try:
             found = json.loads(value.strip().lower())

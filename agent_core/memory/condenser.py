@@ -132,8 +132,8 @@ async def condensed_by(
     """
     outcome: object = await condenser.acondense(view, agent_llm, context)
     if not isinstance(outcome, View | Condensation):
-        name, given = type(condenser).__name__, type(outcome).__name__
-        raise DrydockError(f"the condenser {name} returned {given}; it must return a View or a Condensation")
+        name, got = type(condenser).__name__, type(outcome).__name__
+        raise DrydockError(f"the condenser {name} returned {got}; it must return a View or a Condensation")
     return outcome
 
 

@@ -135,7 +135,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
             start = cuts.find_next(self.keep_first)
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
-        kept = {event.id for event in (*view.events[:start], *view.events[max(cuts) :])} | view.unread()
+        remaining = {event.id for event in (*view.events[:start], *view.events[max(cuts) :])} | view.unread()
         texts = [f"<EVENT id={one.id}>\n{shortened(as_text(one), MAX_EVENT_LENGTH)}\n</EVENT>" for one in view.events]
         question = [Message.user(f"{RANKING_PROMPT}\n" + "\n".join(texts))]
         try:
@@ -149,14 +149,14 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
             raise NoCondensationError(f"the ranking cannot be read: {text[:80]!r}") from None
         ranking = ranking if isinstance(ranking, list) else []
         newest = dict.fromkeys(event.id for event in reversed(view.events))
-        size = max(len(kept) + 1, min(len(view), self.max_size) // 2)
+        size = max(len(remaining) + 1, min(len(view), self.max_size) // 2)
         named = [one for one in ranking if isinstance(one, int) and not isinstance(one, bool) and one in newest]
         for event_id in dict.fromkeys([*named, *newest]):
-            if len(kept) >= size:
+            if len(remaining) >= size:
                 break
-            kept.add(event_id)
-        kept = together(view.events, kept)
-        forgotten = [event for event in view.events if event.id not in kept]
+            remaining.add(event_id)
+        remaining = together(view.events, remaining)
+        forgotten = [event for event in view.events if event.id not in remaining]
         metadata = {"condenser": self.kind, "model": self.llm.model, "usage_id": self.llm.usage_id}
         return _forgetting(view, forgotten, llm_response_id=response.id, metadata=metadata)
 
@@ -183,9 +183,9 @@ class ConversationWindowCondenser(RollingCondenser):
         essential = set(firsts.values())
         if not any(isinstance(view.events[index], MessageEvent | CondensationSummaryEvent) for index in essential):
             raise NoCondensationError("there is no message of the user")
-        kept = max(1, (len(view) - len(essential)) // 2)
+        remaining = max(1, (len(view) - len(essential)) // 2)
         try:
-            end = view.cut_positions().find_next(len(view) - kept)
+            end = view.cut_positions().find_next(len(view) - remaining)
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
         older = enumerate(view.events[:end])

@@ -43,10 +43,10 @@ class CutPositions:
         return self._positions[-2] if is_empty else found
 
 
-def together(events: Sequence[ViewEvent], kept: set[int]) -> set[int]:
+def together(events: Sequence[ViewEvent], chosen: set[int]) -> set[int]:
     """The ids that are kept, with those of all events that may not be torn from them."""
     groups = [{events[index].id for index in group} for group in _groups(events)]
-    whole = set(kept)
+    whole = set(chosen)
     changed = True
     while changed:
         changed = False

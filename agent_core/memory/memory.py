@@ -28,7 +28,6 @@ from agent_core.tools.invoke_skill import InvokeSkillObservation
 logger = logging.getLogger(__name__)
 
 
-SUBSCRIBER = "memory"
 FACTS_SECONDS = 10.0
 MAX_SERVERS = 5
 SERVERS_REFUSED = (
@@ -223,9 +222,9 @@ class Memory:
         if not self._reads_notes:
             return ""
         path = f"{self._sandbox.working_dir}/{NOTES_FILE}"
-        asked = {"path": path, "limit": MAX_NOTES_CHARS * 4}
+        arguments = {"path": path, "limit": MAX_NOTES_CHARS * 4}
         try:
-            reply = await self._sandbox.request("file.read", asked, limit_seconds=FACTS_SECONDS)
+            reply = await self._sandbox.request("file.read", arguments, limit_seconds=FACTS_SECONDS)
         except (SandboxError, ToolError) as error:
             logger.debug("no notes in the workspace of %s: %s", self._stream.conversation_id, error)
             return ""

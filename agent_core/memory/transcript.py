@@ -48,7 +48,7 @@ class Transcript:
 
     def __init__(self, events: Iterable[ViewEvent] = ()) -> None:
         self.settled: list[Message] = []
-        self.held: list[Message] = []
+        self.pending: list[Message] = []
         self.batch: list[ActionEvent] = []
         self._answers: dict[int, AnswerEvent] = {}
         self._users: dict[int, ActionEvent] = {}
@@ -73,15 +73,15 @@ class Transcript:
 
     def abandon_batch(self) -> None:
         self.batch, self._answers = [], {}
-        self.settled.extend(self.held)
-        self.held = []
+        self.settled.extend(self.pending)
+        self.pending = []
 
     def messages(self) -> list[Message]:
         """All messages as they may be sent now: without calls that wait for a result, and their batch."""
-        return join_user_messages([*self.settled, *self.held])
+        return join_user_messages([*self.settled, *self.pending])
 
     def _say(self, message: Message) -> None:
-        (self.held if self.batch else self.settled).append(message)
+        (self.pending if self.batch else self.settled).append(message)
 
     def _add_answer(self, event: AnswerEvent) -> None:
         if (direct := self._users.pop(event.cause or 0, None)) is not None:
@@ -241,9 +241,9 @@ class PromptCache:
     def prompt(self, transcript: Transcript) -> Sequence[dict[str, Any]]:
         """All of its messages in wire form; shared, so nobody may change them."""
         self.render_settled(transcript)
-        if not transcript.held:
+        if not transcript.pending:
             return Prefix(self._rendered)
-        prompt, tail = list(self._rendered), list(transcript.held)
+        prompt, tail = list(self._rendered), list(transcript.pending)
         if self._last is not None and is_plain(self._last):
             tail.insert(0, self._last)
             prompt.pop()

@@ -152,8 +152,8 @@ class View:
 
     def unread(self) -> frozenset[int]:
         """The ids of the user's messages that no answer of the model has seen: no condenser may forget them."""
-        said = (event for event in self.events if isinstance(event, MessageEvent) and event.source == "user")
-        return frozenset(event.id for event in said if 0 <= self.seen < event.id)
+        from_user = (event for event in self.events if isinstance(event, MessageEvent) and event.source == "user")
+        return frozenset(event.id for event in from_user if 0 <= self.seen < event.id)
 
     def token_estimate(self) -> int:
         """About how many tokens it is, with the tools; costs a look at what is new since the last time."""
@@ -250,31 +250,33 @@ class Opening:
 
     def __init__(self) -> None:
         self._prompt: SystemPromptEvent | None = None
-        self._said: MessageEvent | None = None
+        self._user_message: MessageEvent | None = None
 
     def note(self, event: ViewEvent) -> None:
         match event:
             case SystemPromptEvent() if self._prompt is None:
                 self._prompt = event
-            case MessageEvent(source="user") if self._said is None:
-                self._said = event
+            case MessageEvent(source="user") if self._user_message is None:
+                self._user_message = event
 
     def withdraw(self, message_id: int, left: Sequence[ViewEvent]) -> None:
         """Take back this message; `left` are the events without it."""
-        if self._said is not None and self._said.id == message_id:
-            said = (event for event in left if isinstance(event, MessageEvent) and event.source == "user")
-            self._said = next(said, None)
+        if self._user_message is not None and self._user_message.id == message_id:
+            from_user = (event for event in left if isinstance(event, MessageEvent) and event.source == "user")
+            self._user_message = next(from_user, None)
 
     def before(self, events: Sequence[ViewEvent]) -> Sequence[ViewEvent]:
-        said = self._said
-        if said is not None and any(isinstance(one, CondensationSummaryEvent) or one.id == said.id for one in events):
-            said = None
+        message = self._user_message
+        if message is not None and any(
+            isinstance(one, CondensationSummaryEvent) or one.id == message.id for one in events
+        ):
+            message = None
         has_prompt = any(isinstance(event, SystemPromptEvent) for event in events)
         prompt = None if has_prompt else self._prompt
-        if prompt is None and said is None:
+        if prompt is None and message is None:
             return events
         place = 1 if events and isinstance(events[0], SystemPromptEvent) else 0
-        first = [one for one in (prompt, said) if one is not None]
+        first = [one for one in (prompt, message) if one is not None]
         return [*events[:place], *first, *events[place:]]
 
 

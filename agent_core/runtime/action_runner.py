@@ -351,8 +351,8 @@ class ActionRunner:
                 observation = await definition.acall(action.action, context)
                 self._latest.done(action, observation)
             if hooks is not None and (words := await hooks.after(action, observation)):
-                said = [TextContent(text=f"[A hook says] {text}") for text in words]
-                observation = observation.model_copy(update={"content": [*observation.content, *said]})
+                remarks = [TextContent(text=f"[A hook says] {text}") for text in words]
+                observation = observation.model_copy(update={"content": [*observation.content, *remarks]})
         except ValueError as error:
             reason = problems_in(error) if isinstance(error, ValidationError) else str(error)
             return failure(action, f"Error executing tool {action.tool_name!r}: {reason}")

@@ -44,7 +44,7 @@ class ClientCalls:
         self._unanswered = unanswered
         self._decisions = decisions
         self._is_clients = is_clients
-        self._given: dict[int, ClientToolResult] = {}
+        self._accepted: dict[int, ClientToolResult] = {}
         self._waiting: dict[int, asyncio.Future[ClientToolResult]] = {}
         self._over: set[int] = set()
         # Of two answers, and of an answer and the time limit, one comes first.
@@ -55,14 +55,14 @@ class ClientCalls:
             case ClientToolResult() if event.cause in self._unanswered:
                 self._give(event)
             case ObservationEvent() | AgentErrorEvent() | UserRejectObservation() if event.cause is not None:
-                self._given.pop(event.cause, None)
+                self._accepted.pop(event.cause, None)
                 self._over.discard(event.cause)
 
     async def ask(
         self, action_id: int, name: str, arguments: Mapping[str, Any], limit_seconds: float
     ) -> ClientToolResult:
-        if (given := self._given.get(action_id)) is not None:
-            return given
+        if (earlier_answer := self._accepted.get(action_id)) is not None:
+            return earlier_answer
         future = self._waiting[action_id] = asyncio.get_running_loop().create_future()
         deadline = utc_now() + timedelta(seconds=limit_seconds)
         self._stream.publish(ClientCall(action_id, name, dict(arguments), deadline))
@@ -71,8 +71,8 @@ class ClientCalls:
                 return await asyncio.shield(future)
         except TimeoutError:
             async with self._turn:
-                if (given := self._given.get(action_id)) is not None:
-                    return given
+                if (earlier_answer := self._accepted.get(action_id)) is not None:
+                    return earlier_answer
                 self._over.add(action_id)
             problem = f"no client has answered within {limit_seconds:g} s"
             if self.connected is not None and self.connected() == 0:
@@ -96,7 +96,7 @@ class ClientCalls:
                 return await self._of_the_past(result)
             if call.id not in self._waiting and not self._is_clients(call):
                 raise ClientToolError(f"call {result.cause} is not of a tool that a client carries out", code="unknown")
-            if (earlier := self._given.get(call.id)) is not None:
+            if (earlier := self._accepted.get(call.id)) is not None:
                 return self._same(earlier, result)
             if call.awaits_confirmation and call.id not in self._decisions:
                 raise ClientToolError(f"call {result.cause} still waits for the user's approval", code="early")
@@ -108,9 +108,9 @@ class ClientCalls:
             return stored
 
     def _give(self, result: ClientToolResult) -> None:
-        if result.cause is None or result.cause in self._given:
+        if result.cause is None or result.cause in self._accepted:
             return
-        self._given[result.cause] = result
+        self._accepted[result.cause] = result
         waiting = self._waiting.get(result.cause)
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
@@ -139,8 +139,8 @@ class ClientCalls:
         raise ClientToolError(_late(result.cause), code="late")
 
     def _same(self, earlier: ClientToolResult, result: ClientToolResult) -> ClientToolResult:
-        said = [self._stream.secrets.data(one.model_dump(mode="json")) for one in result.content]
-        if said == [one.model_dump(mode="json") for one in earlier.content] and earlier.is_error == result.is_error:
+        content = [self._stream.secrets.data(one.model_dump(mode="json")) for one in result.content]
+        if content == [one.model_dump(mode="json") for one in earlier.content] and earlier.is_error == result.is_error:
             return earlier
         raise ClientToolError(
             f"call {result.cause} was answered before, otherwise; the first answer counts", code="answered"

@@ -32,10 +32,10 @@ class SandboxCommandRunner:
         self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
     ) -> CommandOutcome:
         name = secrets.token_hex(8)
-        told, said = f"/tmp/hook-{name}", f"/tmp/hook-{name}.err"  # noqa: S108 - in the sandbox, with a random name
+        file, log = f"/tmp/hook-{name}", f"/tmp/hook-{name}.err"  # noqa: S108 - in the sandbox, with a random name
         line = (
-            f'"${{BASH:-sh}}" -c {shlex.quote(command)} < {told} 2> {said}; hook_status=$?; printf "\\n%s\\n" {name}; '
-            f"cat {said}; rm -f {told} {said}; (exit $hook_status)"
+            f'"${{BASH:-sh}}" -c {shlex.quote(command)} < {file} 2> {log}; hook_status=$?; printf "\\n%s\\n" {name}; '
+            f"cat {log}; rm -f {file} {log}; (exit $hook_status)"
         )
         args = {
             "session": f"hook-{name}",
@@ -46,7 +46,7 @@ class SandboxCommandRunner:
         }
         try:
             blob = stdin.encode("utf-8", "replace")
-            await self._sandbox.request("file.write", {"path": told, "mode": 0o600}, blob=blob)
+            await self._sandbox.request("file.write", {"path": file, "mode": 0o600}, blob=blob)
             reply = await self._sandbox.request("shell.run", args, limit_seconds=limit_seconds + END_SECONDS)
         finally:
             try:
@@ -104,7 +104,7 @@ class ConversationHooks:
         """Ask the hooks before a call; returns the refusal of the first that blocks it."""
         if not self.has(HookEvent.PRE_TOOL_USE):
             return None
-        decision = await self._run(self._told(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
+        decision = await self._run(self._input(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
         if not decision.blocked:
             return None
         return UserRejectObservation(
@@ -119,13 +119,13 @@ class ConversationHooks:
         if not self.has(HookEvent.POST_TOOL_USE):
             return ()
         response = observation.model_dump(mode="json", exclude={"kind"})
-        told = self._told(HookEvent.POST_TOOL_USE, action, tool_response=response)
-        return (await self._run(told, action_id=action.id)).additional_context
+        payload = self._input(HookEvent.POST_TOOL_USE, action, tool_response=response)
+        return (await self._run(payload, action_id=action.id)).additional_context
 
     async def submitted(self, message_id: int, text: str) -> HookDecision:
         """Ask the hooks about a user's message and store what they add; if that fails it raises, to be repeated."""
-        told = self._told(HookEvent.USER_PROMPT_SUBMIT, message=text)
-        decision = await self._run(told, message_id=message_id)
+        payload = self._input(HookEvent.USER_PROMPT_SUBMIT, message=text)
+        decision = await self._run(payload, message_id=message_id)
         if decision.additional_context and not decision.blocked:
             added = Message.user("\n\n".join(decision.additional_context))
             await self._stream.add_event(
@@ -135,24 +135,24 @@ class ConversationHooks:
 
     async def stopping(self, last_words: str) -> HookDecision:
         """Ask the hooks whether the agent may come to rest; a refusal is stored for the agent, which goes on."""
-        decision = await self._run(self._told(HookEvent.STOP, message=last_words))
+        decision = await self._run(self._input(HookEvent.STOP, message=last_words))
         if decision.blocked:
             word = Message.user(STOP_PREFIX + decision.reason)
             await self._stream.add_event(MessageEvent(source="environment", sender=HOOK, llm_message=word))
         return decision
 
     async def session_started(self) -> None:
-        await self._run(self._told(HookEvent.SESSION_START))
+        await self._run(self._input(HookEvent.SESSION_START))
 
     async def session_ended(self) -> None:
-        await self._run(self._told(HookEvent.SESSION_END))
+        await self._run(self._input(HookEvent.SESSION_END))
 
     async def close(self) -> None:
         hooks, self._hooks = self._hooks, None
         if hooks is not None:
             await hooks.__aexit__(None, None, None)
 
-    def _told(self, event: HookEvent, action: ActionEvent | None = None, **more: Any) -> HookInput:
+    def _input(self, event: HookEvent, action: ActionEvent | None = None, **more: Any) -> HookInput:
         if action is not None:
             called = action.action
             more["tool_name"] = action.tool_name
@@ -161,14 +161,14 @@ class ConversationHooks:
         return HookInput(event_type=event, **where, **more)
 
     async def _run(
-        self, told: HookInput, *, action_id: int | None = None, message_id: int | None = None
+        self, payload: HookInput, *, action_id: int | None = None, message_id: int | None = None
     ) -> HookDecision:
-        if self._hooks is None or not self.has(told.event_type):
+        if self._hooks is None or not self.has(payload.event_type):
             return HookDecision()
-        decision = await self._hooks.run(told)
+        decision = await self._hooks.run(payload)
         for error in decision.errors:
-            logger.warning("conversation %s, hook for %s: %s", self._stream.conversation_id, told.event_type, error)
-        done = [_recorded(one, told, action_id=action_id, message_id=message_id) for one in decision.executions]
+            logger.warning("conversation %s, hook for %s: %s", self._stream.conversation_id, payload.event_type, error)
+        done = [_recorded(one, payload, action_id=action_id, message_id=message_id) for one in decision.executions]
         try:
             await self._stream.add_events(done)
         except (StreamClosedError, EventStoreError) as error:
@@ -194,15 +194,15 @@ class ConversationHooks:
 
 
 def _recorded(
-    execution: HookExecution, told: HookInput, *, action_id: int | None, message_id: int | None
+    execution: HookExecution, payload: HookInput, *, action_id: int | None, message_id: int | None
 ) -> HookExecutionEvent:
     result = execution.result
     return HookExecutionEvent(
-        hook_event_type=told.event_type.value,
+        hook_event_type=payload.event_type.value,
         hook_command=_cut(execution.hook),
-        tool_name=told.tool_name,
+        tool_name=payload.tool_name,
         success=not result.error,
-        blocked=result.blocked and told.event_type.can_block,
+        blocked=result.blocked and payload.event_type.can_block,
         exit_code=execution.exit_code,
         stdout=_cut(execution.stdout),
         stderr=_cut(execution.stderr),
@@ -211,7 +211,7 @@ def _recorded(
         error=_cut(result.error),
         action_id=action_id,
         message_id=message_id,
-        hook_input=_cut(told.to_json()),
+        hook_input=_cut(payload.to_json()),
     )
 
 

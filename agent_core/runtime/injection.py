@@ -116,9 +116,9 @@ def runner_archive(uid: int, gid: int, with_workspace: bool) -> bytes:
             entry.mtime = int(time.time())
             archive.addfile(entry, io.BytesIO(content))
         if with_workspace:
-            given = os.path.relpath(GIVEN_WORKSPACE, RUNNER_ROOT)
-            _folder(archive, os.path.dirname(given), 0o700, 0, 0)
-            _folder(archive, given, 0o755, uid, gid)
+            place = os.path.relpath(GIVEN_WORKSPACE, RUNNER_ROOT)
+            _folder(archive, os.path.dirname(place), 0o700, 0, 0)
+            _folder(archive, place, 0o755, uid, gid)
     return buffer.getvalue()
 
 

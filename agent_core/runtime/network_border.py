@@ -121,17 +121,17 @@ def _names_at(network: str, protocol: int) -> list[bytes]:
 
 
 def _to(network: str) -> list[bytes]:
-    wanted = ipaddress.IPv4Network(network)
+    subnet = ipaddress.IPv4Network(network)
     address = _expression("payload", (1, _word(1)), (2, _word(_NETWORK_HEADER)), (3, _word(16)), (4, _word(4)))
     mask = _expression(
         "bitwise",
         (1, _word(1)),
         (2, _word(1)),
         (3, _word(4)),
-        (4 | _NESTED, _attribute(1, wanted.netmask.packed)),
+        (4 | _NESTED, _attribute(1, subnet.netmask.packed)),
         (5 | _NESTED, _attribute(1, bytes(4))),
     )
-    return [*_family(socket.AF_INET), address, mask, _compare(wanted.network_address.packed)]
+    return [*_family(socket.AF_INET), address, mask, _compare(subnet.network_address.packed)]
 
 
 def _family(family: int) -> list[bytes]:

@@ -38,10 +38,10 @@ def children_of(pid: int) -> list[int]:
 
 def members_of_namespace(init: int) -> list[int]:
     """All processes in the process-id namespace whose first process is `init`; none for our own namespace."""
-    wanted = _namespace(init)
-    if wanted is None or wanted == _namespace(os.getpid()):
+    namespace = _namespace(init)
+    if namespace is None or namespace == _namespace(os.getpid()):
         return []
-    return [pid for pid in _all_pids() if _namespace(pid) == wanted]
+    return [pid for pid in _all_pids() if _namespace(pid) == namespace]
 
 
 def marked_with(variable: str) -> list[int]:

@@ -52,7 +52,6 @@ from agent_core.tools.registry import CallableTools
 
 logger = logging.getLogger(__name__)
 
-SUBSCRIBER = "runtime"
 STOP_SECONDS = 10.0
 USERS_WAIT_SECONDS = 0.5
 """How long what was begun last may run before a user's next action is begun beside it."""

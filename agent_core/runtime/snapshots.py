@@ -25,7 +25,6 @@ from agent_core.tools.definition import ToolDefinition
 
 logger = logging.getLogger(__name__)
 
-SUBSCRIBER = "snapshots"
 TAKE_SECONDS = 30.0
 RESTORE_SECONDS = 120.0
 MOMENTS = 500

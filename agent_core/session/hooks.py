@@ -82,9 +82,9 @@ class ModelJudge:
         self._sandbox = sandbox
         self._context = context
 
-    async def judge(self, hook: PromptHook | AgentHook, told: HookInput) -> HookResult:
+    async def judge(self, hook: PromptHook | AgentHook, payload: HookInput) -> HookResult:
         """The model's judgement, after as many looks around as the hook allows."""
-        event = self._masker.text(told.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
+        event = self._masker.text(payload.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
         tools: dict[str, ToolDefinition] = {}
         if isinstance(hook, AgentHook):

@@ -200,10 +200,10 @@ class ToolServers:
     def _take_tools(self) -> None:
         if self.servers.is_empty and not self._own_tools:
             return
-        wanted, taken = self._agent.filter_tools_regex, self._own_names()
+        pattern, taken = self._agent.filter_tools_regex, self._own_names()
         found: dict[str, McpTool] = {tool.name: tool for tool in self._own_tools if tool.name not in taken}
         found.update({tool.name: tool for tool in self.servers.tools(taken)})  # what is configured comes first
-        offered = [tool for tool in found.values() if wanted is None or re.match(wanted, tool.name)]
+        offered = [tool for tool in found.values() if pattern is None or re.match(pattern, tool.name)]
         self._agent.add_runtime_tools(offered, client=CLIENT)
         self.tools.replace(self._agent.tools_map)
 

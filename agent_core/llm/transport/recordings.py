@@ -64,7 +64,7 @@ class RecordingTransport:
                 line = {
                     "version": VERSION,
                     "model": request.endpoint.model,
-                    "request": _asked(request),
+                    "request": _request_key(request),
                     "chunks": _masked(pieces, request.endpoint),
                     "error": failure
                     and {
@@ -106,11 +106,11 @@ class ReplayTransport:
         if len(self._used) > MAX_CONVERSATIONS:
             self._used.clear()
         used = self._used.setdefault(request.context.prompt_cache_key, set())
-        asked, exchanges = _asked(request), self._exchanges
-        equal = [number for number, exchange in enumerate(exchanges) if exchange["request"] == asked]
+        current, exchanges = _request_key(request), self._exchanges
+        equal = [number for number, exchange in enumerate(exchanges) if exchange["request"] == current]
         if not equal:
             raise LLMBadRequestError(
-                f"The recording {self._path} has no answer to this request. {_nearest(asked, exchanges)} "
+                f"The recording {self._path} has no answer to this request. {_nearest(current, exchanges)} "
                 "Record it again, or ask exactly as then (with `model_canonical_name` set to the recorded model, "
                 "messages are put as they were for it)."
             )
@@ -173,59 +173,59 @@ def _masked(pieces: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, 
     return pieces
 
 
-def _asked(request: CompletionRequest) -> dict[str, Any]:
+def _request_key(request: CompletionRequest) -> dict[str, Any]:
     """What counts about a request: not where it went, nor with which key."""
     lists = {"messages": list(request.messages), "tools": list(request.tools)}
-    asked: dict[str, Any] = orjson.loads(encoded({**lists, "parameters": dict(request.parameters)}))
-    return asked
+    current: dict[str, Any] = orjson.loads(encoded({**lists, "parameters": dict(request.parameters)}))
+    return current
 
 
-def _nearest(asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> str:
+def _nearest(current: dict[str, Any], exchanges: list[dict[str, Any]]) -> str:
     best: tuple[int, int, str] | None = None
     for number, exchange in enumerate(exchanges, start=1):
         recorded = exchange["request"]["messages"]
-        same = _same(recorded, asked["messages"])
-        gap = abs(len(recorded) - len(asked["messages"]))
-        difference = first_difference(exchange["request"], asked) or ""
+        same = _same(recorded, current["messages"])
+        gap = abs(len(recorded) - len(current["messages"]))
+        difference = first_difference(exchange["request"], current) or ""
         if best is None or (same, -gap) > best[:2]:
             best = (same, -gap, f"The nearest, exchange {number}, differs at {difference}.")
     return best[2] if best else "It is empty."
 
 
-def first_difference(recorded: Any, asked: Any, path: str = "") -> str | None:
+def first_difference(recorded: Any, current: Any, path: str = "") -> str | None:
     """The path of the first difference and what stands there in each; None for equal values."""
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        for key in {**recorded, **asked}:
+    if isinstance(recorded, dict) and isinstance(current, dict):
+        for key in {**recorded, **current}:
             here = f"{path}.{key}" if path else key
-            if key not in recorded or key not in asked:
+            if key not in recorded or key not in current:
                 side = "only asked now" if key not in recorded else "only recorded"
                 return f"{here} ({side})"
-            difference = first_difference(recorded[key], asked[key], here)
+            difference = first_difference(recorded[key], current[key], here)
             if difference is not None:
                 return difference
         return None
-    if isinstance(recorded, list) and isinstance(asked, list):
-        for index, (old, new) in enumerate(zip(recorded, asked, strict=False)):
+    if isinstance(recorded, list) and isinstance(current, list):
+        for index, (old, new) in enumerate(zip(recorded, current, strict=False)):
             difference = first_difference(old, new, f"{path}[{index}]")
             if difference is not None:
                 return difference
-        if len(recorded) != len(asked):
-            return f"{path} (recorded {len(recorded)} items, asked {len(asked)})"
+        if len(recorded) != len(current):
+            return f"{path} (recorded {len(recorded)} items, asked {len(current)})"
         return None
-    if recorded == asked and type(recorded) is type(asked):
+    if recorded == current and type(recorded) is type(current):
         return None
     where = ""
-    if isinstance(recorded, str) and isinstance(asked, str):
-        same = _same(recorded, asked)
+    if isinstance(recorded, str) and isinstance(current, str):
+        same = _same(recorded, current)
         start = max(0, same - _EXCERPT // 3)
-        where, recorded, asked = f"from character {same}: ", recorded[start:], asked[start:]
-    return f"{path} ({where}recorded {_short(repr(recorded))}, asked {_short(repr(asked))})"
+        where, recorded, current = f"from character {same}: ", recorded[start:], current[start:]
+    return f"{path} ({where}recorded {_short(repr(recorded))}, asked {_short(repr(current))})"
 
 
-def _same(recorded: Sequence[Any], asked: Sequence[Any]) -> int:
+def _same(recorded: Sequence[Any], current: Sequence[Any]) -> int:
     """How many of their first items are equal."""
-    pairs = enumerate(zip(recorded, asked, strict=False))
-    return next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(asked)))
+    pairs = enumerate(zip(recorded, current, strict=False))
+    return next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(current)))
 
 
 def _short(text: str) -> str:
@@ -281,8 +281,8 @@ async def log_completion(
         else:
             callback(name, text)
     except Exception as error:  # noqa: BLE001 - a program's function raises what it likes
-        told = error if isinstance(error, OSError) else type(error).__name__
-        logger.warning("the log of a model call could not be written: %s", told)
+        reason = error if isinstance(error, OSError) else type(error).__name__
+        logger.warning("the log of a model call could not be written: %s", reason)
 
 
 def _write(folder: str, name: str, text: str) -> None:

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeGuard
 from agent_core.tools.truncation import maybe_truncate
 from runtime_images.runner import wire
 
-Asked = Mapping[str, Any]
-Check = Callable[[Any, Asked], Any]
+Args = Mapping[str, Any]
+Check = Callable[[Any, Args], Any]
 Field = Check | tuple[Check, Any]
-Limit = int | Callable[[Asked], int]
+Limit = int | Callable[[Args], int]
 
 MAX_PATH: Final = 16 * 1024
 """Characters of a path, in which every byte may have become an escape."""
@@ -45,15 +45,15 @@ class UnexpectedError(ValueError):
         return UnexpectedError(self._problem, f"{field}.{self._place}" if self._place else field)
 
 
-def limit_of(limit: Limit, asked: Asked) -> int:
+def limit_of(limit: Limit, args: Args) -> int:
     """The limit for this request."""
-    return limit if isinstance(limit, int) else limit(asked)
+    return limit if isinstance(limit, int) else limit(args)
 
 
 def accepted(holds: Callable[[Any], bool], problem: str) -> Check:
     """A value that passes this test."""
 
-    def check(value: Any, _: Asked) -> Any:
+    def check(value: Any, _: Args) -> Any:
         if not holds(value):
             raise UnexpectedError(problem)
         return value
@@ -81,7 +81,7 @@ def integer(lowest: int, highest: int) -> Check:
 def moment(last: int) -> Check:
     """A time since 1970, brought into the range from 0 to `last`: files may have any."""
 
-    def check(value: Any, _: Asked) -> float:
+    def check(value: Any, _: Args) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise UnexpectedError("is no time")
         return min(max(value, 0), last)
@@ -97,8 +97,8 @@ def one_of(*choices: str) -> Check:
 def asked_for(name: str) -> Check:
     """One of the texts in this argument of the request."""
 
-    def check(value: Any, asked: Asked) -> str:
-        if not isinstance(value, str) or value not in asked.get(name, ()):
+    def check(value: Any, args: Args) -> str:
+        if not isinstance(value, str) or value not in args.get(name, ()):
             raise UnexpectedError("was not asked for")
         return value
 
@@ -107,13 +107,13 @@ def asked_for(name: str) -> Check:
 
 def text(limit: Limit) -> Check:
     """A text, cut in its middle where it is over the limit, without what no store and no client can carry."""
-    return lambda value, asked: maybe_truncate(_whole(value), limit_of(limit, asked))
+    return lambda value, args: maybe_truncate(_whole(value), limit_of(limit, args))
 
 
 def whole_text(limit: int) -> Check:
     """A text that is no use when it is cut."""
 
-    def check(value: Any, _: Asked) -> str:
+    def check(value: Any, _: Args) -> str:
         if isinstance(value, str) and len(value) > limit:
             raise UnexpectedError(f"has more than {limit} characters")
         return _whole(value)
@@ -121,7 +121,7 @@ def whole_text(limit: int) -> Check:
     return check
 
 
-def name(value: Any, _: Asked) -> str:
+def name(value: Any, _: Args) -> str:
     """The name of one file: nothing that leads elsewhere."""
     shown = _whole(value)
     if not 0 < len(shown) <= MAX_NAME or shown in (".", "..") or "/" in shown or "\0" in value:
@@ -129,7 +129,7 @@ def name(value: Any, _: Asked) -> str:
     return shown
 
 
-def inner_path(value: Any, _: Asked) -> str:
+def inner_path(value: Any, _: Args) -> str:
     """A path that stays below where it begins; empty for that place itself."""
     shown = _whole(value)
     if len(shown) > MAX_PATH or shown.startswith("/") or "\0" in value or ".." in shown.split("/"):
@@ -140,7 +140,7 @@ def inner_path(value: Any, _: Asked) -> str:
 def picture(limit: int) -> Check:
     """A picture as a data URL, or an empty text: never an address."""
 
-    def check(value: Any, _: Asked) -> str:
+    def check(value: Any, _: Args) -> str:
         if not isinstance(value, str) or len(value) > limit:
             raise UnexpectedError(f"is no picture of at most {limit} characters")
         if value and (_DATA_URL.match(value) is None or not value.isascii() or not value.isprintable() or '"' in value):
@@ -152,7 +152,7 @@ def picture(limit: int) -> Check:
 
 def or_none(check: Check) -> Check:
     """Null, or what the check takes."""
-    return lambda value, asked: None if value is None else check(value, asked)
+    return lambda value, args: None if value is None else check(value, args)
 
 
 def dropped_over(limit: int) -> Check:
@@ -163,11 +163,11 @@ def dropped_over(limit: int) -> Check:
 def list_of(check: Check, most: Limit) -> Check:
     """A list of at most so many values."""
 
-    def check_all(value: Any, asked: Asked) -> list[Any]:
-        limit = limit_of(most, asked)
+    def check_all(value: Any, args: Args) -> list[Any]:
+        limit = limit_of(most, args)
         if not isinstance(value, list) or len(value) > limit:
             raise UnexpectedError(f"is no list of at most {limit}")
-        return [check(one, asked) for one in value]
+        return [check(one, args) for one in value]
 
     return check_all
 
@@ -175,10 +175,10 @@ def list_of(check: Check, most: Limit) -> Check:
 def first_of(check: Check, most: int) -> Check:
     """The first values of a list of any length."""
 
-    def check_some(value: Any, asked: Asked) -> list[Any]:
+    def check_some(value: Any, args: Args) -> list[Any]:
         if not isinstance(value, list):
             raise UnexpectedError("is no list")
-        return [check(one, asked) for one in value[:most]]
+        return [check(one, args) for one in value[:most]]
 
     return check_some
 
@@ -186,11 +186,11 @@ def first_of(check: Check, most: int) -> Check:
 def valid_of(check: Check, most: int) -> Check:
     """Those values of a list that pass, at most so many."""
 
-    def check_some(value: Any, asked: Asked) -> list[Any]:
+    def check_some(value: Any, args: Args) -> list[Any]:
         found: list[Any] = []
         for one in value[: 2 * most] if isinstance(value, list) else ():
             with suppress(UnexpectedError):
-                found.append(check(one, asked))
+                found.append(check(one, args))
         return found[:most]
 
     return check_some
@@ -199,9 +199,9 @@ def valid_of(check: Check, most: int) -> Check:
 def otherwise(check: Check, default: Any) -> Check:
     """What passes, or else the default."""
 
-    def check_or(value: Any, asked: Asked) -> Any:
+    def check_or(value: Any, args: Args) -> Any:
         try:
-            return check(value, asked)
+            return check(value, args)
         except UnexpectedError:
             return [] if default == [] else default
 
@@ -212,14 +212,14 @@ def record(**fields: Field) -> Check:
     """An object with these fields; those with a default may be missing, and all others are dropped."""
     checks = {field: one if isinstance(one, tuple) else (one,) for field, one in fields.items()}
 
-    def check(value: Any, asked: Asked) -> dict[str, Any]:
+    def check(value: Any, args: Args) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise UnexpectedError("is no object")
         found: dict[str, Any] = {}
         for field, (look, *default) in checks.items():
             if field in value:
                 try:
-                    found[field] = look(value[field], asked)
+                    found[field] = look(value[field], args)
                 except UnexpectedError as error:
                     raise error.within(field) from None
             elif default:
@@ -277,35 +277,35 @@ class AnswerForm:
     blob_bytes: Limit = 0
     is_live: bool = False
 
-    def most_json(self, asked: Asked) -> int:
-        return min(wire.MAX_JSON, max(SMALL, limit_of(self.json_bytes, asked)))
+    def most_json(self, args: Args) -> int:
+        return min(wire.MAX_JSON, max(SMALL, limit_of(self.json_bytes, args)))
 
-    def most_blob(self, asked: Asked) -> int:
-        return min(wire.MAX_BLOB, limit_of(self.blob_bytes, asked))
-
-
-def _output(asked: Asked) -> int:
-    return int(asked.get("max_output", _COMMAND_OUTPUT))
+    def most_blob(self, args: Args) -> int:
+        return min(wire.MAX_BLOB, limit_of(self.blob_bytes, args))
 
 
-def _output_bytes(asked: Asked) -> int:
-    return _ESCAPED * _output(asked) + 512 * 1024
+def _output(args: Args) -> int:
+    return int(args.get("max_output", _COMMAND_OUTPUT))
 
 
-def _browser_text(asked: Asked) -> int:
-    return 64_000 * max(1, len(asked.get("calls", ())))
+def _output_bytes(args: Args) -> int:
+    return _ESCAPED * _output(args) + 512 * 1024
+
+
+def _browser_text(args: Args) -> int:
+    return 64_000 * max(1, len(args.get("calls", ())))
 
 
 def _edit_bytes(other: str, most: int) -> Limit:
-    return lambda asked: most if asked.get("command") in other.split() else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
+    return lambda args: most if args.get("command") in other.split() else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
 
 
-def _found(asked: Asked) -> int:
-    return int(asked.get("limit", 100))
+def _found(args: Args) -> int:
+    return int(args.get("limit", 100))
 
 
 def _blob_bytes(default: int) -> Limit:
-    return lambda asked: default if asked.get("limit") is None else int(asked["limit"])
+    return lambda args: default if args.get("limit") is None else int(args["limit"])
 
 
 _NOTHING: Final = AnswerForm(record())
@@ -365,7 +365,7 @@ _SEARCHED: Final = AnswerForm(
         too_large=(_COUNT, 0),
         error=(text(4000), ""),
     ),
-    lambda asked: min(_SIDE, _found(asked) * 24 * 1024 + SMALL),
+    lambda args: min(_SIDE, _found(args) * 24 * 1024 + SMALL),
 )
 
 _OPENED: Final = record(
@@ -373,8 +373,8 @@ _OPENED: Final = record(
 )
 
 
-def _opened(value: Any, asked: Asked) -> dict[str, Any]:
-    found: dict[str, Any] = _OPENED(value, asked)
+def _opened(value: Any, args: Args) -> dict[str, Any]:
+    found: dict[str, Any] = _OPENED(value, args)
     if (found["size"] is None) != (found["kind"] == "folder"):
         raise UnexpectedError(f"is not that of a {found['kind']}", "size")
     return found
@@ -397,7 +397,7 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
             screenshot_path=(_PATH, ""),
             marks=(picture(_WINDOW), ""),
         ),
-        lambda asked: 2 * _WINDOW + _ESCAPED * (_browser_text(asked) + 128_000) + 2 * _MIB,
+        lambda args: 2 * _WINDOW + _ESCAPED * (_browser_text(args) + 128_000) + 2 * _MIB,
     ),
     "cancel": _NOTHING,
     "code.lint": AnswerForm(
@@ -441,7 +441,7 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
     "git.identity": AnswerForm(record(**_NAMED)),
     "git.log": AnswerForm(
         record(
-            commits=(list_of(_COMMIT, lambda asked: int(asked.get("limit", 50))), []),
+            commits=(list_of(_COMMIT, lambda args: int(args.get("limit", 50))), []),
             has_more=(flag, False),
             start=(commit, ""),
             **_NAMED,
@@ -465,18 +465,18 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
             python=(_PATH, ""),
             notice=(text(16_000), ""),
         ),
-        lambda asked: _output_bytes(asked) + _CELL_PICTURES,
+        lambda args: _output_bytes(args) + _CELL_PICTURES,
         is_live=True,
     ),
     "patch.apply": AnswerForm(
         record(
             text=text(64_000),
             is_error=flag,
-            paths=(list_of(_PATH, lambda asked: len(asked.get("patch", ""))), []),
+            paths=(list_of(_PATH, lambda args: len(args.get("patch", ""))), []),
             diff=(or_none(text(_DIFF)), None),
             fuzz=(_COUNT, 0),
         ),
-        lambda asked: _ESCAPED * (4 * len(asked.get("patch", "")) + _DIFF) + _MIB,
+        lambda args: _ESCAPED * (4 * len(args.get("patch", "")) + _DIFF) + _MIB,
     ),
     "ping": _NOTHING,
     "ports.list": AnswerForm(record(ports=(valid_of(_PORT, 500), [])), 2 * _MIB),

@@ -17,7 +17,7 @@ from agent_core.runtime.channel.answer_forms import (
     MAX_LIVE,
     SMALL,
     AnswerForm,
-    Asked,
+    Args,
     UnexpectedError,
     form_of,
     is_number,
@@ -118,7 +118,7 @@ class _Request:
     """A request, and what may still come of it."""
 
     form: AnswerForm
-    asked: Asked
+    args: Args
     answer: asyncio.Future[RunnerReply] | None = None
     on_output: Callable[[str], None] | None = None
     most_json: int = 0
@@ -127,7 +127,7 @@ class _Request:
     pieces: int = 0
 
     def __post_init__(self) -> None:
-        self.most_json, self.most_blob = self.form.most_json(self.asked), self.form.most_blob(self.asked)
+        self.most_json, self.most_blob = self.form.most_json(self.args), self.form.most_blob(self.args)
         self.asked_at = asyncio.get_running_loop().time()
 
 
@@ -146,23 +146,23 @@ class PendingAnswers:
 
     @contextlib.contextmanager
     def expect(
-        self, ident: int, op: str, asked: Asked, on_output: Callable[[str], None] | None
+        self, ident: int, op: str, args: Args, on_output: Callable[[str], None] | None
     ) -> Iterator[asyncio.Future[RunnerReply]]:
         """The answer to a request, for as long as somebody waits for it; see `RunnerChannel.request` for its errors."""
         answer: asyncio.Future[RunnerReply] = asyncio.get_running_loop().create_future()
-        self._awaited[ident] = request = _Request(form_of(op), asked, answer, on_output)
+        self._awaited[ident] = request = _Request(form_of(op), args, answer, on_output)
         try:
             yield answer
         finally:
             if self._awaited.pop(ident, None) is not None:
                 request.answer = request.on_output = None
-                request.asked = {}
+                request.args = {}
                 self._abandon(ident, request)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen, also when the sending has failed first
 
-    def ignore(self, ident: int, op: str, asked: Asked) -> None:
-        self._abandon(ident, _Request(form_of(op), asked))
+    def ignore(self, ident: int, op: str, args: Args) -> None:
+        self._abandon(ident, _Request(form_of(op), args))
 
     def _abandon(self, ident: int, request: _Request) -> None:
         while len(self._abandoned) >= MAX_ABANDONED:  # some never get an answer: asked again under their key
@@ -213,10 +213,10 @@ class PendingAnswers:
         if request.answer is None:
             self._over(message["id"], request, None)
             return
-        form, asked, result = request.form, request.asked, message.get("result")
+        form, args, result = request.form, request.args, message.get("result")
         try:
             checked = (
-                form.result(result, asked) if length <= LARGE else await in_thread(lambda: form.result(result, asked))
+                form.result(result, args) if length <= LARGE else await in_thread(lambda: form.result(result, args))
             )
         except UnexpectedError as error:
             problem = protocol_error(f"an answer in which {error}")

@@ -338,21 +338,21 @@ class SandboxConnection:
         self, op: str, args: Mapping[str, Any], key: str | None, limit: float, **options: Any
     ) -> RunnerReply:
         loop = asyncio.get_running_loop()
-        asked = self._begun.get(key) if key is not None else None
+        boot = self._begun.get(key) if key is not None else None
         left = limit
         reason = ""
         for _ in range(self._limits.attempts):
             try:
-                channel = await self._ready(revive=asked is None or key is None)
+                channel = await self._ready(revive=boot is None or key is None)
             except SandboxLostError as error:
-                if asked is None or isinstance(error, SandboxClosedError):
+                if boot is None or isinstance(error, SandboxClosedError):
                     raise
                 raise SandboxLostError(f"The sandbox ended while this ran in it. {error}", fix=_STARTS_AGAIN) from error
             began = loop.time()
             try:
-                if asked is not None and key is not None and channel.hello.boot != asked:
+                if boot is not None and key is not None and channel.hello.boot != boot:
                     await self._insist_on_result(channel, key, reason)
-                asked = channel.hello.boot
+                boot = channel.hello.boot
                 async with asyncio.timeout(left):
                     return await channel.request(op, args, key=key, **options)
             except TimeoutError:

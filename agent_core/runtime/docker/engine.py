@@ -55,9 +55,9 @@ class Demultiplexer:
                 self._left -= len(piece)
                 pieces.append((self._stream, piece))
                 continue
-            wanted = _HEADER.size - len(self._header)
-            self._header += data[position : position + wanted]
-            position += wanted
+            missing = _HEADER.size - len(self._header)
+            self._header += data[position : position + missing]
+            position += missing
             if len(self._header) == _HEADER.size:
                 self._stream, self._left = _HEADER.unpack(self._header)
                 self._header.clear()

@@ -50,7 +50,7 @@ class SandboxFolder:
         self.name = name
         self.path = Path(data_dir, "sandboxes", name).absolute()
         self.frozen = self.path / "paused"
-        self._given = workspace
+        self._workspace = workspace
 
     @property
     def socket(self) -> Path:
@@ -63,7 +63,7 @@ class SandboxFolder:
     @property
     def workspace(self) -> Path:
         """The conversation's files: a folder of its own, or the one that it was given."""
-        return Path(self._given) if self._given else self.path / "workspace"
+        return Path(self._workspace) if self._workspace else self.path / "workspace"
 
     def prepare(self, spec: SandboxSpec, *, confined: bool) -> int | None:
         """Make everything that a start needs; returns the user to run as when this process is root."""
@@ -145,8 +145,8 @@ class SandboxFolder:
             return noted
         if not confined or os.geteuid() != 0:
             return None
-        if self._given:  # what is made in it belongs to its owner, and that owner's files can be changed
-            return os.stat(self._given).st_uid or None
+        if self._workspace:  # what is made in it belongs to its owner, and that owner's files can be changed
+            return os.stat(self._workspace).st_uid or None
         return user_for(self.name, Path("/proc/self/uid_map").read_text())
 
 

@@ -309,8 +309,8 @@ def launch_order(
 def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
     points = [path for path in _MOUNT_POINTS if os.path.isdir(path)] if uid is not None else []
     folders = dict.fromkeys(library.folder for library in shown_libraries())
-    wanted = [path for path in (str(folder.path), spec.workspace, *folders) if path]
-    mounts = dict(zip(wanted, points, strict=False))
+    paths = [path for path in (str(folder.path), spec.workspace, *folders) if path]
+    mounts = dict(zip(paths, points, strict=False))
     # A user of the sandbox's own may not walk the way to the server's files.
     seen_at = {path: path if uid is None else mounts.get(path, "") for path in folders}
     libraries = [(seen_at[library.folder], library) for library in shown_libraries() if seen_at[library.folder]]

@@ -67,11 +67,11 @@ class LocalProvider:
         return self._sandbox(spec, known or object_name(spec.instance_id, spec.conversation_id))
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
-        kept, gone = set(keep), []
+        remaining, gone = set(keep), []
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, remove_stale, _STALE_SECONDS)
         for name, conversation in await loop.run_in_executor(self._pool, self._found, instance_id):
-            if conversation not in kept:
+            if conversation not in remaining:
                 spec = SandboxSpec(conversation, instance_id, image="", data_dir=self._data_dir)
                 await self._sandbox(spec, name).destroy()
                 gone.append(conversation)
@@ -113,17 +113,17 @@ class LocalProvider:
 
     async def _try(self, network: NetworkWish = "none") -> list[tuple[str, str]]:
         """Start a sandbox and remove it: the only honest test; returns what its start told."""
-        told: list[tuple[str, str]] = []
+        statuses: list[tuple[str, str]] = []
         with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder:
             os.chmod(folder, 0o700)
             limits = SandboxLimits(start_seconds=self._start_seconds, tmp_size=1024**2, stop_seconds=1)
             spec = SandboxSpec("check", os.urandom(4).hex(), image="", data_dir=folder, network=network, limits=limits)
             sandbox = self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))
             try:
-                await sandbox.start(lambda status, text: told.append((status, text)))
+                await sandbox.start(lambda status, text: statuses.append((status, text)))
             finally:
                 await sandbox.destroy()
-        return told
+        return statuses
 
 
 def _short(text: str) -> str:
