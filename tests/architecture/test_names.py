@@ -36,5 +36,7 @@ def test_no_two_public_classes_share_a_name() -> None:
 
 
 def test_no_folder_has_a_module_and_a_package_of_one_name() -> None:
-    twice = [str(path.relative_to(ROOT)) for path in sources(*PRODUCT) if path.with_suffix("").is_dir()]
+    twice = [
+        str(path.relative_to(ROOT)) for path in sources(*PRODUCT) if (path.with_suffix("") / "__init__.py").is_file()
+    ]
     assert not twice, twice
