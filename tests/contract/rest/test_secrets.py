@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
-from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
 from tests.unit.db.another_program import another_program
 
 VALUE = "s3cr+t/välue whose end shows: ~!?%s"  # of 36 bytes, so that no padding stays behind in base64
@@ -380,6 +380,22 @@ async def test_the_title_and_the_instructions_of_a_conversation_hide_secrets_too
     record = await server.app.services.database.conversations.get(conversation_id)
     assert record is not None
     assert (record.title, record.options["conversation_instructions"]) == (f"About {HIDDEN}", f"Never use {HIDDEN}.")
+
+
+async def test_the_instructions_of_a_conversation_reach_its_agent(server: Server) -> None:
+    conversation_id = await server.create(conversation_instructions="Be quick.", initial_user_msg="Hello")
+
+    async def recalled() -> list[str]:
+        events = await server.events(conversation_id)
+        return [
+            event["extras"]["conversation_instructions"] for event in events if event.get("observation") == "recall"
+        ]
+
+    async def is_told() -> bool:
+        return bool(await recalled())
+
+    await server.until(is_told, seconds=MODEL_SECONDS)
+    assert (await recalled())[0] == "Be quick."
 
 
 @pytest.mark.parametrize("address", ["https://ann:pw@git.example.com/x.git", "http://token@git.example.com/x"])

@@ -271,8 +271,8 @@ class IPythonContract:
 
     async def test_helpers_show_a_window_of_a_file(self, notebook: NotebookKit) -> None:
         path = f"{notebook.sandbox.working_dir}/lines.txt"
-        await notebook.text(f"open('{path}', 'w').write(''.join(f'line {{n}}\\n' for n in range(1, 301))); None")
-        top = await notebook.text(f"open_file('{path}')")
+        written = f"with open('{path}', 'w') as file: file.write(''.join(f'line {{n}}\\n' for n in range(1, 301)))"
+        top = await notebook.text(f"{written}\nopen_file('{path}')")  # they are there in the first cell
         assert top.startswith(f"[File: {path} (300 lines total)]\n(this is the beginning of the file)\n1|line 1\n")
         assert top.endswith("\n100|line 100\n(200 more lines below)")
         down = await notebook.text("scroll_down()")

@@ -331,7 +331,7 @@ def test_flags_choose_the_tools_of_a_code_act_agent() -> None:
     assert CodeActAgent.VERSION == "2.2"
 
 
-def test_the_skills_are_in_the_sandbox_before_the_kernel() -> None:
+def test_the_plugins_of_an_agent_are_named_in_their_order() -> None:
     assert CodeActAgent.sandbox_plugins == (AgentSkillsRequirement(), JupyterRequirement())
     assert [plugin.name for plugin in CodeActAgent.sandbox_plugins] == ["agent_skills", "jupyter"]
 

@@ -13,6 +13,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, Conversatio
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from agent_core.version import VERSION
 from tests.unit.controller.stage import REPLIES, StageModel
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED, staged
@@ -111,7 +112,8 @@ async def test_a_log_begins_with_one_system_prompt_however_often_it_is_opened() 
         await stage.begin()
         await stage.say()
         events = await until(stage, FINISHED, [REPLIES["finish"]])
-    assert [event.id for event in events if isinstance(event, SystemPromptEvent)] == [1]
+    (prompt,) = [event for event in events if isinstance(event, SystemPromptEvent)]
+    assert (prompt.id, prompt.version) == (1, VERSION)
 
 
 @pytest.mark.parametrize(

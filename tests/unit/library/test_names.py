@@ -137,11 +137,16 @@ def test_each_convertible_event_stands_for_one_message() -> None:
     call = MessageToolCall(id="1", name="terminal", arguments="{}")
     action = ActionEvent(tool_name="terminal", tool_call=call, thought=[TextContent(text="I look.")])
     prompt = SystemPromptEvent(system_prompt=TextContent(text="Be good."))
+    result = ObservationEvent(
+        cause=1, tool_call_id="1", tool_name="terminal", observation=Observation.from_text("a.txt")
+    )
     said = MessageEvent(source="user", llm_message=Message.user("Hello"))
-    for event in (action, prompt, said):
+    for event in (action, prompt, said, result):
         assert isinstance(event, agent_core.LLMConvertibleEvent)
     assert action.to_llm_message().tool_calls == [call]
     assert action.to_llm_message().text == "I look."
+    shown = result.to_llm_message()
+    assert (shown.role, shown.tool_call_id, shown.text) == ("tool", "1", "a.txt")
     assert (prompt.to_llm_message().role, said.to_llm_message().role) == ("system", "user")
     assert not isinstance(agent_core.Event(), agent_core.LLMConvertibleEvent)
 

@@ -29,7 +29,7 @@ from agent_core.tools.registry import (
     resolve_tools,
 )
 from agent_core.tools.spec import DeclaredResources, Tool
-from agent_core.tools.terminal import BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
+from agent_core.tools.terminal import BashExecutor, BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
 
 
 class CountAction(Action):
@@ -440,6 +440,7 @@ def test_set_executor_returns_a_copy() -> None:
     assert execute_bash_tool.executor is not executor
     assert TerminalTool.create(None, executor=terminal)[0].executor is terminal
     assert BashTool.create()[0].name == "terminal"
+    assert BashExecutor is TerminalExecutor
 
 
 # --- what is shown ---

@@ -145,8 +145,12 @@ def test_a_hosted_model_without_any_key_is_noticed(
 
 
 def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
-    options = merge_settings(STORED, Settings(max_iterations=3, max_budget_per_task=2.5))
+    chosen = STORED.model_copy(update={"agent": "Agent", "condenser_max_size": 60})
+    options = merge_settings(chosen, Settings(max_iterations=3, max_budget_per_task=2.5, llm_model="ollama/own"))
     assert (options.max_iterations, options.max_budget) == (7, 2.5)
+    assert (options.agent_class, options.condenser_max_size) == ("Agent", 60)
+    assert options.model == ModelChoice("openai/gpt-5", "user-key")
+    assert merge_settings(None, Settings(llm_model="ollama/own")).model.model == "ollama/own"
 
 
 BOTH, LLM_WORD, RULES = get_default_analyzer(), LLMSecurityAnalyzer(), ShellRuleAnalyzer()
