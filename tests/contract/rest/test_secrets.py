@@ -386,10 +386,8 @@ async def test_the_instructions_of_a_conversation_reach_its_agent(server: Server
     conversation_id = await server.create(conversation_instructions="Be quick.", initial_user_msg="Hello")
 
     async def recalled() -> list[str]:
-        events = await server.events(conversation_id)
-        return [
-            event["extras"]["conversation_instructions"] for event in events if event.get("observation") == "recall"
-        ]
+        recalls = [event for event in await server.events(conversation_id) if event.get("observation") == "recall"]
+        return [event["extras"]["conversation_instructions"] for event in recalls]
 
     async def is_told() -> bool:
         return bool(await recalled())

@@ -38,6 +38,8 @@ async def test_a_long_task_goes_on_over_a_summary_and_its_cost_is_counted(house:
         events = await until_state(session, AgentState.FINISHED)
     (condensation,) = [event for event in events if isinstance(event, Condensation)]
     assert condensation.summary == "the gist of it"
+    assert condensation.metrics is not None
+    assert condensation.metrics.by_usage_id["condenser"].accumulated_cost > 0
     last = model.requests[-1]
     assert "the gist of it" in str(last.messages)
     assert "thought 2" not in str(last.messages)

@@ -1,4 +1,4 @@
-"""What is stored as data is made again from it by its `kind`, whichever class of its family is asked (G6)."""
+"""What is stored as data is made again from it by its `kind`, whichever class of its family is asked."""
 
 from __future__ import annotations
 

@@ -137,9 +137,8 @@ def test_each_convertible_event_stands_for_one_message() -> None:
     call = MessageToolCall(id="1", name="terminal", arguments="{}")
     action = ActionEvent(tool_name="terminal", tool_call=call, thought=[TextContent(text="I look.")])
     prompt = SystemPromptEvent(system_prompt=TextContent(text="Be good."))
-    result = ObservationEvent(
-        cause=1, tool_call_id="1", tool_name="terminal", observation=Observation.from_text("a.txt")
-    )
+    listed = Observation.from_text("a.txt")
+    result = ObservationEvent(cause=1, tool_call_id="1", tool_name="terminal", observation=listed)
     said = MessageEvent(source="user", llm_message=Message.user("Hello"))
     for event in (action, prompt, said, result):
         assert isinstance(event, agent_core.LLMConvertibleEvent)
