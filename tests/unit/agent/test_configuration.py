@@ -308,6 +308,8 @@ def test_on_request_only_tools_that_were_used_must_be_there() -> None:
         now.verify(before, [ActionEvent(tool_name="file_editor")], used_tools_only=True)
     with pytest.raises(ValueError, match=r"missing \['file_editor'\]"):
         now.verify(before, used_tools_only=True)
+    with pytest.raises(ValueError, match=r"missing \['file_editor'\]"):
+        now.verify(before, used)
 
 
 def test_flags_choose_the_tools_of_a_code_act_agent() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.controller.usage import metrics_of
+from agent_core.controller.usage import UsageTracker, metrics_of
 from agent_core.errors import LLMContextWindowError
 from agent_core.events.control import (
     AgentState,
@@ -20,7 +20,10 @@ from agent_core.events.control import (
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from agent_core.events.store import InMemoryEventStore
+from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM
+from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.memory.condensers import USAGE_ID, LLMSummarizingCondenser, condenser_llm
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
@@ -182,3 +185,14 @@ def test_every_event_that_can_say_what_was_spent_does() -> None:
     told: dict[str, Any] = {"metrics": MetricsSnapshot(accumulated_cost=1.0)}
     assert metrics_of(MetricsUpdated(**told)) == metrics_of(Condensation(forgotten_event_ids=[], **told))
     assert metrics_of(CondensationRequest()) is None
+
+
+async def test_what_was_asked_before_the_log_was_read_counts_too() -> None:
+    tracker = UsageTracker(await EventStream.open("c", InMemoryEventStore()), [], max_budget=5.0)
+    await beside("title").acompletion([Message.user("Name it")], context=tracker.context)
+    spent = ConversationStats(max_budget=5.0)
+    spent.of("agent").accumulated_cost = 2.0
+    tracker.restore(spent.snapshot())
+    assert tracker.stats.accumulated_cost == pytest.approx(3.0)
+    assert tracker.stats.of("title").calls == 1
+    assert tracker.note().max_budget == 5.0
