@@ -85,14 +85,15 @@ class Destinations:
                 raise DestinationError(f"{name} is {address}, which is no public address", not_public=True)
         host = parts.netloc.rpartition("@")[2]
         return [
-            Destination(parts._replace(netloc=f"{_literal(one)}:{port}").geturl(), host, name)
+            Destination(
+                parts._replace(netloc=f"[{one}]:{port}" if one.version == 6 else f"{one}:{port}").geturl(), host, name
+            )
             for one in addresses[:MAX_ADDRESSES]
         ]
 
     def _may_be(self, name: str, address: Address) -> bool:
-        return (
-            bool({"*", name.lower()} & self._hosts) or is_public(address) or (self._loopback and _is_loopback(address))
-        )
+        is_loopback = (getattr(address, "ipv4_mapped", None) or address).is_loopback
+        return bool({"*", name.lower()} & self._hosts) or is_public(address) or (self._loopback and is_loopback)
 
 
 def is_public(address: Address) -> bool:
@@ -105,15 +106,6 @@ def is_public(address: Address) -> bool:
     if address in _NAT64:
         inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return is_public(inner) if inner is not None else address.is_global and address in _UNICAST
-
-
-def _is_loopback(address: Address) -> bool:
-    plain = getattr(address, "ipv4_mapped", None) or address
-    return plain.is_loopback
-
-
-def _literal(address: Address) -> str:
-    return f"[{address}]" if address.version == 6 else str(address)
 
 
 class DirectClient:

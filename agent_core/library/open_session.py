@@ -301,6 +301,8 @@ class SandboxUse:
 
     @contextlib.asynccontextmanager
     async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
+        async with self._lending:  # what is about to be lent can be shared
+            pass
         if self._lent is not None:
             self._sharing += 1
             try:
@@ -321,7 +323,8 @@ class SandboxUse:
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """The sandbox for oneself; a connection that was lent for longer is asked back."""
-        self._ask_back()
+        async with self._lending:  # only what has been lent can be asked back
+            self._ask_back()
         async with self._turn:
             yield
 

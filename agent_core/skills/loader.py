@@ -274,7 +274,10 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
     except (OSError, subprocess.SubprocessError) as error:
         is_old = (root / ".git").is_dir()
         old = "the skills fetched before are used" if is_old else "its skills are left out"
-        logger.warning("the public skills of %s cannot be fetched, %s: %s", source, old, _error_text(error))
+        reason = str(error)
+        if isinstance(error, subprocess.CalledProcessError):
+            reason = " ".join(str(error.stderr).split())[:500]
+        logger.warning("the public skills of %s cannot be fetched, %s: %s", source, old, reason)
         return root if is_old else None
     return root
 
@@ -290,12 +293,6 @@ def _git(*arguments: str) -> None:
         env=environment,
         stdin=subprocess.DEVNULL,
     )
-
-
-def _error_text(error: Exception) -> str:
-    if isinstance(error, subprocess.CalledProcessError):
-        return " ".join(str(error.stderr).split())[:500]
-    return str(error)
 
 
 def _listed(root: Path, marketplace_path: str) -> list[Skill]:

@@ -128,9 +128,10 @@ class Rules:
                 self._sinks.high(program.stops, f"{base} {programs.REASONS[program.stops]}")
             elif program.risk is SecurityRisk.UNKNOWN:
                 self._ask(call, "something to do that cannot be told")
-                for word in arguments:
-                    for code in [word, *re.split("[=!]", word)[1:]]:
-                        self._run_code(code, stdin)
+                files = {path: [*texts] for path, texts in self._sinks.files.items()}
+                for code in (part for word in arguments for part in [word, *re.split("[=!]", word)[1:]]):
+                    self._run_code(code, stdin)
+                self._sinks.files = files if program.kind == "connect" else self._sinks.files  # theirs are elsewhere
             else:
                 self._sinks.note(program.risk, "program", f"runs {shown(base)}")
             for word in arguments:
@@ -406,7 +407,8 @@ class Rules:
 
     def write(self, call: ProgramCall) -> str:
         is_appended = any(re.match(r"-\w*a|--append", word) for word in call.arguments)
-        text = {"tee": call.stdin, "touch": ""}.get(call.name, derived(call.stdin))
+        copied = self._sinks.read_all(word[3:] for word in call.arguments if word.startswith("if="))
+        text = {"tee": call.stdin, "touch": ""}.get(call.name, derived(call.stdin + copied))
         for path in call.operands if call.name != "mkdir" else []:
             if call.name != "dd" or path.startswith("of=") or may_be_option(path):
                 self._sinks.write(path.removeprefix("of=") if call.name == "dd" else path, text, append=is_appended)
@@ -532,6 +534,8 @@ class Rules:
             self._sinks.high("database", f"{call.name} {programs.REASONS['database']}")
         if not is_known(text) or _RUN_BY_DATABASE.search(text):
             self._ask(call, "something that is not known, or may run programs")
+        for found in re.finditer(r"(?:\\!|\.shell\s|\bsystem\s)(.*)", text):
+            self._run_code(found[1], "")
         return derived("")
 
     def pack(self, call: ProgramCall) -> str:
