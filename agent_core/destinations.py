@@ -34,7 +34,7 @@ _SPECIAL: Final = tuple(
 """Protocols, tunnels, benchmarks, groups, examples, and where a cloud serves its machines: Python's releases differ in
 what they know of these."""
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class DestinationError(Exception):
@@ -91,12 +91,12 @@ class Destinations:
             for one in addresses[:MAX_ADDRESSES]
         ]
 
-    def _may_be(self, name: str, address: Address) -> bool:
+    def _may_be(self, name: str, address: IpAddress) -> bool:
         is_loopback = (getattr(address, "ipv4_mapped", None) or address).is_loopback
         return bool({"*", name.lower()} & self._hosts) or is_public(address) or (self._loopback and is_loopback)
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: IpAddress) -> bool:
     """Whether everybody can reach it. What stands for an IPv4 address, and ends up there, is what that is."""
     if any(address in network for network in _SPECIAL):
         return False

@@ -22,7 +22,7 @@ T = TypeVar("T")
 END_SECONDS: Final = 10.0
 
 
-class LoopThread:
+class ClientThread:
     """The thread. `run` may be called from any other, also from one with an event loop of its own (which it blocks)."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class LoopThread:
 class Front(Generic[A_co]):
     """Base of blocking counterparts: the asynchronous object, and the thread in which it lives."""
 
-    def __init__(self, inner: A_co, thread: LoopThread) -> None:
+    def __init__(self, inner: A_co, thread: ClientThread) -> None:
         self._inner = inner
         self._thread = thread
 
@@ -80,7 +80,7 @@ class Front(Generic[A_co]):
 class BlockingIterator(Iterator[T]):
     """What an asynchronous iterator gives, for a ``for`` loop; its `close` and the end of its ``with`` end it."""
 
-    def __init__(self, items: AsyncIterator[T], thread: LoopThread) -> None:
+    def __init__(self, items: AsyncIterator[T], thread: ClientThread) -> None:
         self._items = items
         self._thread = thread
 
@@ -192,7 +192,7 @@ class SyncDrydockClient(Front[DrydockClient]):
     """
 
     def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
-        super().__init__(DrydockClient(base_url, api_key, timeout=timeout), LoopThread())
+        super().__init__(DrydockClient(base_url, api_key, timeout=timeout), ClientThread())
         self.files = SyncFilesApi(self._inner.files, self._thread)
         self.git = SyncGitApi(self._inner.git, self._thread)
         self.settings = SyncSettingsApi(self._inner.settings, self._thread)

@@ -31,7 +31,7 @@ from agent_core.events.messages import Frozen, TextContent
 from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, AnyLLM
-from agent_core.mcp.config import McpConfig
+from agent_core.mcp.config import McpServerMap
 from agent_core.memory.condensers import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
@@ -129,7 +129,7 @@ class AgentBase(Family):
     system_prompt_filename: str = SYSTEM_PROMPT
     security_policy_filename: str = SECURITY_POLICY
     system_prompt_kwargs: dict[str, Any] = Field(default_factory=dict)
-    mcp_config: McpConfig = Field(default_factory=dict)
+    mcp_config: McpServerMap = Field(default_factory=dict)
     condenser: AnyCondenser | None = None
     critic: AnyCritic | None = None
 
@@ -427,7 +427,7 @@ class AgentBase(Family):
         other._tools_map, other._brought = self._tools_map, self._brought
         return other
 
-    def with_additions(self, skills: Sequence[Skill], servers: McpConfig) -> Self:
+    def with_additions(self, skills: Sequence[Skill], servers: McpServerMap) -> Self:
         """The same agent, its made tools too, with more skills and MCP servers; its own of the same names stay."""
         context = (self.agent_context or AgentContext(current_datetime=None)).merged(project=skills)
         other = self.model_copy(update={"agent_context": context, "mcp_config": {**servers, **self.mcp_config}})

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.guards import answers_to_invalid_calls, error_events, failure_of, refinement
-from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move, state_of_branch
+from agent_core.controller.state import INTERRUPTING, RESUMABLE, ControllerState, Move, state_of_branch
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
@@ -62,11 +62,11 @@ class AgentController:
         self,
         stream: EventStream,
         agent: AgentBase,
-        state: ConversationState,
+        state: ControllerState,
         step: Step,
         hooks: ConversationHooks,
         *,
-        check: Callable[[ConversationState], None],
+        check: Callable[[ControllerState], None],
         steps_left: int | None,
     ) -> None:
         self._check = check
@@ -331,7 +331,7 @@ class AgentController:
         self._step_task = None
 
 
-def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
+def first_state(state: ControllerState, *, has_initial: bool) -> list[AnyEvent]:
     """The first state of a loaded conversation: as it was, or by what its user has said since.
 
     Where actions await the user's word it waits still: a message that came meanwhile refuses them then.
@@ -349,7 +349,7 @@ def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent
     return [AgentStateChanged(agent_state=before)]
 
 
-def recalls(state: ConversationState) -> list[AnyEvent]:
+def recalls(state: ControllerState) -> list[AnyEvent]:
     """A question to the memory for each message of the user that needs one; the first is a wider one."""
     first = state.user_messages == len(state.unrecalled)
     requests: list[AnyEvent] = []

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.child_run import ChildRun, ChildSession, DelegatedTask
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ControllerState
 from agent_core.controller.usage import SubAgentBudget, UsageTracker
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
@@ -72,7 +72,7 @@ class Delegation:
         provider: SubagentProvider,
         *,
         usage: UsageTracker,
-        state: Callable[[], ConversationState],
+        state: Callable[[], ControllerState],
         depth: int = 0,
         above: SubAgentBudget | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from agent_core.agent.critic import CriticBase
 from agent_core.agent.vision import is_blind
-from agent_core.controller.state import CRITIC, ConversationState, Limits
+from agent_core.controller.state import CRITIC, ControllerState, Limits
 from agent_core.errors import (
     AgentStuckInLoopError,
     DrydockError,
@@ -28,7 +28,7 @@ MAX_EMPTY_REPLIES = 3
 MAX_FRUITLESS_REPLIES = 25
 
 
-def check_limits(state: ConversationState) -> None:
+def check_limits(state: ControllerState) -> None:
     """Raise `LimitReachedError` where the agent may not ask its model again until its user sends a message."""
     limits = state.limits
     if state.iterations >= limits.iteration_limit:
@@ -93,7 +93,7 @@ def failure_of(error: Exception) -> tuple[str, str]:
     return f"RuntimeError: {text}", text
 
 
-def blind(llm: LLM, state: ConversationState, tools: Collection[str]) -> MessageEvent | None:
+def blind(llm: LLM, state: ControllerState, tools: Collection[str]) -> MessageEvent | None:
     """The answer to images that the model cannot see; None when it can, or a tool among these looks at them."""
     if not state.shows_images or VisionInspectTool.tool_name in tools or not is_blind(llm):
         return None
@@ -105,7 +105,7 @@ def blind(llm: LLM, state: ConversationState, tools: Collection[str]) -> Message
     return MessageEvent(source="agent", llm_message=message, wait_for_response=True, seen=state.last_event_id)
 
 
-def refinement(critic: CriticBase | None, state: ConversationState) -> MessageEvent | None:
+def refinement(critic: CriticBase | None, state: ControllerState) -> MessageEvent | None:
     """What an agent is told whose finish its critic found wanting; None when it may rest."""
     config = critic.iterative_refinement if critic is not None else None
     result = state.finish_result
@@ -120,7 +120,7 @@ def refinement(critic: CriticBase | None, state: ConversationState) -> MessageEv
     return MessageEvent(source="environment", sender=CRITIC, llm_message=Message.user(text))
 
 
-def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageEvent:
+def rephrase(error: LLMContentPolicyError, state: ControllerState) -> MessageEvent:
     """What an agent is told whose request was refused; as an empty reply, so it is raised when said often enough."""
     if state.empty_replies + 1 >= MAX_EMPTY_REPLIES:
         raise error
@@ -136,7 +136,7 @@ def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageE
     )
 
 
-def answers_to_invalid_calls(state: ConversationState) -> list[AnyEvent]:
+def answers_to_invalid_calls(state: ControllerState) -> list[AnyEvent]:
     """Errors for calls that could not be validated, which a crash or a full disk has kept out of the log."""
     text = "The call could not be validated; check its name and arguments and try again."
     return [

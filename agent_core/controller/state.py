@@ -103,7 +103,7 @@ class Move(Enum):
 
 
 @dataclass(slots=True)
-class ConversationState:
+class ControllerState:
     """Everything that the controller decides from. `fold` takes the events in the order of their ids.
 
     Attributes:
@@ -228,7 +228,7 @@ class ConversationState:
     def _last_user_message(self) -> int:
         return self._user_messages[-1] if self._user_messages else -1
 
-    def keep(self, whole: ConversationState) -> None:
+    def keep(self, whole: ControllerState) -> None:
         """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone."""
         self.limits, self.iterations, self.metrics = whole.limits, whole.iterations, whole.metrics
         self.agent_state, self.resumable, self.policy = whole.agent_state, whole.resumable, whole.policy
@@ -318,15 +318,15 @@ class ConversationState:
 UNDONE = "The conversation was taken back to this point, before the call had a result."
 
 
-async def state_of_branch(log: Pages[AnyEvent], branches: Branches, leaf: int | None = None) -> ConversationState:
+async def state_of_branch(log: Pages[AnyEvent], branches: Branches, leaf: int | None = None) -> ControllerState:
     """The state that the events of the branch alone make up; its limits mean nothing. Raises `EventStoreError`."""
-    state = ConversationState(Limits(max_iterations=1))
+    state = ControllerState(Limits(max_iterations=1))
     async for event in read_branch(log, branches, leaf):
         state.fold(event)
     return state
 
 
-def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEvent | None = None) -> list[AnyEvent]:
+def opening_of(rewind: Rewind, state: ControllerState, prompt: SystemPromptEvent | None = None) -> list[AnyEvent]:
     """What is written together to go on behind the event that `rewind` names, whose branch has come to `state`.
 
     Calls that are open there are answered. `prompt` is what the agent is told where the branch does not say it. The

@@ -18,7 +18,7 @@ from agent_core.agent.switch_llm import SwitchedModel
 from agent_core.agent.vision import renderer
 from agent_core.controller.guards import blind, error_events, failure_of, rephrase
 from agent_core.controller.replay import ReplayManager
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ControllerState
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds, StuckDetector
 from agent_core.controller.usage import UsageTracker
 from agent_core.errors import (
@@ -106,7 +106,7 @@ class Step:
             self._gate = ConfirmationGate.for_tools(self._gate.policy, self._gate.analyzer, tools)
         return self._offered
 
-    def gate(self, state: ConversationState | None) -> ConfirmationGate:
+    def gate(self, state: ControllerState | None) -> ConfirmationGate:
         stored = None if state is None else state.policy
         return replace(self._gate, policy=policy_in_force(stored, self._gate.policy))
 
@@ -121,7 +121,7 @@ class Step:
         """The prompt for a branch that begins before there was one; `secrets` are descriptions by name."""
         return self._agent.system_prompt_event(self._schemas, version=VERSION, secrets=secrets)
 
-    async def take(self, state: ConversationState) -> None:
+    async def take(self, state: ControllerState) -> None:
         """Ask the model and store what comes of it.
 
         Cancelling it ends the request; the text streamed so far is declared void. Raises `AgentStuckInLoopError`,
@@ -166,7 +166,7 @@ class Step:
             deltas.discard()  # nothing of it is in the log
         await self.log.read(until=stored)  # the tools are at work: what is done now is not left for their end
 
-    def _way_out(self, error: BaseException, state: ConversationState) -> AnyEvent | None:
+    def _way_out(self, error: BaseException, state: ControllerState) -> AnyEvent | None:
         """What lets the agent go on after this error, in the log; None where nothing does."""
         if isinstance(error, LLMContentPolicyError):
             return rephrase(error, state)
@@ -234,7 +234,7 @@ class Step:
         await self._stream.add_event(outcome.model_copy(update={"metrics": self.usage.note()}))
         return None
 
-    async def _judged(self, outcome: StepOutcome, state: ConversationState) -> tuple[StepOutcome, bool]:
+    async def _judged(self, outcome: StepOutcome, state: ControllerState) -> tuple[StepOutcome, bool]:
         gate = self.gate(state)
         places, actions = [], []
         for place, event in enumerate(outcome.events):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent_core.controller.guards import check_budget, check_limits
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ControllerState
 from agent_core.events.control import Condensation, MetricsUpdated
 from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot
 from agent_core.events.serialization import AnyEvent
@@ -89,7 +89,7 @@ class SubAgentBudget:
     """
 
     usage: UsageTracker
-    state: Callable[[], ConversationState]
+    state: Callable[[], ControllerState]
     label: str
     above: SubAgentBudget | None = None
 
@@ -104,7 +104,7 @@ class SubAgentBudget:
         if self.above is not None:
             self.above.add(metrics)
 
-    def check(self, spending: ConversationState) -> None:
+    def check(self, spending: ControllerState) -> None:
         """Raise `LimitReachedError` where the sub-agent, whose state is `spending`, may not ask its model again."""
         check_limits(spending)
         self.check_money()

@@ -28,7 +28,7 @@ from agent_core.events.store import InMemoryEventStore
 from agent_core.library import side_questions
 from agent_core.library.callbacks import Callback, Callbacks, functions_in, listener
 from agent_core.library.conversation_log import ExecutionStatus
-from agent_core.library.conversation_state import ConversationView
+from agent_core.library.conversation_state import ConversationState
 from agent_core.library.direct_calls import call_tool, rerun, tool_named
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict
@@ -37,7 +37,7 @@ from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore
-from agent_core.mcp.config import McpConfig
+from agent_core.mcp.config import McpServerMap
 from agent_core.runtime.channel.tunnels import OpenPort
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
@@ -148,7 +148,7 @@ class Conversation:
             workspace=self.workspace,
             callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
         )
-        self.state = ConversationView(self._work, self.workspace, kept, tags or {})
+        self.state = ConversationState(self._work, self.workspace, kept, tags or {})
         self._access = WorkspaceAccess(self._work)
 
     @property
@@ -558,7 +558,7 @@ class _Extension:
         except ValueError as error:
             raise SkillValidationError(f"plugin {plugin.name!r}, hooks/hooks.json: {error}") from None
         try:
-            self.servers: McpConfig = TypeAdapter(McpConfig).validate_python(plugin.mcp_servers)
+            self.servers: McpServerMap = TypeAdapter(McpServerMap).validate_python(plugin.mcp_servers)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
             place = ".".join(str(part) for part in problem["loc"])

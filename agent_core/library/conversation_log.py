@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.state import ControllerState, Limits
 from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
 from agent_core.events.control import (
     AgentState,
@@ -89,7 +89,7 @@ class StatusFold:
     """
 
     def __init__(self) -> None:
-        self.core = ConversationState(Limits(max_iterations=0))
+        self.core = ControllerState(Limits(max_iterations=0))
         self.facts = LogFacts()
         self.branches = Branches()
         self.shown = array("q")
@@ -232,7 +232,7 @@ class ConversationLog(StoredLog):
         return self._fold
 
     async def rejoin(self, fold: StatusFold) -> None:
-        core, facts = ConversationState(fold.core.limits), LogFacts()
+        core, facts = ControllerState(fold.core.limits), LogFacts()
         async for event in read_branch(self, fold.branches):
             core.fold(event)
             facts.fold(event)

@@ -27,7 +27,7 @@ MAX_TAG_CHARS: Final = 256
 _TAG_NAME: Final = re.compile(r"[a-z0-9]+")
 
 
-class ConversationView:
+class ConversationState:
     """The state of a conversation, as its program and the factories of its tools see it (``conv_state``).
 
     Everything is as the log tells it at the moment of asking; nothing can be set here, the conversation's methods do.
@@ -154,10 +154,6 @@ class ConversationView:
     @property
     def _fold(self) -> StatusFold:
         return library_loop().run(self._work.log.present())
-
-
-ConversationState = ConversationView
-"""`ConversationView` under the name that other programs know."""
 
 
 class Events(Sequence[AnyEvent]):

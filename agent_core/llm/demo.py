@@ -22,7 +22,7 @@ TURN_SECONDS = 0.8
 WORD_SECONDS = 0.05
 CALL_SECONDS = 0.3
 
-WireMessage = Mapping[str, Any]
+DemoMessage = Mapping[str, Any]
 
 
 class DemoTransport:
@@ -57,7 +57,7 @@ async def _wait(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def next_turn(messages: Sequence[WireMessage], tools: Collection[str]) -> DemoTurn:
+def next_turn(messages: Sequence[DemoMessage], tools: Collection[str]) -> DemoTurn:
     """What the demo says and does next, given the conversation so far."""
     if not tools:
         request = " ".join(text_of(message) for message in messages[-2:]).lower()
@@ -85,7 +85,7 @@ def next_turn(messages: Sequence[WireMessage], tools: Collection[str]) -> DemoTu
     return turn or DemoTurn(f"That was all. Say `tour` for another round. {HOW_TO_GO_ON}")
 
 
-def _replayed(script: Script, made: Sequence[tuple[MadeCall, ...]]) -> DemoTurn | None:
+def _replayed(script: DemoScript, made: Sequence[tuple[MadeCall, ...]]) -> DemoTurn | None:
     """The first turn of the script that has not been made yet: turns of the history are fed to it in their order."""
     left = iter(made)
     try:
@@ -100,7 +100,7 @@ def _replayed(script: Script, made: Sequence[tuple[MadeCall, ...]]) -> DemoTurn 
     return turn
 
 
-def _results(turn: DemoTurn, made: tuple[MadeCall, ...]) -> tuple[Result, ...] | None:
+def _results(turn: DemoTurn, made: tuple[MadeCall, ...]) -> tuple[CallResult, ...] | None:
     if len(turn.calls) != len(made):
         return None
     for wanted, call in zip(turn.calls, made, strict=True):
@@ -123,7 +123,7 @@ _BAD_ANYWHERE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CallResult:
     """What came back from one call; `text` is None where nothing did."""
 
     text: str | None
@@ -161,7 +161,7 @@ class MadeCall:
 
     name: str
     arguments: Mapping[str, Any]
-    result: Result
+    result: CallResult
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def runs_of(messages: Sequence[WireMessage]) -> list[Run]:
+def runs_of(messages: Sequence[DemoMessage]) -> list[Run]:
     """The conversation as runs; empty when the user has said nothing yet."""
     runs: list[Run] = []
     results = {str(one.get("tool_call_id")): text_of(one) for one in messages if one.get("role") == "tool"}
@@ -237,7 +237,7 @@ def _take_user(runs: list[Run], text: str) -> None:
         runs[-1].interjection = intent
 
 
-def _made_calls(message: WireMessage, results: Mapping[str, str]) -> Iterator[MadeCall]:
+def _made_calls(message: DemoMessage, results: Mapping[str, str]) -> Iterator[MadeCall]:
     for call in message.get("tool_calls") or ():
         function = call["function"]
         try:
@@ -245,10 +245,10 @@ def _made_calls(message: WireMessage, results: Mapping[str, str]) -> Iterator[Ma
         except ValueError:
             arguments = {}
         text = results.get(call["id"])
-        yield MadeCall(function["name"], arguments if isinstance(arguments, dict) else {}, Result(text))
+        yield MadeCall(function["name"], arguments if isinstance(arguments, dict) else {}, CallResult(text))
 
 
-def text_of(message: WireMessage) -> str:
+def text_of(message: DemoMessage) -> str:
     """The text of a message in wire form."""
     content = message.get("content")
     if isinstance(content, str):
@@ -363,7 +363,7 @@ class Demo:
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
 
-    def guarded(self, script: Script) -> Script:
+    def guarded(self, script: DemoScript) -> DemoScript:
         """The script, where there is a terminal for it; told why it gave up where it did."""
         if "terminal" not in self._tools:
             yield DemoTurn(f"{OFFER} It needs the tool `terminal`, which is not switched on here. {HOW_TO_GO_ON}")
@@ -373,7 +373,7 @@ class Demo:
         except GaveUpError as stop:
             yield DemoTurn(f"{stop}\n\nSay `tour` to start over. {HOW_TO_GO_ON}")
 
-    def tour(self, request: str) -> Script:
+    def tour(self, request: str) -> DemoScript:
         """Make a small project with a failing test, find the fault, mend it, and show the tests green."""
         folder = yield from self._look(request)
         text = (
@@ -407,7 +407,7 @@ class Demo:
             "Or say `add a feature` or `run the tests`: that much I can do as well."
         )
 
-    def _look(self, request: str) -> Move[str]:
+    def _look(self, request: str) -> DemoMove[str]:
         words = set(re.findall(r"[a-z]+", request.lower()))
         # The latter is just what the tour does.
         asks_for_tour = intent_of(request) is Intent.TOUR or {"failing", "test"} <= words
@@ -430,7 +430,7 @@ class Demo:
         name = next(name for name in names if name not in taken)
         return f"{root.rstrip('/')}/{name}"
 
-    def _create(self, text: str, wanted: dict[str, str]) -> Move[None]:
+    def _create(self, text: str, wanted: dict[str, str]) -> DemoMove[None]:
         left = dict(wanted)
         if "file_editor" in self._tools:
             creations = [{"command": "create", "path": path, "file_text": content} for path, content in wanted.items()]
@@ -446,7 +446,7 @@ class Demo:
             yield from run_command(text, write_by_shell(path, content), f"Write {path.rpartition('/')[2]}")
             text = "And the next."
 
-    def _run_tests(self, folder: str, text: str) -> Move[tuple[UnitReport, Result]]:
+    def _run_tests(self, folder: str, text: str) -> DemoMove[tuple[UnitReport, CallResult]]:
         command = f"python3 -m unittest discover -v -s {shlex.quote(folder)}"
         result = yield from run_command(text, command, "Run the tests")
         ran = re.search(r"Ran (\d+) tests? in [\d.]+s", result.output)
@@ -462,7 +462,7 @@ class Demo:
         )
         return report, result
 
-    def _mend(self, folder: str, report: UnitReport) -> Move[None]:
+    def _mend(self, folder: str, report: UnitReport) -> DemoMove[None]:
         path = f"{folder}/roman.py"
         complaint = f"`{report.complaint}`" if report.complaint else "a failure"
         text = f"As feared: `{report.failed or 'a test'}` says {complaint}. Let me look at the code behind it."
@@ -483,7 +483,7 @@ class Demo:
         if results[0].is_rejected:
             raise GaveUpError("You did not want that change, so I stop here.")
 
-    def feature(self, folder: str) -> Script:
+    def feature(self, folder: str) -> DemoScript:
         path = f"{folder}/roman.py"
         result = yield from run_command(
             f"{OFFER} But I can make its little project a bit better: reading Roman numerals back. Is it still there?",
@@ -508,7 +508,7 @@ class Demo:
         report, result = yield from self._run_tests(folder, "All tests, old and new:")
         yield self._finish(_outcome("I added `from_roman` and a test that goes there and back.", report, result))
 
-    def tests(self, folder: str) -> Script:
+    def tests(self, folder: str) -> DemoScript:
         report, result = yield from self._run_tests(folder, f"{OFFER} I can run its tests again, though:")
         yield self._finish(_outcome("I ran the tests again.", report, result))
 
@@ -518,7 +518,7 @@ class Demo:
         return DemoTurn(message)
 
 
-def _outcome(did: str, report: UnitReport, result: Result) -> str:
+def _outcome(did: str, report: UnitReport, result: CallResult) -> str:
     verdict = "all green" if report.is_green else f"not green: `{report.complaint or report.failed or 'see below'}`"
     said = report.summary or "No test ran"
     return f"{did} {said}, {verdict}.\n\n{quoted(result.output, 6)}\n\n{HOW_TO_GO_ON}"
@@ -549,17 +549,17 @@ class DemoTurn:
 
 
 T = TypeVar("T")
-Move = Generator[DemoTurn, tuple[Result, ...], T]
-Script = Move[None]
+DemoMove = Generator[DemoTurn, tuple[CallResult, ...], T]
+DemoScript = DemoMove[None]
 
 
 class GaveUpError(Exception):
     """A move did not work out; the message tells the user."""
 
 
-def run_command(text: str, command: str, summary: str) -> Move[Result]:
+def run_command(text: str, command: str, summary: str) -> DemoMove[CallResult]:
     """Run a command until it has ended once: interrupted or hanging ones are tried twice more."""
-    result = Result(None)
+    result = CallResult(None)
     for attempt in range(3):
         said = text if attempt == 0 else "That did not come to an end; once more."
         (result, *_) = yield DemoTurn(said, (DemoCall("terminal", {"command": command}, summary),))

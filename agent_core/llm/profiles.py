@@ -19,7 +19,7 @@ HOME_VARIABLE = "DRYDOCK_HOME"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-Model = TypeVar("Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class ProfileFiles:
@@ -79,7 +79,7 @@ class FallbackStrategy(BaseModel):
     profile_store_dir: Path | None = None
     """Where they are; None means in the user's home."""
 
-    def models(self, kind: type[Model]) -> Iterator[Model]:
+    def models(self, kind: type[_Model]) -> Iterator[_Model]:
         """The models in their order; a profile that cannot be read is passed over, with a word in the log."""
         files = ProfileFiles(self.profile_store_dir)
         for name in self.fallback_llms:

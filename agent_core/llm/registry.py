@@ -14,7 +14,7 @@ from agent_core.llm.render import WireMessage
 from agent_core.llm.response import RetryNotice
 from agent_core.llm.router import RouterLLM
 
-RetryListener = Callable[[LLM, RetryNotice], None]
+UsageRetryListener = Callable[[LLM, RetryNotice], None]
 Subscriber = Callable[[LLM], None]
 
 
@@ -28,7 +28,9 @@ class LLMRegistry:
     that has not counted anything yet goes on from what was restored for its id.
     """
 
-    def __init__(self, retry_listener: RetryListener | None = None, *, stats: ConversationStats | None = None) -> None:
+    def __init__(
+        self, retry_listener: UsageRetryListener | None = None, *, stats: ConversationStats | None = None
+    ) -> None:
         self._retry_listener = retry_listener
         self._stats = stats
         self._subscriber: Subscriber | None = None

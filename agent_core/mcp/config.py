@@ -61,7 +61,7 @@ _TRANSPORTS = {"shttp": "http", "streamable-http": "http", "streamable_http": "h
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _MIN_SECRET = 4
 
-Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+TimeoutSeconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 
 
 class McpAuth(Frozen):
@@ -141,8 +141,8 @@ class McpServer(Frozen):
     cwd: str | None = None
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     auth: Annotated[McpAuth, BeforeValidator(_auth)] = Field(default_factory=McpAuth)
-    timeout: Seconds | None = None
-    sse_read_timeout: Seconds | None = None
+    timeout: TimeoutSeconds | None = None
+    sse_read_timeout: TimeoutSeconds | None = None
     keep_alive: bool = True
     enabled: bool = True
     description: str = ""
@@ -255,5 +255,5 @@ def mcp_servers(value: Any) -> Any:
     return dict(value)
 
 
-McpConfig = Annotated[dict[str, McpServer], BeforeValidator(mcp_servers)]
+McpServerMap = Annotated[dict[str, McpServer], BeforeValidator(mcp_servers)]
 """A field with servers by name."""

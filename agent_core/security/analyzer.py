@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="analyze")
 
-History = Sequence[Event]
+EventHistory = Sequence[Event]
 """What the model was shown before it wanted an action, the oldest first."""
 
 
@@ -103,7 +103,7 @@ class SecurityAnalyzer(Polymorphic):
     async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
         return await in_thread(lambda: self.security_risk(action))
 
-    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
+    async def asecurity_risk_after(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         return await self.asecurity_risk(action)
 
     def analyze_pending_actions(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
@@ -111,7 +111,7 @@ class SecurityAnalyzer(Polymorphic):
         return [(action, self._guarded(action)) for action in actions]
 
     async def aanalyze_pending_actions(
-        self, actions: Sequence[ActionEvent], history: History = (), *, limit_seconds: float = ANALYSIS_SECONDS
+        self, actions: Sequence[ActionEvent], history: EventHistory = (), *, limit_seconds: float = ANALYSIS_SECONDS
     ) -> list[tuple[ActionEvent, SecurityRisk]]:
         """The same, all actions at once; one that is not judged within the limit is HIGH as well."""
         if self._answers_at_once:
@@ -136,7 +136,7 @@ class SecurityAnalyzer(Polymorphic):
         overridden = (type(self).asecurity_risk, type(self).asecurity_risk_after)
         return self.immediate and overridden == (ours.asecurity_risk, ours.asecurity_risk_after)
 
-    async def _aguarded(self, history: History, action: ActionEvent, limit_seconds: float) -> SecurityRisk:
+    async def _aguarded(self, history: EventHistory, action: ActionEvent, limit_seconds: float) -> SecurityRisk:
         try:
             async with asyncio.timeout(limit_seconds):
                 return SecurityRisk(await self.asecurity_risk_after(history, action))
@@ -186,7 +186,7 @@ class EnsembleSecurityAnalyzer(SecurityAnalyzer):
     async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
         return await self.asecurity_risk_after((), action)
 
-    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
+    async def asecurity_risk_after(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(analyzer.aanalyze_pending_actions([action], history), name=f"ask:{analyzer.kind}")

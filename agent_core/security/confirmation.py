@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, SerializeAsAny, field_validator
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.analyzer import History, Polymorphic, SecurityAnalyzer
+from agent_core.security.analyzer import EventHistory, Polymorphic, SecurityAnalyzer
 from agent_core.tools.builtin import FinishAction, ThinkAction
 from agent_core.tools.definition import ToolDefinition
 
@@ -120,7 +120,7 @@ class ConfirmationGate:
         return self._with_read_only(self.analyzer.analyze_pending_actions(actions))
 
     async def aclassify(
-        self, actions: Sequence[ActionEvent], history: History = ()
+        self, actions: Sequence[ActionEvent], history: EventHistory = ()
     ) -> list[tuple[ActionEvent, SecurityRisk]]:
         """The same, for analyzers that call out or go by the history. One that is late makes it HIGH."""
         if self.analyzer is None:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.analyzer import History, SecurityAnalyzer, in_thread
+from agent_core.security.analyzer import EventHistory, SecurityAnalyzer, in_thread
 from agent_core.security.secrets import fetch, http_address
 
 MONITOR: Final = "https://api.grayswan.ai/cygnal/monitor"
@@ -54,14 +54,14 @@ class GraySwanAnalyzer(SecurityAnalyzer):
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         return self._query((), action)
 
-    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
+    async def asecurity_risk_after(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         try:
             async with asyncio.timeout(self.timeout):
                 return await in_thread(lambda: self._query(history, action))
         except TimeoutError:
             return self._unknown("it did not answer in time")
 
-    def _query(self, history: History, action: ActionEvent) -> SecurityRisk:
+    def _query(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         key = self.api_key.get_secret_value() if self.api_key is not None else os.environ.get(KEY_VARIABLE, "")
         if not key:
             return self._unknown(f"there is no key; give api_key, or set {KEY_VARIABLE}")

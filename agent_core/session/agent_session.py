@@ -11,7 +11,7 @@ from typing import Final, Literal, Self
 
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.guards import answers_to_invalid_calls
-from agent_core.controller.state import INTERRUPTING, ConversationState
+from agent_core.controller.state import INTERRUPTING, ControllerState
 from agent_core.controller.step import Step
 from agent_core.errors import (
     ClientToolError,
@@ -379,7 +379,7 @@ class AgentSession:
         return VisionInspectTool.tool_name in self._tools
 
     @property
-    def _state(self) -> ConversationState | None:
+    def _state(self) -> ControllerState | None:
         return self.running.controller.state if self.running is not None else None
 
     async def skills(self) -> list[Skill] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Literal
 
-from agent_core.controller.state import ConversationState, opening_of, state_of_branch
+from agent_core.controller.state import ControllerState, opening_of, state_of_branch
 from agent_core.errors import NoSuchEventError, NotStuckError
 from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
 from agent_core.events.control import (
@@ -121,7 +121,7 @@ class Rewinder:
         async for event in self._stream.history(after=self._branches.last_id):
             self.observe(event)
 
-    async def _state(self, leaf: int | None) -> ConversationState:
+    async def _state(self, leaf: int | None) -> ControllerState:
         await self._catch_up()
         return await state_of_branch(self._stream, self._branches, leaf)
 

@@ -12,7 +12,7 @@ from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.delegation import Delegation
 from agent_core.controller.guards import check_budget, check_limits
-from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.state import ControllerState, Limits
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -103,7 +103,7 @@ async def make_running_agent(
     """The agent of a session whose sandbox is there; while `rewinding` is held its parts wait where they must."""
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     budget = shared.parent.budget if shared.parent is not None else None
-    state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
+    state = ControllerState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
     hooks = await make_hooks(shared, tools, lambda: step.gate(controller.state).policy)
 
     def attach(skills: Sequence[Skill]) -> None:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.controller.child_run import ChildSession, DelegatedTask
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import ControllerState
 from agent_core.controller.step import Step
 from agent_core.controller.usage import SubAgentBudget
 from agent_core.errors import SandboxError, ToolError
@@ -100,7 +100,7 @@ class Shared:
 class SubagentFactory:
     """Where the sub-agents of a session come from: their kinds, agents and sessions."""
 
-    def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
+    def __init__(self, shared: Shared, state: Callable[[], ControllerState]) -> None:
         self._shared = shared
         self._state = state
         self._catalog: AgentCatalog | None = None

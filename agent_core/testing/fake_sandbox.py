@@ -25,7 +25,7 @@ from agent_core.runtime.sandbox import (
 )
 from runtime_images.runner import wire
 
-Send = Callable[[Mapping[str, Any], bytes | None], None]
+SendFrame = Callable[[Mapping[str, Any], bytes | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ NEVER_READY = FakeBehaviour(never_ready=True)
 class FakePrograms:
     """Starts, feeds and ends the programs of one stream; frames as in `runtime_images/runner/tunnels/tunnels.py`."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: SendFrame) -> None:
         self._send = send
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._tasks: set[asyncio.Task[None]] = set()

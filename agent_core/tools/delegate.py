@@ -15,13 +15,13 @@ from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations
 from agent_core.tools.subagents import DEFAULT_TYPE, MAX_CHILDREN, list_of_kinds, subagents_of
 
-Command = Literal["spawn", "delegate"]
+DelegateCommand = Literal["spawn", "delegate"]
 
 
 class DelegateAction(Action):
     """Make sub-agents, or give them work."""
 
-    command: Command = Field(
+    command: DelegateCommand = Field(
         description="`spawn` makes sub-agents; `delegate` gives tasks to them and waits until all have ended."
     )
     ids: list[str] | None = Field(
@@ -41,7 +41,7 @@ class DelegateAction(Action):
 class DelegateObservation(Observation):
     """What came of it: the sub-agents that were made, or the last word (or problem) of each, by id; which failed."""
 
-    command: Command = "delegate"
+    command: DelegateCommand = "delegate"
     spawned: dict[str, SpawnedAgent] = Field(default_factory=dict)
     outputs: dict[str, str] = Field(default_factory=dict)
     failed: list[str] = Field(default_factory=list)
@@ -109,7 +109,7 @@ class DelegateTool(ToolDefinition[DelegateAction, DelegateObservation]):
             return DelegateObservation.from_text(str(error), is_error=True, command=action.command)
 
 
-TaskStatus = Literal["completed", "error"]
+DelegatedTaskStatus = Literal["completed", "error"]
 
 
 class TaskAction(Action):
@@ -133,7 +133,7 @@ class TaskObservation(Observation):
 
     task_id: str = ""
     subagent: str = ""
-    status: TaskStatus = "completed"
+    status: DelegatedTaskStatus = "completed"
     result: str = ""
 
 
@@ -161,7 +161,7 @@ class TaskTool(ToolDefinition[TaskAction, TaskObservation]):
             run = await subagents.task(call, action.prompt, action.subagent_type, resume=action.resume or None)
         except SubAgentError as error:
             return TaskObservation.from_text(str(error), is_error=True, subagent=action.subagent_type, status="error")
-        status: TaskStatus = "error" if run.report.problem else "completed"
+        status: DelegatedTaskStatus = "error" if run.report.problem else "completed"
         text = f"Task ID: {run.task_id}\nSubagent: {run.agent_type}\nStatus: {status}\n\n{run.report.text}"
         return TaskObservation.from_text(
             text,

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 from deploy.engine_proxy import bodies
 from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, ForbiddenCallError, Rule, read_json
 
-Kind = Literal["container", "exec", "network", "volume"]
-Step = Literal["connect", "create", "list", "pull", "start"]
+ObjectKind = Literal["container", "exec", "network", "volume"]
+CallStep = Literal["connect", "create", "list", "pull", "start"]
 
 _VERSION: Final = re.compile(r"(/v1\.(?:2[4-9]|[3-9][0-9]))?(/.*)")
 _OWN: Final = r"(?P<own>[A-Za-z0-9][A-Za-z0-9.-]{0,220})"
@@ -38,8 +38,8 @@ class Route:
     query: str = ""
     needs: str = ""
     body: Rule | Literal["stream"] | None = None
-    kind: Kind | None = None
-    step: Step | None = None
+    kind: ObjectKind | None = None
+    step: CallStep | None = None
     upgrade: bool = False
 
 

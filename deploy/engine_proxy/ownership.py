@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from deploy.engine_proxy.calls import Kind
+from deploy.engine_proxy.calls import ObjectKind
 from deploy.engine_proxy.http import Engine, EngineAnswerError, EngineResponse
 from deploy.engine_proxy.rules import ID, INSTANCE_LABEL, OWN_NAME, ForbiddenCallError, is_compose_label
 
@@ -123,7 +123,7 @@ class Ownership:
             raise ForbiddenCallError("an exec with privileges was not made through this proxy")
         await self.container(str(found.get("ContainerID", "")), version)
 
-    async def unless_not_ours(self, kind: Kind, name: str, version: str) -> None:
+    async def unless_not_ours(self, kind: ObjectKind, name: str, version: str) -> None:
         """Check that a volume or network of that name, if any, is ours."""
         try:
             await (self.volume(name, version) if kind == "volume" else self.network(name, version))
@@ -131,7 +131,7 @@ class Ownership:
             if error.status != _NOT_THERE:
                 raise
 
-    async def fit(self, kind: Kind | None, body: dict[str, object], version: str) -> None:
+    async def fit(self, kind: ObjectKind | None, body: dict[str, object], version: str) -> None:
         """Change the body of a new thing so that it is ours and uses only ours."""
         self.claim(_labels(body))
         if kind == "container":
@@ -154,7 +154,9 @@ class Ownership:
         if mode != "none":
             await self.network(str(mode), version)
 
-    async def settle(self, kind: Kind | None, body: dict[str, object], response: EngineResponse, version: str) -> None:
+    async def settle(
+        self, kind: ObjectKind | None, body: dict[str, object], response: EngineResponse, version: str
+    ) -> None:
         """Check again what a new container got hold of, now that nobody can take it away.
 
         Where a volume of that name was somebody else's, which an engine gives instead of an error, the container is
@@ -193,7 +195,7 @@ class Ownership:
             if name == INSTANCE_LABEL and value:
                 self._instance.learn(value)
 
-    def only_ours(self, listed: object, kind: Kind | None) -> object:
+    def only_ours(self, listed: object, kind: ObjectKind | None) -> object:
         if kind == "volume":
             volumes = listed.get("Volumes") if isinstance(listed, dict) else None
             return {"Volumes": self.only_ours(volumes, None), "Warnings": None}

@@ -12,7 +12,7 @@ from .core import arguments
 from .core.arguments import BadRequestError, RequestError
 from .core.connection import Connection, Operation, Request
 from .core.disk_limit import DiskLimiter
-from .core.journal import Answer, Journal
+from .core.journal import Journal, JournaledAnswer
 from .core.loop import Loop
 from .core.workers import Reply, TooMuchWorkError, Workers
 from .files.disk import FileError
@@ -197,7 +197,7 @@ class Requests:
             request.key = None
         request.fail(error.code, str(error))
 
-    def _done(self, request: Request, answer: Answer) -> None:
+    def _done(self, request: Request, answer: JournaledAnswer) -> None:
         self._pending.pop(id(request), None)
         if request.key is not None:
             self._journal.finish(request.key, answer)
@@ -237,7 +237,9 @@ class Requests:
         name, amend = f"fresh:{self._fresh}", request.amend
         session = self._open(name, directory)
 
-        def ended(answer: Answer) -> Answer:  # nobody could ask a command any more that is not done yet
+        def ended(
+            answer: JournaledAnswer,
+        ) -> JournaledAnswer:  # nobody could ask a command any more that is not done yet
             self._close(name)
             return amend(fresh_answer(answer))
 

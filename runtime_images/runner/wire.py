@@ -18,7 +18,7 @@ TUNNEL_WINDOW = 128 * 1024
 TUNNEL_CHUNK = 32 * 1024
 """Most data bytes of one frame of a tunnel."""
 
-Message = Dict[str, Any]
+FrameMessage = Dict[str, Any]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _LENGTH = struct.Struct(">I")
@@ -32,11 +32,11 @@ class ProtocolError(Exception):
 class Frame(NamedTuple):
     """One decoded frame."""
 
-    message: Message
+    message: FrameMessage
     blob: Optional[bytes] = None
 
 
-def encode(message: Message, blob: Optional[bytes] = None) -> bytes:
+def encode(message: FrameMessage, blob: Optional[bytes] = None) -> bytes:
     """Return the bytes of one frame; callers leave the ``blob`` key to it.
 
     Raises `ProtocolError` when object or blob is over its limit, or the object cannot be written as JSON.
@@ -64,7 +64,7 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._start = 0
-        self._message: Optional[Message] = None
+        self._message: Optional[FrameMessage] = None
         self._failed = False
 
     def feed(self, data: bytes) -> List[Frame]:
@@ -120,7 +120,7 @@ class Decoder:
             return bytes(view[start : start + length])
 
 
-def _parse(body: bytes) -> Message:
+def _parse(body: bytes) -> FrameMessage:
     try:
         message = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:

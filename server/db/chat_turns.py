@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from server.db.tables import chat_turns
-from server.db.writer import Repository
+from server.db.writer import TableRepository
 
 
 class ChatTurn(NamedTuple):
@@ -19,7 +19,7 @@ class ChatTurn(NamedTuple):
     event_id: int
 
 
-class ChatTurnRepository(Repository):
+class ChatTurnRepository(TableRepository):
     """Keeps `ChatTurn`s."""
 
     async def get(self, user_id: str, digest: str) -> ChatTurn | None:

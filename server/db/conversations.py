@@ -23,7 +23,7 @@ from server.db.errors import ConversationExistsError
 from server.db.idempotency_keys import sending_scope
 from server.db.page_ids import NewestFirst, newest_first, page_of
 from server.db.tables import chat_turns, conversations, feedback, idempotency_keys, webhook_positions
-from server.db.writer import Repository, Writer
+from server.db.writer import TableRepository, Writer
 
 MAX_ID_LENGTH = 100
 Changes = dict[str, Any]
@@ -79,7 +79,7 @@ class ConversationChanges(TypedDict, total=False):
     options: Mapping[str, Any]
 
 
-class ConversationRepository(Repository):
+class ConversationRepository(TableRepository):
     """Keeps `ConversationRecord`s. Reads show what was touched."""
 
     def __init__(self, engines: Engines, writer: Writer, blobs: BlobStore, touches: Touches) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 from agent_core.events.event import utc_now
 from server.db.page_ids import NewestFirst, newest_first, page_of
 from server.db.tables import feedback as table
-from server.db.writer import Repository
+from server.db.writer import TableRepository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Feedback:
     version: str
 
 
-class FeedbackRepository(Repository):
+class FeedbackRepository(TableRepository):
     """Keeps `Feedback`."""
 
     async def add(self, feedback: Feedback) -> None:

@@ -25,7 +25,7 @@ MAX_KEY_CHARS: Final = 255
 WAIT_SECONDS: Final = 30.0
 """How long a repetition waits for the first request to end."""
 
-Answer = dict[str, Any]
+StoredAnswer = dict[str, Any]
 
 
 def sending_scope(conversation_id: str) -> str:
@@ -54,14 +54,14 @@ class IdempotencyKeys:
     async def once(
         self,
         key: str | None,
-        work: Callable[[Attempt], Awaitable[Answer]],
+        work: Callable[[Attempt], Awaitable[StoredAnswer]],
         *,
         user_id: str,
         scope: str,
         request: object,
         resource: str,
         refusals: tuple[type[Exception], ...] = (),
-    ) -> Answer:
+    ) -> StoredAnswer:
         """The answer of `work` (JSON), or the one it gave when this key came first; without a key it just runs.
 
         After an attempt that failed, was cancelled or whose process died, the next one is told so, with the same
@@ -79,7 +79,7 @@ class IdempotencyKeys:
                 raise KeyReusedError(
                     f"Idempotency-Key: {key!r} came with another request before; a new request needs a new key"
                 )
-            stored: Answer | None = found.answer if found else None
+            stored: StoredAnswer | None = found.answer if found else None
             if stored is not None:
                 return stored
             try:

@@ -26,7 +26,7 @@ MAX_CACHED_TAILS = 4096
 _UNCONFIRMED = "the database was closed before it confirmed this change, which may not be stored"
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-Change = Callable[[AsyncConnection], Awaitable[_T]]
+DatabaseChange = Callable[[AsyncConnection], Awaitable[_T]]
 
 
 class Record(NamedTuple):
@@ -89,7 +89,7 @@ class Writer:
             self._wake.set()
         return await done
 
-    async def change(self, apply: Change[_T], *, log: str | None = None) -> _T:
+    async def change(self, apply: DatabaseChange[_T], *, log: str | None = None) -> _T:
         """Run `apply` in a transaction of its own, after the pending appends; returns its result once durable.
 
         With `log`, `apply` changes that log or its owner: its end is looked up anew. `DatabaseError`: nothing was
@@ -277,7 +277,7 @@ class PendingChange:
     """A change with a transaction of its own; with `log` it keeps its place among the appends to that log."""
 
     log: str | None
-    apply: Change[Any]
+    apply: DatabaseChange[Any]
     done: asyncio.Future[Any]
 
 
@@ -335,7 +335,7 @@ class PendingQueue:
         return change or batch or None
 
 
-class Repository:
+class TableRepository:
     """What keeps something in the database. Every method raises `DatabaseError` when it cannot be read or written."""
 
     def __init__(self, engines: Engines, writer: Writer) -> None:
@@ -343,7 +343,7 @@ class Repository:
         self._writer = writer
 
 
-class SealedRepository(Repository):
+class SealedRepository(TableRepository):
     """A repository that encrypts some of what it keeps."""
 
     def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:

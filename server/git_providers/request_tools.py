@@ -33,10 +33,10 @@ def _without_nul(value: str) -> str:
     return value
 
 
-Text = Annotated[str, AfterValidator(_without_nul)]
-Name = Annotated[Text, Field(min_length=1, max_length=500)]
-Title = Annotated[Text, Field(min_length=1, max_length=1000)]
-Body = Annotated[Text | None, Field(max_length=MAX_BODY)]
+RequestText = Annotated[str, AfterValidator(_without_nul)]
+RequestName = Annotated[RequestText, Field(min_length=1, max_length=500)]
+RequestTitle = Annotated[RequestText, Field(min_length=1, max_length=1000)]
+Body = Annotated[RequestText | None, Field(max_length=MAX_BODY)]
 Labels = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
 
 
@@ -45,9 +45,9 @@ class RequestArguments(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid")
 
-    source_branch: Name
-    target_branch: Name
-    title: Title
+    source_branch: RequestName
+    target_branch: RequestName
+    title: RequestTitle
 
     @property
     @abstractmethod
@@ -67,7 +67,7 @@ class RequestArguments(BaseModel, ABC):
 
 
 class _NamedRepository(RequestArguments, ABC):
-    repo_name: Name
+    repo_name: RequestName
 
     @property
     def repository(self) -> str:
@@ -91,7 +91,7 @@ class DescribedPullRequest(_NamedRepository):
 class MergeRequest(RequestArguments):
     """Arguments of ``create_mr``."""
 
-    id: Name | int = Field(description="GitLab project: its number, or its path such as group/name")
+    id: RequestName | int = Field(description="GitLab project: its number, or its path such as group/name")
     description: Body
     labels: Labels | None = None
 

@@ -16,9 +16,9 @@ from server.routes.route_classes import make_router
 
 router = make_router("/api")
 
-Id = Annotated[str, StringConstraints(max_length=100)]
-SandboxIds = Annotated[list[Id], Query(alias="id", max_length=100, default_factory=list)]
-Ids = Annotated[list[Id], Query(max_length=100, default_factory=list)]
+SelectedId = Annotated[str, StringConstraints(max_length=100)]
+SandboxIds = Annotated[list[SelectedId], Query(alias="id", max_length=100, default_factory=list)]
+Ids = Annotated[list[SelectedId], Query(max_length=100, default_factory=list)]
 
 
 class NoTasks(BaseModel):
@@ -92,13 +92,13 @@ async def search_start_tasks(identity: IdentityDependency) -> NoTasks:
 EXPERIMENT = "experiment"
 """The option of a conversation that holds it."""
 
-Entry = Annotated[str, StringConstraints(max_length=1000)]
+SelectedEntry = Annotated[str, StringConstraints(max_length=1000)]
 
 
 class ExperimentConfig(BaseModel):
     """The body; without a ``config`` there is nothing to note."""
 
-    config: Annotated[dict[Entry, Entry] | None, Field(max_length=100)] = None
+    config: Annotated[dict[SelectedEntry, SelectedEntry] | None, Field(max_length=100)] = None
 
 
 @router.post("/conversations/{conversation_id}/exp-config")

@@ -29,7 +29,7 @@ from server.wire.incoming import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS,
 router = make_router("/api/conversations/{conversation_id}")
 
 MAX_LIMIT = 100
-Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]
+EventLimit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]
 """Only shown: what is beyond has an answer of its own."""
 
 PAGE = 200
@@ -183,7 +183,7 @@ async def read_events(
     start_id: EventId = 0,
     end_id: EventId | None = None,
     reverse: bool = False,
-    limit: Limit = 20,
+    limit: EventLimit = 20,
     page_id: PageId = None,
     wanted: EventFilter | None = None,
 ) -> Response:

@@ -32,7 +32,7 @@ from server.dependencies import (
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
 from server.routes.new_conversation import ConversationReply, create_once
-from server.routes.query import PageId, Repository
+from server.routes.query import PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
 from server.session.user_settings import masker_of
@@ -46,7 +46,7 @@ MAX_PAGE: Final = 1000
 
 PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
-Trigger = Literal[
+ConversationTrigger = Literal[
     "resolver",
     "gui",
     "suggested_task",
@@ -113,8 +113,8 @@ async def list_conversations(
     identity: IdentityDependency,
     limit: PageLimit = 20,
     page_id: PageId = None,
-    selected_repository: Repository = None,
-    conversation_trigger: Trigger | None = None,
+    selected_repository: RepositoryQuery = None,
+    conversation_trigger: ConversationTrigger | None = None,
     include_sub_conversations: bool = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
@@ -129,7 +129,7 @@ async def conversation_page(
     limit: int,
     page_id: str | None,
     selected_repository: str | None,
-    trigger: Trigger | None,
+    trigger: ConversationTrigger | None,
 ) -> NewestFirst[ConversationRecord]:
     """At most `limit` conversations, newest first, none older than the server's setting."""
     age = services.settings.conversation_max_age_seconds

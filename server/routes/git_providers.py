@@ -58,7 +58,7 @@ PageSize = Annotated[
     Query(ge=1, le=1000, description="More than 100 count as 100, which is what providers give at once."),
     AfterValidator(lambda size: min(size, 100)),
 ]
-Name = Annotated[str, Query(max_length=500)]
+NameQuery = Annotated[str, Query(max_length=500)]
 
 
 class GivenToken(BaseModel, extra="ignore", hide_input_in_errors=True):
@@ -198,11 +198,11 @@ async def list_installations(provider: Provider, accounts: AccountsDependency) -
 @_accounts_router.get("/repositories")
 async def list_repositories(
     accounts: AccountsDependency,
-    sort: Name = "pushed",
+    sort: NameQuery = "pushed",
     selected_provider: Provider | None = None,
     page: PageNumber = 1,
     per_page: PageSize = 30,
-    installation_id: Name | None = None,
+    installation_id: NameQuery | None = None,
 ) -> list[Repository]:
     """A page of the repositories at one provider, or the latest ones at all of them."""
     return await accounts.repositories(
@@ -212,10 +212,10 @@ async def list_repositories(
 
 @_accounts_router.get("/search/repositories")
 async def search_repositories(
-    query: Name,
+    query: NameQuery,
     accounts: AccountsDependency,
     per_page: PageSize = 5,
-    sort: Name = "stars",
+    sort: NameQuery = "stars",
     order: Annotated[str, Query(pattern="^(asc|desc)$")] = "desc",
     selected_provider: Provider | None = None,
 ) -> list[Repository]:
@@ -225,8 +225,8 @@ async def search_repositories(
 
 @_accounts_router.get("/search/branches")
 async def search_branches(
-    repository: Name,
-    query: Name,
+    repository: NameQuery,
+    query: NameQuery,
     accounts: AccountsDependency,
     per_page: PageSize = 30,
     selected_provider: Provider | None = None,
@@ -239,7 +239,7 @@ async def search_branches(
 
 @_accounts_router.get("/repository/branches")
 async def list_branches(
-    repository: Name,
+    repository: NameQuery,
     accounts: AccountsDependency,
     page: PageNumber = 1,
     per_page: PageSize = 30,
@@ -306,7 +306,7 @@ async def list_repository_microagents(repository: str, accounts: AccountsDepende
 
 
 @_accounts_router.get("/repository/{repository:path}/microagents/content")
-async def read_repository_microagent(repository: str, file_path: Name, accounts: AccountsDependency) -> Microagent:
+async def read_repository_microagent(repository: str, file_path: NameQuery, accounts: AccountsDependency) -> Microagent:
     """One of them."""
     return await accounts.of_repository(None, repository, lambda one: _microagent(one, repository, file_path))
 

@@ -24,7 +24,7 @@ FilePath = Annotated[
     str, Query(max_length=_MAX_PATH, description="Relative to the workspace, or absolute below it; empty: itself.")
 ]
 PageId = Annotated[str | None, Query(max_length=2000, description="`next_page_id` of the page before.")]
-Repository = Annotated[str | None, Query(max_length=500, description="Only those of this repository.")]
+RepositoryQuery = Annotated[str | None, Query(max_length=500, description="Only those of this repository.")]
 EventId = Annotated[int, Query(ge=-_EXACT, le=_EXACT)]
 
 

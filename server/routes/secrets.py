@@ -26,7 +26,7 @@ router = make_router("/api")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
-Name = Annotated[str, Field(max_length=200)]
+NameField = Annotated[str, Field(max_length=200)]
 Value = Annotated[str, Field(max_length=MAX_VALUE_BYTES)]
 Description = Annotated[str, Field(max_length=2000)]
 
@@ -47,7 +47,7 @@ class SecretNames(BaseModel):
 class NewSecret(BaseModel, extra="ignore", hide_input_in_errors=True):
     """The body of ``POST /api/secrets``."""
 
-    name: Name
+    name: NameField
     value: Value
     description: Description | None = None
 
@@ -55,7 +55,7 @@ class NewSecret(BaseModel, extra="ignore", hide_input_in_errors=True):
 class SecretChange(BaseModel, extra="ignore", hide_input_in_errors=True):
     """The body of ``PUT /api/secrets/{name}``: what is left out, or null, stays as it is."""
 
-    name: Name
+    name: NameField
     description: Description | None = None
     value: Value | None = None
 

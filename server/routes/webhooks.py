@@ -70,7 +70,7 @@ def _without(problem_of: Callable[[Any], str | None]) -> AfterValidator:
 
 Url = Annotated[str, Field(max_length=MAX_URL_CHARS), _without(url_problem)]
 EventTypes = Annotated[list[Annotated[str, _without(_event_type_problem)]], Field(max_length=len(EVENT_TYPES))]
-Secret = Annotated[SecretStr, Field(max_length=200), _without(secret_problem)]
+WebhookSecret = Annotated[SecretStr, Field(max_length=200), _without(secret_problem)]
 
 
 class NewWebhook(BaseModel, extra="forbid", hide_input_in_errors=True):
@@ -79,7 +79,7 @@ class NewWebhook(BaseModel, extra="forbid", hide_input_in_errors=True):
     url: Url = Field(description="Where events are sent, by POST.")
     events: EventTypes = Field([], description="The public types of events to send; empty for all.")
     conversation_id: str | None = Field(None, description="The only conversation to tell of; null for all.")
-    secret: Secret | None = Field(None, description="Signs what is sent; left out, the server makes one.")
+    secret: WebhookSecret | None = Field(None, description="Signs what is sent; left out, the server makes one.")
 
 
 class WebhookChange(BaseModel, extra="forbid", hide_input_in_errors=True):
@@ -87,7 +87,7 @@ class WebhookChange(BaseModel, extra="forbid", hide_input_in_errors=True):
 
     url: Url | None = None
     events: EventTypes | None = None
-    secret: Secret | None = None
+    secret: WebhookSecret | None = None
     active: bool | None = Field(None, strict=True)
 
 

@@ -20,7 +20,7 @@ from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.settings.mcp_config import McpConfig, agent_servers, read_config
 from server.settings.settings import DEMO_MODEL, Settings
-from server.settings.text_fields import WEB, Key, Name, Text, passwords_of, whole_address
+from server.settings.text_fields import WEB, OneLine, SettingText, TrimmedText, passwords_of, whole_address
 
 DEMO_PREFIX = "demo/"
 HOSTED_PREFIX = "openhands/"
@@ -135,31 +135,31 @@ class SettingsChange(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
-    language: Text | None = None
-    agent: Annotated[Name, AfterValidator(_known_agent)] | None = None
+    language: SettingText | None = None
+    agent: Annotated[TrimmedText, AfterValidator(_known_agent)] | None = None
     max_iterations: int | None = Field(None, ge=1, le=1_000_000)
-    security_analyzer: Text | None = None
+    security_analyzer: SettingText | None = None
     confirmation_mode: bool | None = None
-    llm_model: Name | None = None
-    llm_api_key: Key | None = None
-    llm_base_url: Annotated[Name, AfterValidator(_model_server)] | None = None
+    llm_model: TrimmedText | None = None
+    llm_api_key: OneLine | None = None
+    llm_base_url: Annotated[TrimmedText, AfterValidator(_model_server)] | None = None
     remote_runtime_resource_factor: int | None = Field(None, ge=0, le=1000)
     enable_default_condenser: bool = True
     enable_sound_notifications: bool = False
     enable_proactive_conversation_starters: bool = True
     enable_solvability_analysis: bool = True
     user_consents_to_analytics: bool | None = None
-    sandbox_base_container_image: Text | None = None
-    sandbox_runtime_container_image: Text | None = None
+    sandbox_base_container_image: SettingText | None = None
+    sandbox_runtime_container_image: SettingText | None = None
     mcp_config: McpConfig | None = None
-    search_api_key: Key | None = None
-    sandbox_api_key: Key | None = None
+    search_api_key: OneLine | None = None
+    sandbox_api_key: OneLine | None = None
     max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
     condenser_max_size: int | None = Field(None, ge=20, le=1_000_000)
-    email: Text | None = None
+    email: SettingText | None = None
     email_verified: bool | None = None
-    git_user_name: Text | None = None
-    git_user_email: Text | None = None
+    git_user_name: SettingText | None = None
+    git_user_email: SettingText | None = None
     agent_options: AgentOptions | None = None
 
 

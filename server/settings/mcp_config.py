@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer, is_reference
 from agent_core.mcp.servers import McpRules
-from server.settings.text_fields import Key, Text, shown_address, whole_address
+from server.settings.text_fields import OneLine, SettingText, shown_address, whole_address
 
 HIDDEN = "**********"
 """What clients are shown in the place of a stored secret, and may send back for it."""
@@ -41,8 +41,8 @@ def _as_object(value: object) -> object:
 class SseServer(_Strict):
     """An MCP server reached by server-sent events."""
 
-    url: Text
-    api_key: Key | None = None
+    url: SettingText
+    api_key: OneLine | None = None
 
     _check_url = field_validator("url")(_server_url)
 
@@ -57,9 +57,9 @@ class StdioServer(_Strict):
     """An MCP server that is a program; where it runs is the server's to say (setting `mcp_programs`)."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
-    command: Text = Field(pattern=r"^\S+$")
-    args: list[Text] = Field(default_factory=list)
-    env: dict[str, Text] = Field(default_factory=dict)
+    command: SettingText = Field(pattern=r"^\S+$")
+    args: list[SettingText] = Field(default_factory=list)
+    env: dict[str, SettingText] = Field(default_factory=dict)
 
 
 class McpConfig(_Strict):

@@ -33,7 +33,7 @@ from agent_core.session.settings import AgentOptions
 from server.errors import ConfigurationError
 from server.settings.git_hosts import PROVIDERS, host_problem
 from server.settings.mcp_config import McpConfig
-from server.settings.text_fields import WEB, Name, whole_address
+from server.settings.text_fields import WEB, TrimmedText, whole_address
 
 _log = logging.getLogger(__name__)
 PREFIX = "DRYDOCK_"
@@ -101,10 +101,10 @@ def _programs(value: object) -> object:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
-OptionalName = Annotated[Name | None, BeforeValidator(_none_if_blank)]
+OptionalName = Annotated[TrimmedText | None, BeforeValidator(_none_if_blank)]
 OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
-Folder = Annotated[Path, AfterValidator(Path.expanduser)]
-OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
+FolderPath = Annotated[Path, AfterValidator(Path.expanduser)]
+OptionalFolder = Annotated[FolderPath | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
 OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
 Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
@@ -124,7 +124,9 @@ class Settings(BaseModel):
     # Address
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. Any but loopback needs `token`.")
     port: int = Field(3000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
-    data_dir: Folder = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
+    data_dir: FolderPath = Field(
+        Path("data"), description="Folder of the database, the keys and whatever else is kept."
+    )
     page: OptionalFolder = Field(
         None,
         description="Folder of a built page to serve in place of our own, such as another client of the protocol. "

@@ -67,10 +67,10 @@ def passwords_of(address: str) -> list[str]:
     return [form for form in dict.fromkeys((password, unquote(password))) if form]
 
 
-Text = Annotated[str, Field(max_length=_MAX_TEXT)]
+SettingText = Annotated[str, Field(max_length=_MAX_TEXT)]
 """Kept as it was typed."""
 
-Name = Annotated[Text, AfterValidator(str.strip)]
+TrimmedText = Annotated[SettingText, AfterValidator(str.strip)]
 """Without the space around it, so that what holds nothing else is empty."""
 
-Key = Annotated[Text, AfterValidator(one_line)]
+OneLine = Annotated[SettingText, AfterValidator(one_line)]

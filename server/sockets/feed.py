@@ -26,6 +26,7 @@ from server.sockets.conversations import JoinedConversation
 from server.sockets.outlet import Outlet
 from server.wire.envelope import to_wire
 from server.wire.frames import (
+    EventFrame,
     client_call_frame,
     closed_frame,
     delta_frame,
@@ -37,7 +38,6 @@ from server.wire.frames import (
 
 MAX_HELD: Final = 100
 
-Frame = dict[str, Any]
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
 TOOL_CALL: Final = "oh_tool_call"
@@ -213,12 +213,12 @@ class HistoryReplay:
     """
 
     def __init__(self) -> None:
-        self._state: Frame | None = None
+        self._state: EventFrame | None = None
         self._undecided: set[int] = set()
-        self._buffered: list[Frame] = []
+        self._buffered: list[EventFrame] = []
         self._newest_id = -1
 
-    def take(self, event: AnyEvent) -> list[Frame]:
+    def take(self, event: AnyEvent) -> list[EventFrame]:
         match event:
             case ActionEvent(awaits_confirmation=True):
                 self._undecided.add(event.id)
@@ -239,7 +239,7 @@ class HistoryReplay:
     def has_state(self) -> bool:
         return self._state is not None
 
-    def finish(self, earlier_state: Frame | None) -> list[Frame]:
+    def finish(self, earlier_state: EventFrame | None) -> list[EventFrame]:
         """The frames that end the history; `earlier_state` counts where it had no state."""
         state = self._state or earlier_state
         frames = self._release()
@@ -250,12 +250,12 @@ class HistoryReplay:
         is_asking = state["extras"]["agent_state"] == AgentState.AWAITING_USER_CONFIRMATION
         return [state, *frames] if is_asking else [*frames, state]
 
-    def _release(self) -> list[Frame]:
+    def _release(self) -> list[EventFrame]:
         released, self._buffered = self._buffered, []
         return released
 
 
-async def state_before(stream: EventStream, event_id: int) -> Frame | None:
+async def state_before(stream: EventStream, event_id: int) -> EventFrame | None:
     """The last state change with an id below `event_id`; None when there is none."""
     while event_id > 0:
         page = await stream.page_before(before=event_id)

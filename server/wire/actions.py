@@ -32,7 +32,7 @@ from agent_core.tools.ipython import IPythonAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, NamedTerminalAction, TerminalAction
-from server.wire.fields import Confirmation
+from server.wire.fields import ConfirmationStatus
 from server.wire.forms import RISK_NUMBERS, ActionForm, read_by, task_list_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
@@ -102,7 +102,7 @@ def _decision(event: ActionDecision) -> ActionForm | None:
     return _tool_call(event.action, "", event.decision)
 
 
-def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | None) -> ActionForm | None:
+def _tool_call(event: ActionEvent, thought: str, confirmation: ConfirmationStatus | None) -> ActionForm | None:
     if event.action is None:
         if not thought:
             return None

@@ -22,7 +22,7 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.serialization import AnyEvent
 from server.wire.actions import ACTION_FORMS
-from server.wire.forms import ActionForm, Form, ObservationForm
+from server.wire.forms import ActionForm, EventForm, ObservationForm
 from server.wire.observations import OBSERVATION_FORMS
 
 LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall", "error"})
@@ -60,7 +60,7 @@ def to_record(event: AnyEvent) -> dict[str, Any]:
     return _envelope(event, _form(event) or _NULL, _source(event))
 
 
-def _form(event: AnyEvent) -> Form | None:
+def _form(event: AnyEvent) -> EventForm | None:
     translate = _FORMS.get(type(event))
     return translate(event) if translate is not None else None
 
@@ -73,7 +73,7 @@ def wire_time(moment: datetime) -> str:
     return text.removesuffix(_UTC_OFFSET) + "Z"
 
 
-def _envelope(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
+def _envelope(event: AnyEvent, form: EventForm, source: str) -> dict[str, Any]:
     """All keys in the protocol's order, then the additions; those without a value are left out."""
     wire: dict[str, Any] = {"id": event.id} if event.id >= 0 else {}
     wire["timestamp"] = wire_time(event.timestamp)
@@ -154,14 +154,14 @@ def _llm_metrics(metrics: MetricsSnapshot) -> dict[str, Any]:
     }
 
 
-def _recorded(event: Recorded) -> Form:
+def _recorded(event: Recorded) -> EventForm:
     record = event.record
     if "action" in record:
         return ActionForm(record["action"], record["args"])
     return ObservationForm(record["observation"], record["content"], record["extras"])
 
 
-def _foreign(event: ForeignEvent) -> Form:
+def _foreign(event: ForeignEvent) -> EventForm:
     payload = event.payload
     if event.is_action:
         return ActionForm(event.name, payload.get("args", {}), payload.get("timeout"))
@@ -170,7 +170,7 @@ def _foreign(event: ForeignEvent) -> Form:
 
 # What is missing here is not sent: after `ConversationError` comes a state event, or before it a status, that says what
 # clients need, and a changed policy is seen by what is asked for from then on.
-_FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
+_FORMS: Final[dict[type[Event], Callable[[Any], EventForm | None]]] = {
     **ACTION_FORMS,
     **OBSERVATION_FORMS,
     ForeignEvent: _foreign,

@@ -39,7 +39,7 @@ class TaskFields(Fields):
 
 
 Risk = Literal[-1, 0, 1, 2]
-Confirmation = Literal["confirmed", "rejected", "awaiting_confirmation"]
+ConfirmationStatus = Literal["confirmed", "rejected", "awaiting_confirmation"]
 
 
 class MessageArgs(Fields):
@@ -71,7 +71,7 @@ class RunArgs(Fields):
     is_static: bool = False
     cwd: str | None = None
     hidden: bool = False
-    confirmation_state: Confirmation = "confirmed"
+    confirmation_state: ConfirmationStatus = "confirmed"
     security_risk: Risk = -1
 
 
@@ -81,7 +81,7 @@ class RunIPythonArgs(Fields):
     code: str
     thought: str = ""
     include_extra: bool = True
-    confirmation_state: Confirmation = "confirmed"
+    confirmation_state: ConfirmationStatus = "confirmed"
     security_risk: Risk = -1
     kernel_init_code: str = ""
 
@@ -260,13 +260,13 @@ class ImageBlock(Fields):
     mimeType: str  # noqa: N815 - as MCP spells it
 
 
-Block = Annotated[TextBlock | ImageBlock, Field(discriminator="type")]
+ContentBlock = Annotated[TextBlock | ImageBlock, Field(discriminator="type")]
 
 
 class ResultArgs(Fields, defer_build=False):  # a body of a route: FastAPI needs it at once
     """What a client answers: a text, or blocks as MCP has them."""
 
-    content: str | list[Block]
+    content: str | list[ContentBlock]
     is_error: bool = False
 
 

@@ -11,10 +11,10 @@ from agent_core.tools.task_tracker import TaskItem
 RECALL_QUERY_CHARS: Final = 50
 FINISHED: Final = "All done! What's next on the agenda?"
 
-Fields = Mapping[str, Any]
+EventFields = Mapping[str, Any]
 
 
-def _text(make: Callable[[Fields], str] | None, fields: Fields) -> str:
+def _text(make: Callable[[EventFields], str] | None, fields: EventFields) -> str:
     if make is None:
         return ""
     try:
@@ -23,12 +23,12 @@ def _text(make: Callable[[Fields], str] | None, fields: Fields) -> str:
         return ""  # an event kept from elsewhere, with fields of its own; its line is the one thing we can do without
 
 
-def _reject(args: Fields) -> str:
+def _reject(args: EventFields) -> str:
     reason = args["outputs"].get("reason")
     return "Task is rejected by the agent." + (f" Reason: {reason}" if reason else "")
 
 
-def _condensation(args: Fields) -> str:
+def _condensation(args: EventFields) -> str:
     if args["summary"]:
         return f"Summary: {args['summary']}"
     forgotten = args["forgotten_event_ids"]
@@ -38,28 +38,28 @@ def _condensation(args: Fields) -> str:
     return f"Condenser is dropping the events: {forgotten}."
 
 
-def _task_tracking(args: Fields) -> str:
+def _task_tracking(args: EventFields) -> str:
     count = len(args["task_list"])
     if count == 0:
         return "Clearing the task list."
     return f"Managing {count} task item{'' if count == 1 else 's'}."
 
 
-def _call_tool_mcp(args: Fields) -> str:
+def _call_tool_mcp(args: EventFields) -> str:
     return (
         f"I am interacting with the MCP server with name:\n```\n{args['name']}\n```\n"
         f"and arguments:\n```\n{args['arguments']}\n```"
     )
 
 
-def _rewind(args: Fields) -> str:
+def _rewind(args: EventFields) -> str:
     if args.get("forked_from"):
         return "The conversation branches off here."
     place = "its beginning" if args["to"] is None else f"an earlier point (event {args['to']})"
     return f"The conversation was taken back to {place}. {args['note']}".rstrip()
 
 
-_ACTION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
+_ACTION_TEXTS: Final[dict[str, Callable[[EventFields], str]]] = {
     "message": lambda args: args["content"],
     "system": lambda args: args["content"],
     "run": lambda args: f"Running command: {args['command']}",
@@ -86,7 +86,7 @@ _CONTENT_IS_TEXT: Final = frozenset(
     {"success", "error", "user_rejected", "condense", "think", "mcp", "task_tracking", "rewind"}
 )
 
-_OBSERVATION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
+_OBSERVATION_TEXTS: Final[dict[str, Callable[[EventFields], str]]] = {
     "run": lambda extras: f"Command `{extras['command']}` executed with exit code {extras['metadata']['exit_code']}.",
     "run_ipython": lambda extras: "Code executed in IPython cell.",
     "read": lambda extras: f"I read the file {extras['path']}.",
@@ -141,7 +141,7 @@ class ObservationForm(NamedTuple):
         return True if self.name == "run_ipython" else None
 
 
-Form = ActionForm | ObservationForm
+EventForm = ActionForm | ObservationForm
 
 
 def read_by(source: str) -> str:

@@ -37,11 +37,11 @@ def _finite(value: Any) -> Any:
 
 GENERAL_ERROR: Final = "STATUS$ERROR"
 
-Frame = dict[str, Any]
+EventFrame = dict[str, Any]
 ResyncReason = Literal["too_far_behind", "unknown_position"]
 
 
-def notice_frames(notice: StatusNotice, now: datetime) -> list[Frame]:
+def notice_frames(notice: StatusNotice, now: datetime) -> list[EventFrame]:
     """The status; where a session could not be started, also the protocol's error frame for that."""
     status = status_frame(notice, now)
     if not notice.start_failed:
@@ -49,15 +49,15 @@ def notice_frames(notice: StatusNotice, now: datetime) -> list[Frame]:
     return [{"error": True, "message": f"Failed to create agent session: {notice.message}"}, status]
 
 
-def status_frame(notice: StatusNotice, now: datetime) -> Frame:
+def status_frame(notice: StatusNotice, now: datetime) -> EventFrame:
     """A status update. An error also says its source and time: only then does the client show it."""
-    frame: Frame = {"status_update": True, "type": notice.level, "id": notice.status_id, "message": notice.message}
+    frame: EventFrame = {"status_update": True, "type": notice.level, "id": notice.status_id, "message": notice.message}
     if notice.level == "error":
         frame |= {"source": "environment", "timestamp": wire_time(now)}
     return frame
 
 
-def error_frames(message: str, now: datetime) -> list[Frame]:
+def error_frames(message: str, now: datetime) -> list[EventFrame]:
     """A refusal of what a client sent: the protocol's error frame, and a status, which browser clients show."""
     return [
         {"error": True, "message": message},
@@ -65,18 +65,18 @@ def error_frames(message: str, now: datetime) -> list[Frame]:
     ]
 
 
-def title_frame(conversation_id: str, title: str) -> Frame:
+def title_frame(conversation_id: str, title: str) -> EventFrame:
     """The conversation has a new title."""
     return {"status_update": True, "type": "info", "message": conversation_id, "conversation_title": title}
 
 
-def closed_frame() -> Frame:
+def closed_frame() -> EventFrame:
     """The session was closed; there is no agent until the conversation is started again."""
     extras = {"agent_state": "stopped", "reason": ""}
     return {"message": "", "observation": "agent_state_changed", "content": "", "extras": extras}
 
 
-def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
+def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> EventFrame:
     """``oh_delta``, an addition to the protocol: text that a later event of the log replaces."""
     match delta:
         case TextDelta():
@@ -87,12 +87,12 @@ def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
             return {"kind": "output", "cause": delta.cause, "text": delta.text}
 
 
-def resync_frame(reason: ResyncReason, *, latest_event_id: int, start_id: int, end_id: int) -> Frame:
+def resync_frame(reason: ResyncReason, *, latest_event_id: int, start_id: int, end_id: int) -> EventFrame:
     """``oh_resync``: the feed does not go on behind `latest_event_id`, but behind `end_id`."""
     return {"reason": reason, "latest_event_id": latest_event_id, "start_id": start_id, "end_id": end_id}
 
 
-def client_call_frame(call: ClientCall, call_id: int) -> Frame:
+def client_call_frame(call: ClientCall, call_id: int) -> EventFrame:
     """``oh_tool_call``: a call that a client is to carry out, or that nobody waits for any more."""
     if call.is_over:
         return {"call_id": call_id, "name": call.name, "is_over": True}

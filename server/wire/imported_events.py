@@ -13,7 +13,7 @@ from agent_core.events.control import Recorded
 from agent_core.events.event import Source, utc_now
 from server.wire.errors import WireError, problem_of
 from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS, Fields, JsonObject
-from server.wire.forms import ActionForm, Form, ObservationForm
+from server.wire.forms import ActionForm, EventForm, ObservationForm
 from server.wire.incoming import modern_args
 from server.wire.json_data import json_type
 
@@ -105,7 +105,7 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
     )
 
 
-def _action(record: dict[str, Any]) -> Form:
+def _action(record: dict[str, Any]) -> EventForm:
     name, args = _name(record, "action"), _object(record, "args")
     if name in _TYPES:
         args = _checked(_TYPES[name], modern_args(args), name=name, where="args")
@@ -113,7 +113,7 @@ def _action(record: dict[str, Any]) -> Form:
     return ActionForm(name, args)
 
 
-def _observation(record: dict[str, Any]) -> Form:
+def _observation(record: dict[str, Any]) -> EventForm:
     name, extras = _name(record, "observation"), _object(record, "extras")
     model = OBSERVATIONS.get(name)
     content = record.setdefault("content", "") if model is None or name == "null" else record.get("content")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 
 from tests.architecture.test_imports import ROOT, sources
@@ -13,22 +14,31 @@ PUBLISHED_TWICE = {"Memory", "Repository", "SuggestedTask", "Trajectory"}
 """Both names are promises: of `docs/library.md`, or of the server's OpenAPI document."""
 
 
-def homes_of_public_classes() -> dict[str, set[str]]:
+def named_by(node: ast.stmt) -> str:
+    """The class, or the alias of a type, that a statement of a module names."""
+    if isinstance(node, ast.ClassDef):
+        return node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    name = targets[0].id if targets and isinstance(targets[0], ast.Name) else ""
+    return name if re.fullmatch(r"[A-Z]+[a-z]\w*", name) else ""
+
+
+def homes_of_public_types() -> dict[str, set[str]]:
     homes: dict[str, set[str]] = defaultdict(set)
     for path in sources(*PRODUCT):
         module = str(path.relative_to(ROOT))
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                assert module not in homes[node.name], f"{module} defines {node.name} twice"
-                homes[node.name].add(module)
+            if (name := named_by(node)) and not name.startswith("_"):
+                assert module not in homes[name], f"{module} defines {name} twice"
+                homes[name].add(module)
     return homes
 
 
-def test_no_two_public_classes_share_a_name() -> None:
+def test_no_two_public_types_share_a_name() -> None:
     """The client may name a reply or an event as the server does: it is the same thing, read by another program."""
     shared = {
         name: sorted(modules)
-        for name, modules in homes_of_public_classes().items()
+        for name, modules in homes_of_public_types().items()
         if len({module for module in modules if not module.startswith("drydock_client/")}) > 1
         or sum(module.startswith("drydock_client/") for module in modules) > 1
     }

@@ -20,7 +20,7 @@ from runtime_images.runner import wire
 Args = Mapping[str, Any]
 Check = Callable[[Any, Args], Any]
 Field = Check | tuple[Check, Any]
-Limit = int | Callable[[Args], int]
+SizeLimit = int | Callable[[Args], int]
 
 MAX_PATH: Final = 16 * 1024
 """Characters of a path, in which every byte may have become an escape."""
@@ -45,7 +45,7 @@ class UnexpectedError(ValueError):
         return UnexpectedError(self._problem, f"{field}.{self._place}" if self._place else field)
 
 
-def limit_of(limit: Limit, args: Args) -> int:
+def limit_of(limit: SizeLimit, args: Args) -> int:
     """The limit for this request."""
     return limit if isinstance(limit, int) else limit(args)
 
@@ -105,7 +105,7 @@ def asked_for(name: str) -> Check:
     return check
 
 
-def text(limit: Limit) -> Check:
+def text(limit: SizeLimit) -> Check:
     """A text, cut in its middle where it is over the limit, without what no store and no client can carry."""
     return lambda value, args: maybe_truncate(_whole(value), limit_of(limit, args))
 
@@ -160,7 +160,7 @@ def dropped_over(limit: int) -> Check:
     return lambda value, _: None if value is None or len(found := _whole(value)) > limit else found
 
 
-def list_of(check: Check, most: Limit) -> Check:
+def list_of(check: Check, most: SizeLimit) -> Check:
     """A list of at most so many values."""
 
     def check_all(value: Any, args: Args) -> list[Any]:
@@ -273,8 +273,8 @@ class AnswerForm:
     """What may be answered to one operation: a result, bytes of JSON and attachment, live output."""
 
     result: Check
-    json_bytes: Limit = SMALL
-    blob_bytes: Limit = 0
+    json_bytes: SizeLimit = SMALL
+    blob_bytes: SizeLimit = 0
     is_live: bool = False
 
     def most_json(self, args: Args) -> int:
@@ -296,7 +296,7 @@ def _browser_text(args: Args) -> int:
     return 64_000 * max(1, len(args.get("calls", ())))
 
 
-def _edit_bytes(other: str, most: int) -> Limit:
+def _edit_bytes(other: str, most: int) -> SizeLimit:
     return lambda args: most if args.get("command") in other.split() else _ESCAPED * (2 * _CONTENT + _DIFF) + _MIB
 
 
@@ -304,7 +304,7 @@ def _found(args: Args) -> int:
     return int(args.get("limit", 100))
 
 
-def _blob_bytes(default: int) -> Limit:
+def _blob_bytes(default: int) -> SizeLimit:
     return lambda args: default if args.get("limit") is None else int(args["limit"])
 
 

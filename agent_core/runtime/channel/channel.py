@@ -173,7 +173,7 @@ class PendingAnswers:
         every = (*self._awaited.values(), *self._abandoned.values())
         return max((request.most_json for request in every), default=SMALL)
 
-    def most_blob(self, message: wire.Message, length: int) -> int:
+    def most_blob(self, message: wire.FrameMessage, length: int) -> int:
         request = self._request_of(message) if "id" in message else None
         is_answer = request is not None and "output" not in message
         most = request.most_json if request is not None and is_answer else SMALL
@@ -181,7 +181,7 @@ class PendingAnswers:
             raise protocol_error(f"a frame of {length} bytes where at most {most} were asked for")
         return request.most_blob if request is not None and is_answer else 0
 
-    async def take(self, message: wire.Message, blob: bytes | None, length: int) -> None:
+    async def take(self, message: wire.FrameMessage, blob: bytes | None, length: int) -> None:
         """Hand a message to whoever waits for it; raises `ChannelClosedError` if it was the runner's last."""
         if "id" not in message and isinstance(message.get("error"), dict):
             error = message["error"]
@@ -209,7 +209,9 @@ class PendingAnswers:
             except Exception:
                 logger.exception("a listener to live output failed")
 
-    async def _take_result(self, message: wire.Message, request: _Request, blob: bytes | None, length: int) -> None:
+    async def _take_result(
+        self, message: wire.FrameMessage, request: _Request, blob: bytes | None, length: int
+    ) -> None:
         if request.answer is None:
             self._over(message["id"], request, None)
             return
@@ -234,7 +236,7 @@ class PendingAnswers:
         elif outcome is not None:
             request.answer.set_exception(outcome)
 
-    def _request_of(self, message: wire.Message) -> _Request:
+    def _request_of(self, message: wire.FrameMessage) -> _Request:
         ident = message.get("id")
         request = self._awaited.get(ident) or self._abandoned.get(ident) if is_number(ident) else None
         if request is not None:

@@ -57,7 +57,7 @@ class FrameReader:
         self._start = 0
         self._turn_began = 0.0
 
-    async def message(self, most: Callable[[], int], least: int) -> tuple[wire.Message, int]:
+    async def message(self, most: Callable[[], int], least: int) -> tuple[wire.FrameMessage, int]:
         """The JSON object of the next frame, and its length: `least` bytes are allowed anyway, `most` tells of more."""
         loop = asyncio.get_running_loop()
         if self._start and loop.time() - self._turn_began > TURN_SECONDS:
@@ -78,7 +78,7 @@ class FrameReader:
             raise protocol_error(f"a frame that holds a JSON {type(value).__name__}, not an object")
         return value, length
 
-    async def blob(self, message: wire.Message, most: int) -> bytes | None:
+    async def blob(self, message: wire.FrameMessage, most: int) -> bytes | None:
         """The attachment of this message, at most so many bytes; None where it announces none."""
         if "blob" not in message:
             return None

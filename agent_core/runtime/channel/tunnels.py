@@ -198,7 +198,7 @@ class Tunnels:
             raise protocol_error(f"a frame of {length} bytes for a connection")
         return wire.TUNNEL_WINDOW
 
-    def dispatch(self, message: wire.Message, blob: bytes | None) -> None:
+    def dispatch(self, message: wire.FrameMessage, blob: bytes | None) -> None:
         """Hand a frame to its connection. For one that was closed here a few may still come."""
         number = message["stream"]
         if is_number(number) and number in self._open:

@@ -99,13 +99,13 @@ class Walker:
         with self.sinks.budget:
             return self._elsewhere(self._read(text, self.sinks.budget), stdin, later=later)
 
-    def _read(self, text: str, budget: Budget) -> parser.Script:
+    def _read(self, text: str, budget: Budget) -> parser.ShellScript:
         script, problem = parse(text, budget)
         if problem:
             self.sinks.unknown("syntax", f"could not be read as a shell script: {problem}")
         return script
 
-    def _elsewhere(self, script: parser.Script, stdin: str, *, later: bool) -> str:
+    def _elsewhere(self, script: parser.ShellScript, stdin: str, *, later: bool) -> str:
         """Run a script to which the variables of loops are not known, perhaps at another time than now."""
         place, bound, self._bound = (self.sinks.folders, self.sinks.left), self._bound, {}
         self.sinks.folders |= {Mark.UNKNOWN} if later and self.sinks.moves else set()
@@ -115,7 +115,7 @@ class Walker:
             self.sinks.folders, self.sinks.left = place
         return printed
 
-    def _script(self, script: parser.Script, stdin: str, *, is_certain: bool = True, is_loop: bool = False) -> str:
+    def _script(self, script: parser.ShellScript, stdin: str, *, is_certain: bool = True, is_loop: bool = False) -> str:
         printed: list[str] = []
         self.sinks.loops += is_loop
         for pipeline in script:

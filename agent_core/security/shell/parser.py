@@ -79,13 +79,13 @@ class Parameter(NamedTuple):
 class Substitution(NamedTuple):
     """``$(script)``, or the same in backquotes; with a `way` it is ``<(script)`` or ``>(script)``."""
 
-    script: Script
+    script: ShellScript
     quoted: bool = False
     way: str = ""
 
 
-Part = Text | Parameter | Substitution
-Word = tuple[Part, ...]
+WordPart = Text | Parameter | Substitution
+Word = tuple[WordPart, ...]
 _SEPARATOR: Final = Text("\n", quoted=True)
 _DECLARERS: Final = [(Text(name),) for name in ("declare", "typeset", "local", "export", "readonly")]
 
@@ -107,7 +107,7 @@ class ShellCommand:
     words: list[Word] = field(default_factory=list)
     assignments: list[Parameter] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
-    scripts: list[Script] = field(default_factory=list)
+    scripts: list[ShellScript] = field(default_factory=list)
     name: str = ""
 
 
@@ -120,12 +120,12 @@ class Pipeline(NamedTuple):
     negated: bool = False
 
 
-Script = list[Pipeline]
+ShellScript = list[Pipeline]
 
 
-def parse(text: str, budget: Budget) -> tuple[Script, str]:
+def parse(text: str, budget: Budget) -> tuple[ShellScript, str]:
     """The script as far as it could be read, and what was wrong with what follows ("" for nothing)."""
-    script: Script = []
+    script: ShellScript = []
     try:
         Parser(text, budget).script({""}, script)
     except ShellSyntaxError as error:
@@ -173,7 +173,7 @@ class Parser:
 
     def _word(self, problem: str = "") -> Word:
         """Read a word and the blanks behind it; that there is none may be a `problem`, which is raised."""
-        parts: list[Part] = []
+        parts: list[WordPart] = []
         while self._position < len(self._text):
             self._budget.spend()
             if found := self._match(_PLAIN):
@@ -193,7 +193,7 @@ class Parser:
         opening, closing = ends[:-1], ends[-1:]
         special = "\\\\`$" + re.escape(ends) + '"' * bool(ends) + "'" * (not literal)
         ordinary = re.compile(f"[^{special}]+")
-        parts: list[Part] = []
+        parts: list[WordPart] = []
         depth = 0
         while self._position < len(self._text):
             self._budget.spend()
@@ -212,7 +212,7 @@ class Parser:
             raise ShellSyntaxError(f"{closing} is missing")
         return tuple(parts)
 
-    def _special(self, parts: list[Part], *, in_quotes: bool, escaped: str = "") -> bool:
+    def _special(self, parts: list[WordPart], *, in_quotes: bool, escaped: str = "") -> bool:
         """Read a quote, escape or expansion; False when there is none here."""
         match self._text[self._position]:
             case "\\":
@@ -310,9 +310,9 @@ class Parser:
 
     # Commands
 
-    def script(self, ends: set[str], into: Script | None = None) -> Script:
+    def script(self, ends: set[str], into: ShellScript | None = None) -> ShellScript:
         """Pipelines up to one of `ends`: ``)``, which is taken, or a reserved word, an end of a case, or the end."""
-        pipelines: Script = [] if into is None else into
+        pipelines: ShellScript = [] if into is None else into
         joined = ""
         while True:
             self._line_breaks()
@@ -429,8 +429,8 @@ class Parser:
             case _:
                 return ShellCommand(word, scripts=self._block(word))
 
-    def _block(self, word: str) -> list[Script]:
-        scripts: list[Script] = []
+    def _block(self, word: str) -> list[ShellScript]:
+        scripts: list[ShellScript] = []
         while ends := _FOLLOWING.get(word):
             scripts.append(self.script(ends))
             word = self._reserved()

@@ -9,7 +9,7 @@ from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments
 from ..core.connection import Request
-from ..core.helper_processes import DriverProcess, Message
+from ..core.helper_processes import DriverProcess, HelperMessage
 from ..core.loop import Loop, Plan
 from ..tunnels.ports import OWN_MARK
 
@@ -117,7 +117,7 @@ class Browser:
         words = "The browser did not react within its time limit and was ended; the next call starts it anew."
         self._limit.at(limit, lambda: self._give_up("timeout", words))
 
-    def _received(self, message: Message) -> None:
+    def _received(self, message: HelperMessage) -> None:
         if "unavailable" in message:
             self.close()
             why = f"There is no browser in this sandbox: {message['unavailable']}. {_FIX}"

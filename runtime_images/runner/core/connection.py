@@ -8,10 +8,10 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from ..wire import Decoder, Frame, ProtocolError, encode
-from .journal import Answer, failed_answer
+from .journal import JournaledAnswer, failed_answer
 from .loop import Loop, read_ready
 
-Result = Dict[str, Any]
+RequestResult = Dict[str, Any]
 Operation = Callable[["Request", Dict[str, Any], Optional[bytes]], None]
 """Serves a request, given its arguments and the attachment of its frame."""
 
@@ -164,19 +164,19 @@ class Request:
     Its answer goes to whoever last asked for the same key.
     """
 
-    def __init__(self, connection: Connection, number: Any, done: Callable[[Request, Answer], None]) -> None:
+    def __init__(self, connection: Connection, number: Any, done: Callable[[Request, JournaledAnswer], None]) -> None:
         self.connection = connection
         self.number = number
         self.key: Optional[str] = None
         self.cancel: Callable[[], bool] = lambda: False
-        self.amend: Callable[[Answer], Answer] = lambda answer: answer
+        self.amend: Callable[[JournaledAnswer], JournaledAnswer] = lambda answer: answer
         self._answered = False
         self._done = done
 
     def is_from(self, connection: Connection, number: Any) -> bool:
         return self.connection is connection and self.number == number
 
-    def finish(self, result: Result, blob: Optional[bytes] = None) -> None:
+    def finish(self, result: RequestResult, blob: Optional[bytes] = None) -> None:
         self.answer({"ok": True, "result": result}, blob)
 
     def fail(self, code: str, message: str) -> None:
@@ -186,7 +186,7 @@ class Request:
         """Send output while a command runs; False when it cannot be taken now."""
         return self.connection.send_live({"id": self.number, "output": output})
 
-    def answer(self, answer: Answer, blob: Optional[bytes] = None) -> None:
+    def answer(self, answer: JournaledAnswer, blob: Optional[bytes] = None) -> None:
         """Answer, once. The journal is written while the answer travels: both are lost only if the runner dies now."""
         if self._answered:
             return

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from . import processes
 from .disk_usage import TreeUsage, measure
-from .journal import Answer
+from .journal import JournaledAnswer
 
 _FASTEST_BYTES = 4 * 1024**3
 _FASTEST_ENTRIES = 400_000
@@ -21,7 +21,7 @@ _AGE = 5.0
 _SHARE = 20
 """A full measurement takes at most one part in so many of the time, as long as there is room."""
 
-Remark = Callable[[Answer], Answer]
+Remark = Callable[[JournaledAnswer], JournaledAnswer]
 
 
 class _Free(NamedTuple):
@@ -79,7 +79,7 @@ class DiskLimiter:
         self._settled.wait(3.0)  # what it starts would be ended with what there is now
         stops_before = self.stops
 
-        def add(answer: Answer) -> Answer:
+        def add(answer: JournaledAnswer) -> JournaledAnswer:
             if self.stops == stops_before and not self.is_over and not self._is_unreported:
                 return answer
             error, result = answer.get("error"), answer.get("result")

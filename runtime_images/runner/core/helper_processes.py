@@ -15,7 +15,7 @@ from .workers import TooMuchWorkError
 
 _PIPE_BYTES = 4096
 """Every pipe has room for so many."""
-Message = Dict[str, Any]
+HelperMessage = Dict[str, Any]
 
 
 class SideProcesses:
@@ -167,7 +167,7 @@ class DriverProcess:
         command: List[str],
         environment: Dict[str, str],
         log_path: str,
-        received: Callable[[Message], None],
+        received: Callable[[HelperMessage], None],
         ended: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -199,7 +199,7 @@ class DriverProcess:
         os.set_blocking(self._output, False)
         loop.add_reader(self._output, self._read)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: HelperMessage) -> None:
         if self._input < 0:
             return
         idle = not self._pending

@@ -15,10 +15,10 @@ _COMPACT_AFTER = 16 * 1024 * 1024
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
-Answer = Dict[str, Any]
+JournaledAnswer = Dict[str, Any]
 
 
-def failed_answer(code: str, message: str) -> Answer:
+def failed_answer(code: str, message: str) -> JournaledAnswer:
     """Return the answer of a failed request."""
     return {"ok": False, "error": {"code": code, "message": message}}
 
@@ -87,7 +87,7 @@ class Journal:
             return "unknown"
         return "running" if self._answers[key] is None else "done"
 
-    def answer(self, key: str) -> Optional[Answer]:
+    def answer(self, key: str) -> Optional[JournaledAnswer]:
         encoded = self._answers.get(key)
         return None if encoded is None else json.loads(encoded)
 
@@ -95,7 +95,7 @@ class Journal:
         self._answers[key] = None
         self._append(b'{"k":%s}\n' % _encode(key))
 
-    def finish(self, key: str, answer: Answer) -> None:
+    def finish(self, key: str, answer: JournaledAnswer) -> None:
         encoded = self._store(key, answer)
         if self.withholds:
             self._withheld.add(key)
@@ -126,7 +126,7 @@ class Journal:
                 self.close()
         return len(known)
 
-    def _store(self, key: str, answer: Answer) -> bytes:
+    def _store(self, key: str, answer: JournaledAnswer) -> bytes:
         self._drop(key)
         encoded = _encode(answer)
         self._answers[key] = encoded

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Optional
 
-Callback = Callable[[], None]
+LoopCallback = Callable[[], None]
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
 
@@ -26,7 +26,7 @@ class Timer:
 
     __slots__ = ("callback", "when")
 
-    def __init__(self, when: float, callback: Optional[Callback]) -> None:
+    def __init__(self, when: float, callback: Optional[LoopCallback]) -> None:
         self.when = when
         self.callback = callback
 
@@ -44,7 +44,7 @@ class Plan:
         self._loop = loop
         self._timer: Optional[Timer] = None
 
-    def at(self, seconds: float, callback: Callback) -> None:
+    def at(self, seconds: float, callback: LoopCallback) -> None:
         self.cancel()
         self._timer = self._loop.call_later(seconds, callback)
 
@@ -63,22 +63,22 @@ class Loop:
 
     def __init__(self) -> None:
         self._poller = select.epoll(flags=select.EPOLL_CLOEXEC)
-        self._callbacks: Dict[int, List[Optional[Callback]]] = {}
+        self._callbacks: Dict[int, List[Optional[LoopCallback]]] = {}
         self._timers: List[Timer] = []
-        self._ready: Deque[Callback] = deque()
-        self._from_threads: Deque[Callback] = deque()
-        self._signals: Dict[int, Callback] = {}
+        self._ready: Deque[LoopCallback] = deque()
+        self._from_threads: Deque[LoopCallback] = deque()
+        self._signals: Dict[int, LoopCallback] = {}
         self._stopping = False
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
         self.add_reader(self._wake_reader, self._woken)
 
-    def add_reader(self, descriptor: int, callback: Callback) -> None:
+    def add_reader(self, descriptor: int, callback: LoopCallback) -> None:
         """Call back whenever the descriptor can be read or its other end has gone; `OSError` for an ordinary file."""
         self._set(descriptor, 0, callback)
 
-    def add_writer(self, descriptor: int, callback: Callback) -> None:
+    def add_writer(self, descriptor: int, callback: LoopCallback) -> None:
         self._set(descriptor, 1, callback)
 
     def remove_reader(self, descriptor: int) -> None:
@@ -87,22 +87,22 @@ class Loop:
     def remove_writer(self, descriptor: int) -> None:
         self._set(descriptor, 1, None)
 
-    def call_soon(self, callback: Callback) -> None:
+    def call_soon(self, callback: LoopCallback) -> None:
         """Call back in this turn of the loop, after the current callback."""
         self._ready.append(callback)
 
-    def call_later(self, seconds: float, callback: Callback) -> Timer:
+    def call_later(self, seconds: float, callback: LoopCallback) -> Timer:
         timer = Timer(time.monotonic() + seconds, callback)
         heapq.heappush(self._timers, timer)
         return timer
 
-    def call_from_thread(self, callback: Callback) -> None:
+    def call_from_thread(self, callback: LoopCallback) -> None:
         """Call back in the loop's thread; the only method that other threads may use."""
         self._from_threads.append(callback)
         with contextlib.suppress(OSError):  # the pipe is full of wake-ups already, or the loop has ended
             os.write(self._wake_writer, b"\0")
 
-    def on_signal(self, number: int, callback: Callback) -> None:
+    def on_signal(self, number: int, callback: LoopCallback) -> None:
         """Call back, as an ordinary event, after the process received the signal."""
         self._signals[number] = callback
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
@@ -135,7 +135,7 @@ class Loop:
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
-    def _set(self, descriptor: int, index: int, callback: Optional[Callback]) -> None:
+    def _set(self, descriptor: int, index: int, callback: Optional[LoopCallback]) -> None:
         pair = self._callbacks.setdefault(descriptor, [None, None])
         before = _events(pair)
         pair[index] = callback
@@ -170,7 +170,7 @@ class Loop:
         if pair is not None:
             self._call(pair[index])
 
-    def _call(self, callback: Optional[Callback]) -> None:
+    def _call(self, callback: Optional[LoopCallback]) -> None:
         try:
             if callback is not None:
                 callback()
@@ -196,5 +196,5 @@ def read_ready(descriptor: int, size: int) -> Optional[bytes]:
         return b""
 
 
-def _events(pair: List[Optional[Callback]]) -> int:
+def _events(pair: List[Optional[LoopCallback]]) -> int:
     return (_READ if pair[0] is not None else 0) | (_WRITE if pair[1] is not None else 0)

@@ -36,7 +36,7 @@ class FileError(RequestError):
         self.code = code
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """Part of a file, or all of it."""
 
     data: bytes
@@ -61,7 +61,7 @@ def kind(path: str) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 
-def read(path: str, limit: int, offset: int = 0) -> Content:
+def read(path: str, limit: int, offset: int = 0) -> FileContent:
     """Read at most ``limit`` bytes of a regular file from an offset; anything else is refused without waiting."""
     found = kind(path)
     if found == "missing":
@@ -79,7 +79,7 @@ def read(path: str, limit: int, offset: int = 0) -> Content:
             data = file.read(limit)
             if data is None:
                 raise FileError("not_a_file", f"{path} has nothing to read now, and reading would wait for it")
-            return Content(data, status.st_size, stat.S_IMODE(status.st_mode))
+            return FileContent(data, status.st_size, stat.S_IMODE(status.st_mode))
     except OSError as error:
         raise failure(error, path) from error
 

@@ -28,7 +28,7 @@ _KINDS = {stat.S_IFDIR: "folder", stat.S_IFREG: "file"}
 IDLE_SECONDS = 600.0
 AT_ONCE = 64
 
-Place = Tuple[bool, str, str]
+EntryPlace = Tuple[bool, str, str]
 
 
 class Outgoing:
@@ -156,7 +156,7 @@ def _beside(name: str) -> str:
     return f".{name[:40]}.{os.urandom(6).hex()}.tmp"  # at most four bytes a sign, and 255 in all
 
 
-def listed(beneath: ConfinedFolder, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
+def listed(beneath: ConfinedFolder, path: str, after: Optional[EntryPlace] = None) -> Dict[str, Any]:
     """A folder's entries, folders first: name, kind, size, modification time, and whether they are ignored.
 
     ``after`` is the entry that the listing continues behind (see `place_of`). Blocking; for worker threads.
@@ -213,7 +213,7 @@ def _rules(beneath: ConfinedFolder) -> IgnoreRules:
         return IgnoreRules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
 
 
-def place_of(is_folder: bool, name: str) -> Place:
+def place_of(is_folder: bool, name: str) -> EntryPlace:
     """The sort key of listings."""
     return (not is_folder, name.lower(), name)
 

@@ -10,9 +10,9 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments, processes
-from ..core.connection import Request, Result
+from ..core.connection import Request, RequestResult
 from ..core.facts import find_python
-from ..core.helper_processes import DriverProcess, Message
+from ..core.helper_processes import DriverProcess, HelperMessage
 from ..core.loop import Loop, Plan, Timer
 from ..terminal.output import BoundedText, LiveFeed
 from ..terminal.terminal_text import TerminalText
@@ -105,7 +105,7 @@ class Cell:
         else:
             self._write_apart(message.get("display") or message.get("traceback") or "")
 
-    def result(self, status: str, directory: str, python: str) -> Result:
+    def result(self, status: str, directory: str, python: str) -> RequestResult:
         self._feed.close()
         for text in self._updates.values():
             self._write_apart(text)
@@ -143,7 +143,7 @@ class Cell:
             self._is_behind_display = not self._is_at_start
 
 
-def _result(status: str, notices: List[str], **more: Any) -> Result:
+def _result(status: str, notices: List[str], **more: Any) -> RequestResult:
     result = {"status": status, "output": "", "omitted": 0, "images": [], "working_dir": "", "python": ""}
     return {**result, **more, "notice": " ".join(notices)}
 
@@ -339,7 +339,7 @@ class Kernel:
         self._interruption = KernelInterruption(self._loop, self._scope, cell.ticks, lambda: self._end(status, words))
         self._interruption.start()
 
-    def _received(self, message: Message) -> None:
+    def _received(self, message: HelperMessage) -> None:
         cell = self._cell
         if "cell" in message:
             if message.get("exits"):  # the cell has asked for it, with exit() or %restart

@@ -11,8 +11,8 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ..core import arguments, facts, processes
 from ..core.arguments import BadRequestError
-from ..core.connection import Request, Result
-from ..core.journal import Answer
+from ..core.connection import Request, RequestResult
+from ..core.journal import JournaledAnswer
 from ..core.loop import Loop, Plan
 from ..core.text import Cut
 from .interrupt import INTERRUPT_KEY, Interruption, TypedInterrupt
@@ -122,7 +122,7 @@ def fresh_directory(args: Dict[str, Any], workspace: str) -> Optional[str]:
     return found
 
 
-def fresh_answer(answer: Answer) -> Answer:
+def fresh_answer(answer: JournaledAnswer) -> JournaledAnswer:
     """Return the answer to a command in a shell of its own, which ends with it."""
     result = answer.get("result", {})
     if result.get("status") in ("soft_timeout", "hard_timeout"):
@@ -440,7 +440,7 @@ class TerminalSession:
         result = self._result(status, notices, cut, ended.status, wait.prefix, ended.background)
         self._answer(wait.request, {**result, "shell_ended": bool(ended.reason)})
 
-    def _answer(self, request: Request, result: Result) -> None:
+    def _answer(self, request: Request, result: RequestResult) -> None:
         request.finish(result)
         self._next()
 
@@ -452,7 +452,7 @@ class TerminalSession:
         exit_code: int = -1,
         prefix: str = "",
         background: int = -1,
-    ) -> Result:
+    ) -> RequestResult:
         return {
             "status": status,
             "exit_code": exit_code,

@@ -9,7 +9,7 @@ import sys
 import termios
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from ..core.loop import Callback, Loop, Plan
+from ..core.loop import Loop, LoopCallback, Plan
 from .pty import Inlet, Terminal
 from .shell_state import StatePipe
 
@@ -68,7 +68,7 @@ def _number(text: str) -> int:
 class ControlLine:
     """The pipe from which the shell reads its lines; ``gone`` is called once, when nobody can read them any more."""
 
-    def __init__(self, loop: Loop, gone: Callback) -> None:
+    def __init__(self, loop: Loop, gone: LoopCallback) -> None:
         self._loop = loop
         self._gone = gone
         self.shell_end, self._writer = os.pipe()

@@ -38,7 +38,7 @@ from server.settings.running_server import client_of
 
 logger = logging.getLogger(__name__)
 
-McpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
+EditorMcpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
 Reopened = schema.LoadSessionResponse | schema.ResumeSessionResponse
 
 KEY_METHOD: Final = "drydock-key"
@@ -234,7 +234,7 @@ class EditorsAgent:
             raise RequestError(INVALID_REQUEST, f"{MAX_SESSIONS} sessions are open; close one (session/close) first")
 
 
-def mcp_config(servers: Sequence[McpServer]) -> dict[str, Any]:
+def mcp_config(servers: Sequence[EditorMcpServer]) -> dict[str, Any]:
     """The servers as the ``mcp_config`` of a conversation; raises `RequestError` for one that cannot be passed on."""
     found: dict[str, list[dict[str, Any]]] = {"stdio_servers": [], "shttp_servers": [], "sse_servers": []}
     for number, server in enumerate(servers):

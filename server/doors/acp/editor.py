@@ -17,7 +17,7 @@ from drydock_client import Action, ClientError, DrydockClient
 from server.doors.acp.json_rpc import INTERNAL_ERROR, plain
 from server.doors.acp.tool_calls import awaits_confirmation, kind_of, locations_of, proposal_of, title_of
 
-Form = TypeVar("Form", bound=BaseModel)
+_Form = TypeVar("_Form", bound=BaseModel)
 logger = logging.getLogger(__name__)
 
 ASK, AUTO = "ask", "auto"
@@ -84,7 +84,7 @@ class EditorClient:
         await self._connection.send_request("fs/write_text_file", params)
 
 
-def _read(form: type[Form], answer: object) -> Form:
+def _read(form: type[_Form], answer: object) -> _Form:
     try:
         return form.model_validate(answer)
     except ValidationError as error:

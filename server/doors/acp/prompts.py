@@ -17,7 +17,7 @@ from acp.schema import TextContentBlock as Text
 
 from server.doors.acp.json_rpc import invalid
 
-Block = Text | Image | Audio | Link | Embedded
+PromptBlock = Text | Image | Audio | Link | Embedded
 
 _JPEG: Final = "/9j/"
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
@@ -32,7 +32,7 @@ class PromptMessage(NamedTuple):
     images: list[str]
 
 
-def message_from(blocks: Sequence[Block]) -> PromptMessage:
+def message_from(blocks: Sequence[PromptBlock]) -> PromptMessage:
     """One message of a prompt's blocks: links in angle brackets, embedded texts in fences; raises `RequestError`."""
     parts: list[str] = []
     images: list[str] = []

@@ -11,7 +11,7 @@ from acp import schema, start_tool_call, text_block, tool_content, tool_diff_con
 from drydock_client import Action, Observation
 from server.doors.acp.prompts import blocks_of, fenced
 
-Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
+ToolCallContent = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 MAX_TITLE: Final = 200
 MAX_TEXT: Final = 60_000
@@ -131,7 +131,7 @@ def locations_of(action: Action) -> list[schema.ToolCallLocation] | None:
     return [schema.ToolCallLocation(path=path, line=line if isinstance(line, int) and line > 0 else None)]
 
 
-def proposal_of(action: Action) -> list[Content] | None:
+def proposal_of(action: Action) -> list[ToolCallContent] | None:
     """What would be done, where a title does not say it: the change of a file, a command of several lines."""
     args = action.args
     match action.action:
@@ -164,7 +164,7 @@ def _status(observation: Observation) -> schema.ToolCallStatus:
     return "completed"
 
 
-def _result(observation: Observation) -> list[Content]:
+def _result(observation: Observation) -> list[ToolCallContent]:
     extras = observation.extras
     match observation.observation:
         case "edit" | "write" if not observation.content.startswith("ERROR:\n"):
@@ -181,7 +181,7 @@ def _result(observation: Observation) -> list[Content]:
     return [_text(_cut(observation.content))] if observation.content else []
 
 
-def _proposed_change(args: Mapping[str, Any]) -> list[Content] | None:
+def _proposed_change(args: Mapping[str, Any]) -> list[ToolCallContent] | None:
     path = str(args.get("path", ""))
     old, new = args.get("old_str"), args.get("new_str")
     if args.get("command") == "create" and isinstance(args.get("file_text"), str):
@@ -194,7 +194,7 @@ def _proposed_change(args: Mapping[str, Any]) -> list[Content] | None:
     return [_text(fenced(_cut(content)))] if isinstance(content, str) and content else None
 
 
-def _change(observation: Observation) -> list[Content]:
+def _change(observation: Observation) -> list[ToolCallContent]:
     extras = observation.extras
     old, new = extras.get("old_content"), extras.get("new_content")
     if isinstance(new, str):
@@ -207,7 +207,7 @@ def _change(observation: Observation) -> list[Content]:
     return [_text(_cut(observation.content))] if observation.content else []
 
 
-def _diff(path: str, old: str | None, new: str) -> list[Content] | None:
+def _diff(path: str, old: str | None, new: str) -> list[ToolCallContent] | None:
     return [tool_diff_content(path, new, old)] if len(old or "") + len(new) <= MAX_DIFF else None
 
 
@@ -227,7 +227,7 @@ def _exit_code(observation: Observation) -> Any:
     return metadata.get("exit_code") if isinstance(metadata, dict) else None
 
 
-def _images(urls: object) -> list[Content]:
+def _images(urls: object) -> list[ToolCallContent]:
     strings = [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
     return [tool_content(block) for block in blocks_of("", strings)]
 

@@ -19,7 +19,7 @@ from server.doors.stdio_program import run_over_stdio
 from server.settings.running_server import client_of
 
 A = TypeVar("A", bound=BaseModel)
-Call = Callable[[A, Caller], Awaitable[BaseModel]]
+ToolCallable = Callable[[A, Caller], Awaitable[BaseModel]]
 
 PREFIX: Final = "drydock://conversations/"
 PAGE: Final = 50
@@ -50,9 +50,11 @@ def _says_something(text: str) -> str:
     return text
 
 
-Id = Annotated[str, Field(min_length=1, max_length=100, description="The conversation, as start_conversation gave it")]
-Message = Annotated[str, Field(min_length=1, max_length=1_000_000), AfterValidator(_says_something)]
-Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT)]
+ConversationArgument = Annotated[
+    str, Field(min_length=1, max_length=100, description="The conversation, as start_conversation gave it")
+]
+MessageText = Annotated[str, Field(min_length=1, max_length=1_000_000), AfterValidator(_says_something)]
+WaitSeconds = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT)]
 
 
 class _Arguments(BaseModel, extra="forbid"):
@@ -62,35 +64,35 @@ class _Arguments(BaseModel, extra="forbid"):
 class Start(_Arguments):
     """Arguments of ``start_conversation``."""
 
-    message: Message = Field(description="The task for the agent")
+    message: MessageText = Field(description="The task for the agent")
     repository: str | None = Field(
         None, max_length=500, description="Cloned into its workspace: owner/name, or https://…"
     )
     branch: str | None = Field(None, max_length=500, description="Of the repository; by default its own choice")
     git_provider: str | None = Field(None, max_length=50, description="Of the repository, such as github")
     instructions: str | None = Field(None, max_length=100_000, description="For the agent, besides its own")
-    wait_seconds: Wait = 0.0
+    wait_seconds: WaitSeconds = 0.0
 
 
 class Send(_Arguments):
     """Arguments of ``send_message``."""
 
-    conversation_id: Id
-    message: Message = Field(description="What to say to the agent")
-    wait_seconds: Wait = 0.0
+    conversation_id: ConversationArgument
+    message: MessageText = Field(description="What to say to the agent")
+    wait_seconds: WaitSeconds = 0.0
 
 
 class WaitFor(_Arguments):
     """Arguments of ``wait_for_conversation``."""
 
-    conversation_id: Id
-    wait_seconds: Wait = WAIT_SECONDS
+    conversation_id: ConversationArgument
+    wait_seconds: WaitSeconds = WAIT_SECONDS
 
 
 class Read(_Arguments):
     """Arguments of ``read_conversation``."""
 
-    conversation_id: Id
+    conversation_id: ConversationArgument
     after: int = Field(-1, ge=-1, description="Read what came behind this entry; -1 from the beginning")
     latest: bool = Field(False, description="The last entries instead, whatever after says")
     limit: int = Field(50, ge=1, le=500, description="The most entries to give")
@@ -101,16 +103,16 @@ class Read(_Arguments):
 class ConfirmationAnswer(_Arguments):
     """Arguments of ``answer_confirmation``."""
 
-    conversation_id: Id
+    conversation_id: ConversationArgument
     accept: bool = Field(description="Whether the agent may do what it asks about")
     feedback: str = Field("", max_length=100_000, description="With accept=false: what the agent is told")
-    wait_seconds: Wait = 0.0
+    wait_seconds: WaitSeconds = 0.0
 
 
 class Stop(_Arguments):
     """Arguments of ``stop_conversation``."""
 
-    conversation_id: Id
+    conversation_id: ConversationArgument
     end_session: bool = Field(
         False, description="Also end its sandbox and all that runs in it; a message starts it again, with its files"
     )
@@ -128,8 +130,8 @@ def conversation_tools(conversations: DoorConversations) -> tuple[DoorTool[Any],
     """All tools, for these conversations; each takes and gives what its function says, under that function's name."""
     tools: list[DoorTool[Any]] = []
 
-    def tool(description: str, annotations: ToolAnnotations) -> Callable[[Call[A]], Call[A]]:
-        def add(call: Call[A]) -> Call[A]:
+    def tool(description: str, annotations: ToolAnnotations) -> Callable[[ToolCallable[A]], ToolCallable[A]]:
+        def add(call: ToolCallable[A]) -> ToolCallable[A]:
             async def called(arguments: A, caller: Caller) -> ToolResult:
                 data = (await call(arguments, caller)).model_dump(mode="json")
                 return ToolResult(json.dumps(data, ensure_ascii=False), data)

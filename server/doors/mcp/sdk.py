@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 A = TypeVar("A", bound=BaseModel)
-Progress = Callable[[float, str], Awaitable[None]]
+ReportProgress = Callable[[float, str], Awaitable[None]]
 TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES} bytes"
 
 
@@ -33,7 +33,7 @@ class Caller:
     """Who calls: `headers` with lower-case names, and ``progress(value, message)`` with growing values."""
 
     headers: Mapping[str, str]
-    progress: Progress
+    progress: ReportProgress
 
 
 @dataclass(frozen=True, slots=True)

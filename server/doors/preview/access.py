@@ -24,7 +24,7 @@ PASS_SECONDS: Final = 12 * 3600
 COOKIE_NAMES: Final = ("__Host-drydock_preview", "drydock_preview")
 """The cookie's name where the browser counts the connection as safe, and elsewhere."""
 
-Kind = Literal["ticket", "cookie", "path"]
+AccessKind = Literal["ticket", "cookie", "path"]
 _LASTING_LIMIT: Final = 1000
 
 
@@ -44,13 +44,13 @@ class Passes:
         self._box = box
         self._purpose = f"preview {hashlib.sha256((token or '').encode()).hexdigest()}"
         self._now = now
-        self._lasting: OrderedDict[tuple[Kind, PreviewPass], tuple[str, float]] = OrderedDict()
+        self._lasting: OrderedDict[tuple[AccessKind, PreviewPass], tuple[str, float]] = OrderedDict()
 
-    def make(self, kind: Kind, grant: PreviewPass, *, seconds: float) -> str:
+    def make(self, kind: AccessKind, grant: PreviewPass, *, seconds: float) -> str:
         text = json.dumps([*grant, int(self._now() + seconds)])
         return self._box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
 
-    def lasting(self, kind: Kind, grant: PreviewPass) -> str:
+    def lasting(self, kind: AccessKind, grant: PreviewPass) -> str:
         """A pass that counts for hours, and the same one for whoever asks again within the first half of them."""
         sealed, ends = self._lasting.pop((kind, grant), ("", 0.0))
         if ends - self._now() < PASS_SECONDS / 2:
@@ -60,15 +60,15 @@ class Passes:
             self._lasting.popitem(last=False)
         return sealed
 
-    def read(self, kind: Kind, sealed: str) -> PreviewPass | None:
+    def read(self, kind: AccessKind, sealed: str) -> PreviewPass | None:
         opened = self._opened(kind, sealed)
         return opened[0] if opened is not None and self._now() < opened[1] else None
 
-    def is_forged(self, kind: Kind, sealed: str) -> bool:
+    def is_forged(self, kind: AccessKind, sealed: str) -> bool:
         """Whether it is none of this kind, and never was one under this key and token."""
         return self._opened(kind, sealed) is None
 
-    def _opened(self, kind: Kind, sealed: str) -> tuple[PreviewPass, float] | None:
+    def _opened(self, kind: AccessKind, sealed: str) -> tuple[PreviewPass, float] | None:
         padded = f"v1:{sealed}{'=' * (-len(sealed) % 4)}"
         try:
             *fields, ends = json.loads(self._box.decrypt(padded, purpose=f"{self._purpose} {kind}"))
@@ -130,7 +130,7 @@ class PreviewLinks:
         """The address of a preview for a page at this scheme and ``Host``; `lasting`: stable, and valid for hours."""
         grant = PreviewPass(conversation_id, port, user_id, f"{scheme}://{host}")
         is_path = self.addresses.mode(host) == "path"
-        kind: Kind = "path" if is_path else "ticket"
+        kind: AccessKind = "path" if is_path else "ticket"
         seconds = PASS_SECONDS if is_path else TICKET_SECONDS
         sealed = self.passes.lasting(kind, grant) if lasting else self.passes.make(kind, grant, seconds=seconds)
         if is_path:

@@ -17,7 +17,7 @@ from server.auth.doorkeeper import Doorkeeper, address_of
 from server.auth.identity import Authenticator, presented_token
 from server.auth.origin import OriginPolicy
 from server.auth.preview_addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
-from server.doors.preview.access import PASS_SECONDS, Kind, PreviewLinks, PreviewPass, cookies_in
+from server.doors.preview.access import PASS_SECONDS, AccessKind, PreviewLinks, PreviewPass, cookies_in
 from server.doors.preview.headers import Headers, PreviewPlace, guards, path_of_this_host
 from server.doors.preview.http_proxy import (
     ClientGoneError,
@@ -137,10 +137,10 @@ class Preview:
             allowed = self._for_host(self._passes.read("cookie", sealed), headers["host"])
             if allowed is not None:
                 return allowed
-        shown: list[tuple[Kind, str]] = [("cookie", sealed) for sealed in cookies]
+        shown: list[tuple[AccessKind, str]] = [("cookie", sealed) for sealed in cookies]
         raise self._not_open(scope, shown if ticket is None else [*shown, ("ticket", ticket)])
 
-    def _not_open(self, scope: Scope, shown: Sequence[tuple[Kind, str]]) -> _RefusedError:
+    def _not_open(self, scope: Scope, shown: Sequence[tuple[AccessKind, str]]) -> _RefusedError:
         """What is answered to whoever has no pass; one that was never made here is counted as a wrong token is."""
         retry_after = None
         if forged := [sealed for kind, sealed in shown if self._passes.is_forged(kind, sealed)]:

@@ -21,7 +21,7 @@ from server.doors.preview.http_proxy import PreviewProxy, UpstreamError
 from server.sockets.connections import WIRE_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-Event = TypeVar("Event")
+_Event = TypeVar("_Event")
 _HANDSHAKE = (b"sec-websocket-", b"content-", b"date", b"server")
 _SENDABLE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
 
@@ -142,7 +142,7 @@ class WebSocketProxy(PreviewProxy):
                 code, reason = (received.code if _is_sendable(received.code) else 1000), received.reason
         await send({"type": "websocket.close", "code": code, "reason": reason})
 
-    async def _received(self, kind: type[Event]) -> list[Event]:
+    async def _received(self, kind: type[_Event]) -> list[_Event]:
         """What the program has sent of this kind, waited for where nothing is there."""
         if not self._events:
             async with asyncio.timeout(self.limits.idle_seconds):

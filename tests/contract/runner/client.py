@@ -18,7 +18,7 @@ from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.sandbox import Attachment
-from runtime_images.runner.wire import Decoder, Frame, Message, encode
+from runtime_images.runner.wire import Decoder, Frame, FrameMessage, encode
 
 PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
 """Set RUNNER_PYTHON to run these tests with the runner on another Python than their own."""
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 20.0
 class Answer:
     """What came back for one request."""
 
-    message: Message
+    message: FrameMessage
     blob: bytes | None = None
     live: list[str] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Client:
     def send(self, op: str, *, key: str | None = None, blob: bytes | None = None, **args: Any) -> int:
         """Send a request and return its number."""
         self._number += 1
-        message: Message = {"id": self._number, "op": op, "args": args}
+        message: FrameMessage = {"id": self._number, "op": op, "args": args}
         if key is not None:
             message["key"] = key
         self.stream.sendall(encode(message, blob))

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from drydock_client.errors import ClientError
-from drydock_client.sync_client import LoopThread
+from drydock_client.sync_client import ClientThread
 
 LIMIT = 10.0
 
@@ -18,7 +18,7 @@ async def nothing() -> str:
     return "done"
 
 
-def ask_until_closed(thread: LoopThread, started: threading.Barrier) -> str:
+def ask_until_closed(thread: ClientThread, started: threading.Barrier) -> str:
     started.wait(LIMIT)
     try:
         while thread.run(nothing()) == "done":
@@ -29,7 +29,7 @@ def ask_until_closed(thread: LoopThread, started: threading.Barrier) -> str:
 
 
 def test_a_call_that_is_under_way_ends_with_the_client() -> None:
-    thread, begun = LoopThread(), threading.Event()
+    thread, begun = ClientThread(), threading.Event()
 
     async def endless() -> None:
         begun.set()
@@ -46,7 +46,7 @@ def test_a_call_that_is_under_way_ends_with_the_client() -> None:
 
 def test_calls_that_race_the_end_are_done_or_refused() -> None:
     for _ in range(20):
-        thread, started = LoopThread(), threading.Barrier(5)
+        thread, started = ClientThread(), threading.Barrier(5)
         thread.start()
         with ThreadPoolExecutor(4) as callers:
             calls = [callers.submit(ask_until_closed, thread, started) for _ in range(4)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.state import ControllerState, Limits
 from agent_core.errors import EventStoreError
 from agent_core.events.branches import FilesRestored, Rewind, active_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction, RecallObservation
@@ -107,7 +107,7 @@ async def settle(stage: Stage) -> None:
             await asyncio.sleep(0.001)
 
 
-def live_state(stage: Stage) -> ConversationState:
+def live_state(stage: Stage) -> ControllerState:
     state = stage.session._state
     assert state is not None
     return state
@@ -137,7 +137,7 @@ def check(stage: Stage, log: list[AnyEvent]) -> None:
     assert not any(said in heard for said in stage.said if said not in shown)
     assert -1 not in positions
     assert positions == sorted(positions)
-    folded, whole = ConversationState(Limits(max_iterations=5)), ConversationState(Limits(max_iterations=5))
+    folded, whole = ControllerState(Limits(max_iterations=5)), ControllerState(Limits(max_iterations=5))
     for event in events:
         folded.fold(event)
     for event in log:

@@ -8,7 +8,7 @@ import pytest
 
 from agent_core.controller.agent_controller import recalls
 from agent_core.controller.guards import check_budget, check_limits, failure_of, rephrase
-from agent_core.controller.state import ConversationState, Limits, Move
+from agent_core.controller.state import ControllerState, Limits, Move
 from agent_core.errors import DrydockError, LimitReachedError, LLMAuthenticationError, LLMContentPolicyError
 from agent_core.events.control import (
     AgentState,
@@ -39,7 +39,7 @@ class Log:
     """Folds events as they are written, under consecutive ids."""
 
     def __init__(self, *, max_iterations: int = 10, max_budget: float | None = None) -> None:
-        self.state = ConversationState(Limits(max_iterations, max_budget))
+        self.state = ControllerState(Limits(max_iterations, max_budget))
 
     def add(self, event: AnyEvent) -> int:
         stored = event.stored_as(self.state.last_event_id + 1)

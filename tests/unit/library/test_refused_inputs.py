@@ -23,7 +23,7 @@ from agent_core import (
     StaticSecret,
     Tool,
 )
-from agent_core.mcp.config import McpConfig
+from agent_core.mcp.config import McpServerMap
 from server.db.engine import DatabaseSettings
 from server.settings.settings import Settings
 from tests.unit.library.playing import DONE, Said, Script, agent, conversation
@@ -36,7 +36,7 @@ FORMS: dict[str, Callable[[], object]] = {
     "headers of a model": lambda: LLM.model_validate({"model": "m", "extra_headers": {"x": [SECRET]}}),
     "an agent": lambda: Agent.model_validate({"llm": MODEL}),
     "servers of an agent": lambda: Agent.model_validate({"llm": {"model": "m"}, "mcp_config": {"a": SERVER}}),
-    "servers": lambda: TypeAdapter(McpConfig).validate_python({"a": {"command": 1, "env": {"KEY": SECRET}}}),
+    "servers": lambda: TypeAdapter(McpServerMap).validate_python({"a": {"command": 1, "env": {"KEY": SECRET}}}),
     "a tool": lambda: Tool.model_validate({"name": "", "params": {"key": SECRET}}),
     "a condenser": lambda: LLMSummarizingCondenser.model_validate({"llm": MODEL}),
     "a fallback": lambda: FallbackStrategy.model_validate({"fallback_llms": SECRET}),

@@ -14,7 +14,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.client import headers_of
-from agent_core.mcp.config import EXPOSE_SECRETS, McpConfig, McpServer, expanded, names_in
+from agent_core.mcp.config import EXPOSE_SECRETS, McpServer, McpServerMap, expanded, names_in
 from agent_core.mcp.servers import servers_with_skills
 from agent_core.skills.skill import KeywordTrigger, Skill
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_meant_is_refused(server: dict[str, Any], problem: str) -
 
 
 def test_the_map_of_servers_may_stand_under_its_usual_key() -> None:
-    adapter = TypeAdapter[dict[str, McpServer]](McpConfig)
+    adapter = TypeAdapter[dict[str, McpServer]](McpServerMap)
     assert adapter.validate_python({"mcpServers": {"a": HTTP}}) == adapter.validate_python({"a": HTTP})
     assert adapter.validate_python(None) == {}
     for wrong in ([HTTP], {"": HTTP}, {"mcpServers": {}, "a": HTTP}):

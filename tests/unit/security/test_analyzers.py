@@ -20,7 +20,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import (
     AnyAnalyzer,
     EnsembleSecurityAnalyzer,
-    History,
+    EventHistory,
     LLMSecurityAnalyzer,
     SecurityAnalyzer,
     riskiest,
@@ -151,7 +151,7 @@ class Following(SecurityAnalyzer):
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         return SecurityRisk.UNKNOWN
 
-    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
+    async def asecurity_risk_after(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         return SecurityRisk.HIGH if history else SecurityRisk.LOW
 
 

@@ -28,7 +28,7 @@ _WRITE = """items => {
 _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None", "no_restriction": "None"}
 """As programs that export cookies write it; what stands for nothing said is left out."""
 
-State = dict[str, Any]
+PageState = dict[str, Any]
 
 _FRAME_SECONDS = 5.0
 _TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
@@ -55,12 +55,12 @@ _NOT_OF_THE_PAGE = frozenset(
 _SCROLL_OVERLAP = 80
 _ATTEMPTS = 3
 
-Call = Callable[[dict[str, Any]], Awaitable[str]]
+DriverCall = Callable[[dict[str, Any]], Awaitable[str]]
 
 
-async def read_storage(session: BrowserSession, tabs: Tabs) -> State:
+async def read_storage(session: BrowserSession, tabs: Tabs) -> PageState:
     """All that sites have stored, as Playwright has it; of several tabs of a site, the one opened last counts."""
-    state: State = dict(await session.context.storage_state())
+    state: PageState = dict(await session.context.storage_state())
     origins = {origin["origin"]: dict(origin) for origin in state.get("origins", ())}
     for origin, items in await asyncio.gather(*map(_session_storage, tabs.all())):
         if items:
@@ -69,7 +69,7 @@ async def read_storage(session: BrowserSession, tabs: Tabs) -> State:
     return {**state, "origins": list(origins.values())}
 
 
-async def replace_storage(session: BrowserSession, tabs: Tabs, state: State) -> str:
+async def replace_storage(session: BrowserSession, tabs: Tabs, state: PageState) -> str:
     """Replace all of it; says what was set, and which session storage had no tab to be set in."""
     cookies, origins = _list(state, "cookies"), _list(state, "origins")
     plain = [{"localStorage": [], **origin} for origin in origins]
@@ -105,13 +105,13 @@ async def _session_storage(tab: Tab) -> tuple[str, list[list[str]]]:
     return origin, items
 
 
-def _cookie(args: State) -> State:
+def _cookie(args: PageState) -> PageState:
     same_site = _SAME_SITE.get(str(args.get("sameSite") or "").lower())
     cookie = {name: value for name, value in args.items() if name != "sameSite"}
     return {**cookie, "sameSite": same_site} if same_site else cookie
 
 
-def _list(state: State, name: str) -> list[State]:
+def _list(state: PageState, name: str) -> list[PageState]:
     found = state.get(name) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ActionError(f"storage_state cannot be used: {name} must be a list of objects")
@@ -162,7 +162,7 @@ class TabCalls:
         self._files = files
         self._navigation_ms = navigation_seconds * 1000
         self._elements = elements = Elements(tabs, files)
-        self._known: dict[str, Call] = {
+        self._known: dict[str, DriverCall] = {
             "look": lambda _: asyncio.sleep(0, ""),
             "navigate": self._navigate,
             "back": lambda _: self._through_history(-1),

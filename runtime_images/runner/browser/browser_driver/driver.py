@@ -17,7 +17,7 @@ from .session import BrowserSession, NoBrowserError
 from .tabs import Tabs
 from .workspace_files import WorkspaceFiles
 
-Result = dict[str, Any]
+DriverResult = dict[str, Any]
 
 
 class BrowserDriver:
@@ -77,7 +77,7 @@ class BrowserDriver:
                 result = {"status": "failed", "error": f"The browser's program failed: {type(error).__name__}."}
         self._send({"id": message["id"], "result": result})
 
-    async def _late(self, limit: float) -> Result:
+    async def _late(self, limit: float) -> DriverResult:
         self._timeouts += 1
         words = f"It was not done within {limit:g} s."
         if self._timeouts >= 3:
@@ -92,7 +92,7 @@ class BrowserDriver:
             words += " The page did not react any more, so its tab was closed."
         return {"status": "timeout", "error": words}
 
-    async def _do(self, message: dict[str, Any], tabs: Tabs) -> Result:
+    async def _do(self, message: dict[str, Any], tabs: Tabs) -> DriverResult:
         session = self._session
         if session is None:
             raise NoBrowserError("Chromium does not run")

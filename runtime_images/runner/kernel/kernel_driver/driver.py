@@ -49,10 +49,10 @@ from drydock_runner.kernel.kernel_driver.inside import main
 main()
 """
 
-Message = Dict[str, Any]
+KernelMessage = Dict[str, Any]
 
 
-def shown(kind: str, content: Dict[str, Any]) -> List[Message]:
+def shown(kind: str, content: Dict[str, Any]) -> List[KernelMessage]:
     """What to report of a message; nothing of irrelevant ones."""
     if kind == "stream":
         return _text(content["text"], "stream")
@@ -72,7 +72,7 @@ def shown(kind: str, content: Dict[str, Any]) -> List[Message]:
     return []
 
 
-def _display(content: Dict[str, Any]) -> List[Message]:
+def _display(content: Dict[str, Any]) -> List[KernelMessage]:
     data = content.get("data", {})
     items = _text(str(data.get("text/plain", "")), "display")
     for kind in _IMAGES:
@@ -92,7 +92,7 @@ def _display(content: Dict[str, Any]) -> List[Message]:
     return items
 
 
-def _text(text: str, how: str) -> List[Message]:
+def _text(text: str, how: str) -> List[KernelMessage]:
     if not text:
         return []
     if not text.isascii():  # half characters are written out: no valid text could hold them
@@ -192,7 +192,7 @@ class KernelError(Exception):
 class KernelDriver:
     """One kernel; creating it waits until it answers, and raises `KernelError` when it ends instead."""
 
-    def __init__(self, send: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:
+    def __init__(self, send: Callable[[KernelMessage], None], workspace: str, library: str, folder: str) -> None:
         self._send = send
         self._poller = zmq.Poller()
         self._orders = bytearray()
@@ -300,7 +300,7 @@ class KernelDriver:
             elif parent not in self._silent:
                 self._shown(parent, message)
 
-    def _replied(self, parent: str, content: Message) -> None:
+    def _replied(self, parent: str, content: KernelMessage) -> None:
         self._silent.pop(parent, None)
         if parent != self._cell:
             return
@@ -311,7 +311,7 @@ class KernelDriver:
                 self._send({"cell": self._number, **display})
         self._finish_if_done()
 
-    def _shown(self, parent: str, message: Message) -> None:
+    def _shown(self, parent: str, message: KernelMessage) -> None:
         number = self._number if parent == self._cell else 0
         kind, content = message["msg_type"], message["content"]
         if kind == "status":
