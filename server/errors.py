@@ -23,6 +23,9 @@ broke_off: Final = ContextVar("broke_off", default=False)
 ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
 """The statuses of answers to calls that were not taken, by the code of the error; all others are conflicts."""
 
+_KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_CODES: Final = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+
 _TOLD_PROBLEMS: Final = 3
 """As many fit into what clients show."""
 
@@ -152,3 +155,9 @@ def status_of(error: Exception) -> int:
     """The status of the reply to an error that no route has an own one for."""
     is_full = isinstance(error, SandboxError) and error.code in ("disk_reserve", "disk_full")
     return 507 if is_full else 500
+
+
+def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """An error as OpenAI's clients read it, with the kind, and where there is none the code, of such a status."""
+    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}}

@@ -37,7 +37,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import NETWORK_WARNING, READY, STARTING, StatusNotice
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
-from agent_core.runtime.disk import DISK_LIMIT
+from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 from agent_core.runtime.snapshots import plant
 from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.hooks import HookEvent

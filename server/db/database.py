@@ -14,7 +14,6 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-import migrations
 from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
@@ -36,6 +35,7 @@ from server.db.writer import Writer
 HEAD = "0006"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
 DATABASE_FILE = "drydock.db"
 KEY_FILE = "secret.key"
 BLOB_FOLDER = "blobs"
@@ -189,7 +189,7 @@ def _run(connection: Connection) -> None:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     revision = stored_revision(connection)

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
-from server.doors.chat.replies import refusal_body
-from server.errors import problems_body
+from server.errors import problems_body, refusal_body
 from server.settings.settings import Settings
 from server.sign_in import SIGN_IN
 

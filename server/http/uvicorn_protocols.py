@@ -7,13 +7,16 @@ import json
 import re
 from asyncio.events import TimerHandle
 from collections import deque
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from server.sockets.connections import WIRE_KEY, SocketLimits
+CONTROL_KEY: Final = "drydock.control"
+"""Names the `WebSocketControl` of a WebSocket among the scope's extensions."""
+MAX_JOINING_BYTES: Final = 64 * 1024
+"""The largest message of a WebSocket of which the application has not asked for more."""
 
 _PIECE: Final = 16 * 1024
 """As much is parsed at a time, so that a bound is passed by no more than this."""
@@ -215,11 +218,23 @@ def _without_offers(piece: bytes) -> bytes:
     return _OTHER_HTTP.sub(b"", head + end[:2]) + end[2:] + rest if end else piece
 
 
+class WebSocketControl(Protocol):
+    """What the web server can do to a WebSocket that ASGI has no words for."""
+
+    def take(self, max_bytes: int) -> None:
+        """Refuse larger messages from now on, before they are read."""
+        ...
+
+    def abort(self) -> None:
+        """Cut it, and let go of what could not be sent."""
+        ...
+
+
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket: small messages until the application says more (`take`), and never what nobody reads.
 
     Frames beyond `frames_per_second`, pings too, wait in the client's buffers, so that one connection cannot take all
-    of the event loop's time. In the scope's extensions it is a `server.sockets.connections.Wire`.
+    of the event loop's time. In the scope's extensions it is its `WebSocketControl`.
     """
 
     frames_at_once: ClassVar[int] = 1000
@@ -227,7 +242,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.take(SocketLimits().max_joining_bytes)
+        self.take(MAX_JOINING_BYTES)
         self._watch = WriteWatch(self.loop)
         self._pieces: deque[bytes] = deque()
         self._next: TimerHandle | None = None
@@ -244,7 +259,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if hasattr(self, "scope"):
-            self.scope["extensions"] = {**(self.scope["extensions"] or {}), WIRE_KEY: self}  # type: ignore[dict-item]
+            self.scope["extensions"] = {**(self.scope["extensions"] or {}), CONTROL_KEY: self}  # type: ignore[dict-item]
 
     def pause_writing(self) -> None:
         """Read nothing either: each ping of a client that reads nothing would be answered into memory."""

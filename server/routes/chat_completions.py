@@ -30,10 +30,10 @@ from server.conversation_manager.forks import fork_conversation
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
-from server.doors.chat.replies import AGENT_FAILED, DONE, STILL_AT_WORK, ChatReply, error_chunk, refusal_body
+from server.doors.chat.replies import AGENT_FAILED, DONE, STILL_AT_WORK, ChatReply, error_chunk
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NothingSaidError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
-from server.errors import ConversationNotFoundError, ReplyError, problem_text
+from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
 from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
 from agent_core.errors import DrydockError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, CallContext
 from server.db.conversations import ConversationRepository
-from server.sockets.conversations import Announcer
+
+
+class Announcer(Protocol):
+    """Passes on news that belong to no event: the gateway, to its clients."""
+
+    async def announce_title(self, conversation_id: str, title: str) -> None: ...
 
 
 class Announcements:

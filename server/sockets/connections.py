@@ -7,13 +7,15 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 import socketio
 from engineio.async_socket import AsyncSocket
 from engineio.exceptions import SocketIsClosedError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.http.uvicorn_protocols import CONTROL_KEY, MAX_JOINING_BYTES, WebSocketControl
 
 MEBIBYTE: Final = 1024 * 1024
 TRANSPORT_FACTOR: Final = 4
@@ -25,7 +27,7 @@ class SocketLimits:
     """Limits of each connection. Sizes in bytes, times in seconds."""
 
     max_message_bytes: int = 4 * MEBIBYTE
-    max_joining_bytes: int = 64 * 1024
+    max_joining_bytes: int = MAX_JOINING_BYTES
     """The largest message of a client that is in no conversation yet."""
     max_buffer_bytes: int = MEBIBYTE // 4
     """What may wait for a client before its feed pauses. A ping waits behind it: who takes less within
@@ -48,8 +50,6 @@ class SocketLimits:
 
 
 SCOPE_KEY: Final = "drydock.connection"
-WIRE_KEY: Final = "drydock.wire"
-"""Names the `Wire` of a WebSocket among the scope's extensions."""
 
 GOING_AWAY: Final = 1001
 _PACKETS: Final = frozenset("0123456")
@@ -59,18 +59,6 @@ _UPGRADE: Final = "5"
 _STALLED: Final = "the client does not read"
 
 logger = logging.getLogger(__name__)
-
-
-class Wire(Protocol):
-    """What the web server can do to a WebSocket that ASGI has no words for."""
-
-    def take(self, max_bytes: int) -> None:
-        """Refuse larger messages from now on, before they are read."""
-        ...
-
-    def abort(self) -> None:
-        """Cut it, and let go of what could not be sent."""
-        ...
 
 
 class SocketConnection:
@@ -85,7 +73,7 @@ class SocketConnection:
         send: Send,
         limits: SocketLimits,
         *,
-        wire: Wire | None = None,
+        control: WebSocketControl | None = None,
         polling_id: str | None = None,
         on_upgrade: Callable[[str, SocketConnection], None] = lambda _id, _websocket: None,
     ) -> None:
@@ -94,7 +82,7 @@ class SocketConnection:
         self._receive = receive
         self._send = send
         self._limits = limits
-        self._wire = wire
+        self._control = control
         self._on_upgrade = on_upgrade
         self._has_joined = False
         self._loop = asyncio.get_running_loop()
@@ -109,14 +97,14 @@ class SocketConnection:
     def joined(self) -> None:
         self._has_joined = True
         self._end_deadline()
-        if self._wire is not None:
-            self._wire.take(self._limits.max_transport_bytes)
+        if self._control is not None:
+            self._control.take(self._limits.max_transport_bytes)
 
     def left(self) -> None:
         self._has_joined = False
         self._end_deadline()
-        if self._wire is not None:
-            self._wire.take(self._limits.max_joining_bytes)
+        if self._control is not None:
+            self._control.take(self._limits.max_joining_bytes)
         if not self._over.done():
             self._deadline = self._loop.call_later(self._limits.handshake_seconds, self.end)
 
@@ -188,8 +176,8 @@ class SocketConnection:
         self._stalled.add(self._sender)
         self._sender.cancel()
         self.end()
-        if self._wire is not None:
-            self._wire.abort()
+        if self._control is not None:
+            self._control.abort()
 
 
 def _bytes_of(message: Message) -> int:
@@ -220,9 +208,9 @@ class ConnectionMiddleware:
             await self._app(scope, receive, send)
             return
         named = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [None])
-        wire = (scope.get("extensions") or {}).get(WIRE_KEY)
+        control = (scope.get("extensions") or {}).get(CONTROL_KEY)
         websocket = SocketConnection(
-            receive, send, self._limits, wire=wire, polling_id=named[0], on_upgrade=self._on_upgrade
+            receive, send, self._limits, control=control, polling_id=named[0], on_upgrade=self._on_upgrade
         )
         try:
             await self._app({**scope, SCOPE_KEY: websocket}, websocket.receive, websocket.send)

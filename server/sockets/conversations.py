@@ -57,9 +57,3 @@ class Conversations(Protocol):
     async def leave(self, connection_id: str) -> None:
         """The connection has ended; the conversation goes on without it. Unknown connections are fine."""
         ...
-
-
-class Announcer(Protocol):
-    """Fulfilled by the gateway, for news that belong to no event."""
-
-    async def announce_title(self, conversation_id: str, title: str) -> None: ...

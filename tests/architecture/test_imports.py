@@ -30,6 +30,25 @@ SAME_ROW = {("security", "tools"), ("tools", "skills")}
 RUNNER_ROOMS = [{"browser", "git", "kernel"}, {"agent_skills"}, {"files", "terminal", "tunnels"}, {"core"}]
 """The runner from the top down: a room imports itself, rooms of the rows below, and the frames (`wire`)."""
 
+SERVER_ROOMS = [
+    {"__main__"},
+    {"cli"},
+    {"app"},
+    {"openapi"},
+    {"routes"},
+    {"dependencies"},
+    {"doors"},
+    {"conversation_manager"},
+    {"session"},
+    {"git_providers", "sockets"},
+    {"http", "wire"},
+    {"db", "sign_in"},
+    {"auth"},
+    {"settings"},
+    {"errors"},
+]
+"""The server from the top down: a room imports itself and the rows below; services are handed in."""
+
 HOMES = {
     "acp": {"server/doors/acp"},
     "litellm": {"agent_core/llm/transport"},
@@ -186,6 +205,24 @@ def test_agent_core_imports_from_the_top_down() -> None:
     assert not wrong, wrong
 
 
+def test_the_server_imports_from_the_top_down_and_no_door_another() -> None:
+    row = {room: number for number, rooms in enumerate(SERVER_ROOMS) for room in rooms}
+    wrong = []
+    for path in sources("server"):
+        own = path.relative_to(ROOT / "server").with_suffix("").parts
+        for found in imports_of(path):
+            parts = tuple(found.module.split(".")[1:])
+            if not found.module.startswith("server.") or own[0] == "__init__":
+                continue
+            if own[0] == parts[0]:
+                is_allowed = own[0] != "doors" or parts[1] in (own[1], "stdio_program")
+            else:
+                is_allowed = row[own[0]] < row[parts[0]]
+            if not is_allowed:
+                wrong.append(where(found))
+    assert not wrong, wrong
+
+
 def test_the_editors_door_is_a_client_and_reaches_nothing_inside_the_server() -> None:
     allowed = (
         "server.doors.acp",
@@ -224,19 +261,6 @@ def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("whole", ["agent_core", "drydock_client", "runtime_images", "server"])
-def test_packages_do_not_import_each_other_in_a_circle(whole: str) -> None:
-    """Among the packages (and loose modules) directly in `whole`: each can be understood after those it uses."""
-    uses: dict[str, set[str]] = {}
-    for path in sources(whole):
-        own = path.relative_to(ROOT / whole).parts[0].removesuffix(".py")
-        names = {found.module.split(".")[1] for found in imports_of(path) if found.module.startswith(f"{whole}.")}
-        uses.setdefault(own, set()).update(names - {own})
-    while leaves := {name for name, used in uses.items() if not used & uses.keys()}:
-        uses = {name: used for name, used in uses.items() if name not in leaves}
-    assert not uses, f"each of these is in a circle, or uses one that is: {uses}"
-
-
 def modules_used(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """The modules of ours that this one imports, at its top or anywhere else, for its types too."""
     used: set[str] = set()
@@ -252,19 +276,43 @@ def modules_used(path: Path, modules: Mapping[str, Path]) -> set[str]:
     return used & modules.keys()
 
 
-def test_modules_do_not_import_each_other_in_a_circle() -> None:
+def uses_of_modules() -> dict[str, set[str]]:
     whole = ("agent_core", "bench", "deploy", "drydock_client", "migrations", "runtime_images", "server")
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in sources(*whole)
     }
-    uses = {module: modules_used(path, modules) - {module} for module, path in modules.items()}
-    ends = {module for module, used in uses.items() if not used}
+    return {module: modules_used(path, modules) - {module} for module, path in modules.items()}
+
+
+def in_circles(uses: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Those that are in circles, or between two of them, and what they use of each other."""
+    left = dict(uses)
+    ends = {name for name, used in left.items() if not used}
     while ends:  # what uses nothing of the rest, and what nothing of the rest uses
-        uses = {module: used - ends for module, used in uses.items() if module not in ends}
-        everything_used = set[str]().union(*uses.values())
-        ends = {module for module, used in uses.items() if not used or module not in everything_used}
-    assert not uses, "these are in circles, or between two of them"
+        left = {name: used - ends for name, used in left.items() if name not in ends}
+        everything_used = set[str]().union(*left.values())
+        ends = {name for name, used in left.items() if not used or name not in everything_used}
+    return left
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    assert not in_circles(uses_of_modules())
+
+
+def test_packages_do_not_import_each_other_in_a_circle() -> None:
+    """Among the packages (and loose modules) of each folder: each can be understood after those that it uses."""
+    folders: dict[str, dict[str, set[str]]] = {}
+    for module, used in uses_of_modules().items():
+        parts = module.split(".")
+        for depth, own in enumerate(parts):
+            within = parts[:depth]
+            rooms = folders.setdefault(".".join(within), {})
+            others = (name.split(".") for name in used)
+            found = {other[depth] for other in others if other[:depth] == within and len(other) > depth}
+            rooms.setdefault(own, set()).update(found - {own})
+    wrong = {folder: circles for folder, rooms in folders.items() if (circles := in_circles(rooms))}
+    assert not wrong, wrong
 
 
 @pytest.mark.parametrize("library", sorted(HOMES))

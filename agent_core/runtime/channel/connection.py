@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, RunnerHello
+from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
-from agent_core.runtime.disk import DiskWatch
 from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus
 from agent_core.tools.context import SandboxAccess, SandboxReply
 

@@ -10,10 +10,9 @@ from typing import Any, Final
 from agent_core.events.llm_events import TokenUsage
 from server.doors.chat.requests import MODEL
 from server.doors.chat.turn import Piece
+from server.errors import refusal_body
 
 DONE = "data: [DONE]\n\n"
-_KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-_CODES: Final = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 AGENT_FAILED: Final = "agent_failed"
 STILL_AT_WORK = ": the agent is at work\n\n"
 """A comment: it keeps the connection open through everything between here and the client."""
@@ -66,12 +65,6 @@ class ChatReply:
         prompt = max(0, usage.prompt_tokens - before_in) if usage is not None else 0
         answered = max(0, usage.completion_tokens - before_out) if usage is not None else 0
         return {"prompt_tokens": prompt, "completion_tokens": answered, "total_tokens": prompt + answered}
-
-
-def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """An error as OpenAI's clients read it, with the kind, and where there is none the code, of such a status."""
-    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return {"error": {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}}
 
 
 def error_chunk(message: str) -> str:

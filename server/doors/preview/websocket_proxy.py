@@ -18,7 +18,7 @@ from websockets.uri import WebSocketURI
 from agent_core.errors import SandboxError
 from server.doors.preview.headers import Headers, for_browser, for_sandbox
 from server.doors.preview.http_proxy import PreviewProxy, UpstreamError
-from server.sockets.connections import WIRE_KEY
+from server.http.uvicorn_protocols import CONTROL_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _Event = TypeVar("_Event")
@@ -50,9 +50,9 @@ class WebSocketProxy(PreviewProxy):
             await _deny(response, headers, scope, send)
             return
         passed = [(name, value) for name, value in headers if not name.startswith(_HANDSHAKE)]
-        wire = (scope.get("extensions") or {}).get(WIRE_KEY)
-        if wire is not None:
-            wire.take(MAX_MESSAGE_BYTES)
+        control = (scope.get("extensions") or {}).get(CONTROL_KEY)
+        if control is not None:
+            control.take(MAX_MESSAGE_BYTES)
         await send({"type": "websocket.accept", "subprotocol": self._protocol.subprotocol, "headers": passed})
         outward = asyncio.create_task(self._outward(send), name="preview-websocket-out")
         inward = asyncio.create_task(self._inward(receive), name="preview-websocket-in")

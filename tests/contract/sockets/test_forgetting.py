@@ -16,7 +16,8 @@ from engineio.async_socket import AsyncSocket
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.auth.identity import OneTokenAuthenticator
-from server.sockets.connections import WIRE_KEY, SocketLimits
+from server.http.uvicorn_protocols import CONTROL_KEY
+from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
 from server.sockets.outlet import Outlet
 from tests.contract.sockets.loopback import MemoryConversations, until
@@ -81,7 +82,7 @@ class House:
 
     def open(self, browser: Browser, query: str) -> asyncio.Task[None]:
         browser.says.put_nowait({"type": "websocket.connect"})
-        scope = {**_scope("websocket", query), "extensions": {WIRE_KEY: browser}}
+        scope = {**_scope("websocket", query), "extensions": {CONTROL_KEY: browser}}
         self.tasks.append(asyncio.create_task(self._run(scope, browser), name="a websocket of the test"))
         return self.tasks[-1]
 

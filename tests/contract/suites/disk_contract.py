@@ -11,7 +11,7 @@ import pytest
 
 from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.disk import DISK_LIMIT
+from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output, run
 

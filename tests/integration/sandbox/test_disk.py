@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.disk import DISK_LIMIT
+from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output, run
 from tests.integration.sandbox.test_bad_luck import recorded
