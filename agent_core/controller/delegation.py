@@ -41,21 +41,17 @@ class SubagentProvider(Protocol):
 
     async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
         """Whether a sub-agent may carry out these actions, which a user would be asked about."""
-        ...
 
     async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
         """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
-        ...
 
     async def session(
         self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
     ) -> ChildSession:
         """Open a session for this agent in a conversation of its own; raises `DrydockError`."""
-        ...
 
     async def end_shells(self, name: str) -> None:
         """End the shells of the sub-agent in this conversation, as far as that can be done."""
-        ...
 
 
 class Delegation:

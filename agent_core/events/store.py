@@ -68,30 +68,24 @@ class EventStore(Protocol):
         leaves the log whole. Raises `StaleOwnerError` where somebody with a later `epoch` has taken the conversation
         over, `EventStoreError` where they could not be stored (full disk, closed store).
         """
-        ...
 
     async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
         """At most `limit` events with id > `after`, ascending; fewer where they are large, none only at the end.
 
         Raises `EventStoreError` where the log cannot be read.
         """
-        ...
 
     async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
         """At most `limit` events with id < `before`, descending; otherwise as `read`."""
-        ...
 
     async def last_id(self, conversation_id: str) -> int:
         """Id of the last event, -1 for an empty or unknown log."""
-        ...
 
     async def claim(self, conversation_id: str) -> int:
         """Become the log's owner: returns a new, higher epoch; appends with any older one fail from now on."""
-        ...
 
     async def delete(self, conversation_id: str) -> None:
         """Forget the log and those of its sub-conversations, and fence off their owners; unknown ids are fine."""
-        ...
 
 
 class InMemoryEventStore:

@@ -53,7 +53,6 @@ class HasSchema(Protocol):
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
         """Its function-tool schema."""
-        ...
 
 
 Schema = HasSchema | dict[str, Any]

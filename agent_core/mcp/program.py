@@ -82,13 +82,11 @@ class RunningProgram(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Write all of it and nothing of another's in between; waits while the program does not read."""
-        ...
 
     async def last_words(self) -> str: ...
 
     async def stop(self) -> None:
         """End it, and what it has started, within a bounded time."""
-        ...
 
 
 class ProgramPlace(Protocol):
@@ -98,7 +96,6 @@ class ProgramPlace(Protocol):
 
     async def start(self, server: McpServer) -> RunningProgram:
         """Start the program of a server; raises `McpServerError`."""
-        ...
 
 
 class ProgramTransport:

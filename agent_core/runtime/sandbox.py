@@ -122,17 +122,14 @@ class Sandbox(Protocol):
     @property
     def state(self) -> SandboxState:
         """From this `SandboxProvider.restore` finds the sandbox again, in another process too."""
-        ...
 
     @property
     def working_dir(self) -> str:
         """Absolute path of the workspace as processes in the sandbox see it."""
-        ...
 
     @property
     def survived(self) -> bool:
         """Whether the last `start` found it at work or frozen: only then its runner knows all requests so far."""
-        ...
 
     async def start(self, progress: Progress) -> None:
         """Bring it to READY from whatever it is (absent, stopped, paused, running); keeps the workspace.
@@ -140,35 +137,28 @@ class Sandbox(Protocol):
         Raises `SandboxError`, whose `code` names the cause (``engine_unavailable``, ``image_missing``, ``no_python``,
         ``no_isolation``, ``start_timeout``, ``disk_full`` …) and whose message the fix. Nothing is left half made then.
         """
-        ...
 
     async def attach(self) -> Attachment:
         """Open the byte stream to its runner; the newest one wins. Raises `SandboxLostError` when it does not run."""
-        ...
 
     async def poll(self) -> SandboxStatus: ...
 
     async def pause(self) -> None:
         """Freeze its processes, until `resume`."""
-        ...
 
     async def resume(self) -> None: ...
 
     async def stop(self) -> None:
         """End its processes; the workspace stays."""
-        ...
 
     async def destroy(self) -> None:
         """Remove it with its workspace and everything that was made for it."""
-        ...
 
     async def snapshot(self) -> str:
         """Keep the present workspace; returns a name for it."""
-        ...
 
     async def usage(self) -> DiskUsage | None:
         """What its files take on the disk, seen from outside (None: cannot be seen); cheap to ask."""
-        ...
 
 
 class SandboxProvider(Protocol):
@@ -178,27 +168,21 @@ class SandboxProvider(Protocol):
 
     async def check(self) -> Availability:
         """Whether sandboxes can be made here, found out by trying what is cheap to try; at most a few seconds."""
-        ...
 
     def create(self, spec: SandboxSpec) -> Sandbox:
         """A sandbox for this conversation; nothing is done before `start`."""
-        ...
 
     def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
         """The sandbox that another object's `state` described."""
-        ...
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         """Destroy all objects labelled with this instance whose conversation is not in `keep`; returns those ids."""
-        ...
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Do ahead of time what sandboxes wait for at their start; a failure is told there."""
-        ...
 
     async def close(self) -> None:
         """Let go of connections and threads; sandboxes stay as they are."""
-        ...
 
 
 class RunnerReply(NamedTuple):

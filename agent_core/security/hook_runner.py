@@ -128,7 +128,6 @@ class CommandRunner(Protocol):
         self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
     ) -> CommandOutcome:
         """Run a shell command to its end, within the caller's limit; DrydockError or OSError: it could not be run."""
-        ...
 
 
 class HookJudge(Protocol):
@@ -136,7 +135,6 @@ class HookJudge(Protocol):
 
     async def judge(self, hook: PromptHook | AgentHook, payload: HookInput) -> HookResult:
         """What the model says, within the caller's limit. DrydockError: it cannot be asked; ValueError: unreadable."""
-        ...
 
 
 class Hooks:

@@ -68,7 +68,6 @@ class SecretSource(Protocol):
 
     async def value(self) -> str | None:
         """The value as it is now; None, or any exception: it cannot be had."""
-        ...
 
 
 class StaticSecret(Frozen):

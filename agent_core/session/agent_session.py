@@ -157,11 +157,11 @@ class AgentSession:
                 resources.push_async_callback(end_tools_of_child, agent, parent.shared.agent)
             place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
             known = make_servers(settings, agent, sandbox) if servers is None else servers
-            tool_servers = ToolServers(known, agent, place, settings.own_tools)
-            resources.push_async_callback(tool_servers.close, keep_servers=servers is not None)
-            tool_servers.set_client_tools(settings.client_tools)
             stream = await EventStream.open(conversation_id, store)
             resources.callback(stream.close)
+            tool_servers = ToolServers(known, agent, place, stream, settings.own_tools)
+            resources.push_async_callback(tool_servers.close, keep_servers=servers is not None)
+            tool_servers.set_client_tools(settings.client_tools)
             secrets = make_secrets(settings, agent, stream, parent)
             step = Step(
                 stream,
@@ -215,7 +215,7 @@ class AgentSession:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
         self._warming = asyncio.create_task(self.agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
-        self._tool_servers.start(self.stream, self.secrets)
+        self._tool_servers.start(self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
             self._tool_servers.sandbox_is_up()

@@ -133,28 +133,30 @@ class ToolServers:
     """
 
     def __init__(
-        self, servers: McpServers, agent: AgentBase, place: ToolMakerState, own_tools: Sequence[OwnTool] = ()
+        self,
+        servers: McpServers,
+        agent: AgentBase,
+        place: ToolMakerState,
+        stream: EventStream,
+        own_tools: Sequence[OwnTool] = (),
     ) -> None:
         self.servers = servers
-        self.tools = LiveTools(agent.initialize(place))
-        self.tools.wait = self._before_a_step
-        self.tools.wait_for_all = self._all
+        self.tools = LiveTools(agent.initialize(place), wait=self._before_a_step, wait_for_all=self._all)
         self._agent = agent
         self._place = place
         self._own_tools = own_tools if agent.supports_openhands_mcp else ()
-        self._stream: EventStream | None = None
+        self._stream = stream
         self._following: asyncio.Task[None] | None = None
         self._has_waited = False
 
-    def start(self, stream: EventStream, secrets: SecretRegistry) -> None:
-        """Begin to connect, and to tell in this log what goes wrong."""
+    def start(self, secrets: SecretRegistry) -> None:
+        """Begin to connect, and to tell in the log what goes wrong."""
         self._take_tools()
         if self.servers.is_empty:
             return
-        stream.secrets.add(self.servers.secrets())
-        self._stream = stream
+        self._stream.secrets.add(self.servers.secrets())
         self.servers.start(secrets.environment_for)
-        self._following = asyncio.create_task(self._follow(), name=f"mcp:{stream.conversation_id}")
+        self._following = asyncio.create_task(self._follow(), name=f"mcp:{self._stream.conversation_id}")
 
     def set_client_tools(self, specs: Sequence[Tool]) -> None:
         made = [tool for spec in specs for tool in resolve_tool(spec, self._place)]
@@ -174,7 +176,7 @@ class ToolServers:
             await self.servers.close()
 
     async def _before_a_step(self) -> None:
-        if self._stream is not None and not self._has_waited and (pending := self.servers.pending):
+        if not self._has_waited and (pending := self.servers.pending):
             self._has_waited = True
             text = f"Waiting for MCP servers: {', '.join(pending)}"
             self._stream.publish(StatusNotice(WAITING, text))
@@ -211,7 +213,7 @@ class ToolServers:
         problems = self.servers.problems(self._own_names(), self._agent.filter_tools_regex)
         for server, reasons in problems.items():
             for reason in reasons:
-                if self._stream is None or (server, reason) in self.servers.told:
+                if (server, reason) in self.servers.told:
                     continue
                 self.servers.told.add((server, reason))
                 text = f"MCP server {server!r}: {reason}"

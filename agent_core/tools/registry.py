@@ -174,10 +174,16 @@ class LiveTools(Mapping[str, ToolDefinition]):
     `wait` waits, within a bound, for tools on their way; `wait_for_all` until it is known of all whether they come.
     """
 
-    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
+    def __init__(
+        self,
+        tools: Mapping[str, ToolDefinition],
+        *,
+        wait: Callable[[], Awaitable[None]],
+        wait_for_all: Callable[[], Awaitable[None]],
+    ) -> None:
         self._tools = dict(tools)
-        self.wait: Callable[[], Awaitable[None]] = _nothing_to_wait_for
-        self.wait_for_all: Callable[[], Awaitable[None]] = _nothing_to_wait_for
+        self.wait = wait
+        self.wait_for_all = wait_for_all
 
     def replace(self, tools: Mapping[str, ToolDefinition]) -> None:
         self._tools = dict(tools)
@@ -190,10 +196,6 @@ class LiveTools(Mapping[str, ToolDefinition]):
 
     def __len__(self) -> int:
         return len(self._tools)
-
-
-async def _nothing_to_wait_for() -> None:
-    return
 
 
 async def present_tools(tools: Mapping[str, ToolDefinition]) -> dict[str, ToolDefinition]:

@@ -40,19 +40,15 @@ class Authenticator(Protocol):
     @property
     def opens_addresses(self) -> bool:
         """Whether a browser whose user may use the server is let in with nothing but an address."""
-        ...
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """The user behind an HTTP request (header names in lower case); None refuses it."""
-        ...
 
     def identify_token(self, token: str | None) -> Identity | None:
         """The user behind a bare token (the socket's ``session_api_key``); None refuses it."""
-        ...
 
     def shown(self, headers: Mapping[str, str]) -> str | None:
         """What a request that was refused had shown that was wrong; None: it showed nothing."""
-        ...
 
 
 class OneTokenAuthenticator:

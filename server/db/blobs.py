@@ -29,17 +29,14 @@ class BlobStore(Protocol):
 
     async def put(self, conversation_id: str, data: bytes) -> str:
         """Keep `data`, durably when it returns; returns its digest, under which `get` finds it."""
-        ...
 
     async def get(self, conversation_id: str, digest: str) -> bytes: ...
 
     async def delete(self, conversation_id: str) -> None:
         """Forget everything of this conversation; unknown ids are fine."""
-        ...
 
     async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
         """Remove what is in none of the `used` digests (by conversation id), and not young; returns how many went."""
-        ...
 
 
 class FolderBlobStore:

@@ -223,11 +223,9 @@ class WebSocketControl(Protocol):
 
     def take(self, max_bytes: int) -> None:
         """Refuse larger messages from now on, before they are read."""
-        ...
 
     def abort(self) -> None:
         """Cut it, and let go of what could not be sent."""
-        ...
 
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):

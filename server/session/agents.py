@@ -264,7 +264,6 @@ class AgentFactory(Protocol):
 
     async def secrets_of(self, user_id: str) -> UserSecrets:
         """The user's secrets as they are now; may raise `DatabaseError`."""
-        ...
 
     async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> LoadedAgent:
         """The opened agent session of `record`, with its user's present settings.
@@ -272,7 +271,6 @@ class AgentFactory(Protocol):
         A `DrydockError` says why it cannot be made; KeyError and ValueError: the settings name what does not exist
         here.
         """
-        ...
 
 
 class AgentSessions:

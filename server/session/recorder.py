@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
 
 from agent_core.controller.usage import metrics_of
 from agent_core.errors import DrydockError, EventStoreError
@@ -52,7 +52,7 @@ class Recorder:
         self.recorded_state: AgentState | None = None
 
     async def run(self, *, after: int) -> None:
-        async with self._branches, self._stream.subscribe(after=after) as events:
+        async with self._branches.at_work(), self._stream.subscribe(after=after) as events:
             async for event in events:
                 if isinstance(event, Event):  # no notices were asked for
                     await self._record(event)
@@ -91,7 +91,7 @@ _MAY_CHANGE_IT = re.compile(r"\bgit\b[^|;&\n]*\s(checkout|switch|merge|rebase|re
 
 
 class BranchKeeper:
-    """Asks for the repository's branch after each command that may have changed it; an async context manager.
+    """Asks for the repository's branch after each command that may have changed it, while it is `at_work`.
 
     It is the repository the conversation was begun with, else the workspace. A command meanwhile makes it ask once
     more.
@@ -104,18 +104,15 @@ class BranchKeeper:
         self._conversations = conversations
         self._sandbox = sandbox
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name=f"branch-keeper:{self._id}")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run(), name=f"branch-keeper:{self._id}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     def observe(self, event: AnyEvent) -> None:
         if isinstance(event, ObservationEvent) and isinstance(event.observation, TerminalObservation):

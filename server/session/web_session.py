@@ -43,11 +43,9 @@ class SessionOwner(Protocol):
 
     async def make_room(self, session: WebSession) -> None:
         """Unload others, so that one more conversation may be loaded."""
-        ...
 
     def first_message(self, session: WebSession, text: str) -> None:
         """The user said something; the conversation may still want a title."""
-        ...
 
 
 class WebSession:
@@ -67,13 +65,9 @@ class WebSession:
         self._owner = owner
         self._agents = agents
         self._conversations = conversations
-        self._agent: LoadedAgent | None = None
-        self._user_id = ""
+        self._loaded: _Loaded | None = None
         self._loading = False
         self._ended = False
-        self._starting: asyncio.Task[None] | None = None
-        self._recording: asyncio.Task[None] | None = None
-        self._recorder: Recorder | None = None
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
         self._executor = SerialExecutor(f"session:{conversation_id}")
@@ -81,8 +75,12 @@ class WebSession:
     # --- facts ---
 
     @property
+    def _agent(self) -> LoadedAgent | None:
+        return self._loaded.agent if self._loaded is not None else None
+
+    @property
     def is_loaded(self) -> bool:
-        return self._agent is not None or self._loading
+        return self._loaded is not None or self._loading
 
     @property
     def is_loading(self) -> bool:
@@ -109,8 +107,8 @@ class WebSession:
     @property
     def is_ready(self) -> bool:
         """Whether sandbox and agent have come up (or have failed to, which the log tells)."""
-        is_over = self._starting is not None and self._starting.done()
-        return self._agent is not None and (self._agent.is_ready or is_over)
+        loaded = self._loaded
+        return loaded is not None and (loaded.agent.is_ready or loaded.starting.done())
 
     @property
     def runtime_status(self) -> str | None:
@@ -125,14 +123,16 @@ class WebSession:
     @property
     def _start_failed(self) -> bool:
         """From before a client is told on: what it sends then is for another attempt."""
-        if self._agent is None or self._agent.is_ready:
+        loaded = self._loaded
+        if loaded is None or loaded.agent.is_ready:
             return False
-        return self._agent.has_failed or (self._starting is not None and self._starting.done())
+        return loaded.agent.has_failed or loaded.starting.done()
 
     def activity(self) -> Activity:
-        agent = self._agent
-        busy = self._loading or (self._starting is not None and not self._starting.done())
-        busy = busy or (agent is not None and agent.is_ready and agent.agent_state in BUSY_STATES)
+        busy, loaded = self._loading, self._loaded
+        if loaded is not None:
+            works = loaded.agent.is_ready and loaded.agent.agent_state in BUSY_STATES
+            busy = busy or works or not loaded.starting.done()
         return Activity(self.last_activity, busy, len(self.connections))
 
     # --- clients ---
@@ -167,10 +167,10 @@ class WebSession:
 
     async def _send_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
-        recorder = self._recorder
-        if isinstance(event, MessageEvent) and recorder is not None and recorder.recorded_state not in BUSY_STATES:
+        loaded = self._loaded
+        if isinstance(event, MessageEvent) and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             # Recovery looks at it from before the message is in the log until it is dealt with.
-            await recorder.record_state(AgentState.RUNNING)
+            await loaded.recorder.record_state(AgentState.RUNNING)
         return await agent.send(event)
 
     async def restart_if_failed(self) -> None:
@@ -197,11 +197,11 @@ class WebSession:
         await self._executor.run(self._refresh_secrets(user_id))
 
     async def _refresh_secrets(self, user_id: str) -> None:
-        agent = self._agent
-        if agent is not None and self._user_id == user_id:
+        loaded = self._loaded
+        if loaded is not None and loaded.user_id == user_id:
             secrets = await self._agents.secrets_of(user_id)
-            agent.stream.secrets.add(secrets.hidden)
-            agent.set_named_secrets(secrets.named)
+            loaded.agent.stream.secrets.add(secrets.hidden)
+            loaded.agent.set_named_secrets(secrets.named)
 
     # --- the disk ---
 
@@ -279,9 +279,8 @@ class WebSession:
             agent = await self._opened(record)
         finally:
             self._loading = False
-        self._agent, self._user_id = agent, record.user_id
         self.last_activity = time.monotonic()
-        self._recorder = Recorder(
+        recorder = Recorder(
             agent.stream,
             self._conversations,
             on_user_message=lambda text: self._owner.first_message(self, text),
@@ -289,9 +288,14 @@ class WebSession:
             on_rest=partial(came_to_rest, self._conversations, record.id) if record.options.get(RESUMES) else None,
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
-        recording = self._recorder.run(after=agent.stream.last_id)
-        self._recording = asyncio.create_task(recording, name=f"recorder:{self.conversation_id}")
-        self._starting = asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}")
+        recording = recorder.run(after=agent.stream.last_id)
+        self._loaded = _Loaded(
+            agent,
+            record.user_id,
+            recorder,
+            recording=asyncio.create_task(recording, name=f"recorder:{self.conversation_id}"),
+            starting=asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}"),
+        )
         self._tell()
         return agent
 
@@ -314,29 +318,28 @@ class WebSession:
         self._active()
 
     async def _unload(self, *, stopped: bool, sandbox: AfterClose, notice: StatusNotice | None) -> None:
-        agent = self._agent
-        if agent is None:
+        loaded = self._loaded
+        if loaded is None:
             return
+        agent = loaded.agent
         if notice is not None:
             agent.stream.publish(notice)
         try:
-            if agent.has_failed and self._starting is not None:
-                await asyncio.wait([self._starting], timeout=RECORDER_SECONDS)  # it writes down that it failed
-            await _cancelled(self._starting)
+            if agent.has_failed:
+                await asyncio.wait([loaded.starting], timeout=RECORDER_SECONDS)  # it writes down that it failed
+            await _cancelled(loaded.starting)
             await agent.close(stopped=stopped, sandbox=sandbox)
-            await self._finish_recording()
+            await self._finished(loaded.recording)
         finally:
-            self._agent = self._starting = self._recording = self._recorder = None
+            self._loaded = None
             self._tell()
 
-    async def _finish_recording(self) -> None:
-        if self._recording is None:
-            return
-        done, _ = await asyncio.wait([self._recording], timeout=RECORDER_SECONDS)
+    async def _finished(self, recording: asyncio.Task[None]) -> None:
+        done, _ = await asyncio.wait([recording], timeout=RECORDER_SECONDS)
         if not done:
             logger.warning("conversation %s: its facts were not recorded to the end", self.conversation_id)
-            await _cancelled(self._recording)
-        elif not self._recording.cancelled() and (error := self._recording.exception()) is not None:
+            await _cancelled(recording)
+        elif not recording.cancelled() and (error := recording.exception()) is not None:
             logger.error("conversation %s: recording its facts failed", self.conversation_id, exc_info=error)
 
     def _active(self) -> None:
@@ -347,8 +350,18 @@ class WebSession:
         self._changed = asyncio.Event()
 
 
-async def _cancelled(task: asyncio.Task[None] | None) -> None:
-    if task is not None and not task.done():
+class _Loaded(NamedTuple):
+    """What is there of a conversation while it is loaded, and the tasks that start its agent and record its facts."""
+
+    agent: LoadedAgent
+    user_id: str
+    recorder: Recorder
+    recording: asyncio.Task[None]
+    starting: asyncio.Task[None]
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    if not task.done():
         task.cancel()
         await asyncio.wait([task])
 

@@ -31,7 +31,6 @@ class JoinedConversation(Protocol):
         With None the present one, at once. Otherwise this waits, however long, until a session opens another one. A
         `DrydockError` says that the log cannot be opened; the connection is closed, and the client comes back.
         """
-        ...
 
 
 class Conversations(Protocol):
@@ -44,7 +43,6 @@ class Conversations(Protocol):
         `ConversationNotFoundError` (none, or not this user's), `JoinRefusedError`, or `DrydockError` (an unreadable
         log).
         """
-        ...
 
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         """Take an event of a client (no id, source ``user``, validated); returns it as stored, once durable.
@@ -52,8 +50,6 @@ class Conversations(Protocol):
         What comes again with the same `client_key` is not taken again. Events of one connection keep their order. A
         `DrydockError` is for the client: nothing was taken.
         """
-        ...
 
     async def leave(self, connection_id: str) -> None:
         """The connection has ended; the conversation goes on without it. Unknown connections are fine."""
-        ...

@@ -102,14 +102,12 @@ class Transport(Protocol):
 
     async def prepare(self, endpoint: Endpoint) -> None:
         """Do what takes long the first time (importing a library, reading a file), outside of any call's time limit."""
-        ...
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """Ask, and yield the answer's pieces as they come; ends only when it is complete, or raises `LLMError`.
 
         Closing the generator early closes the connection.
         """
-        ...
 
 
 def encoded(value: Any) -> bytes:

@@ -61,19 +61,15 @@ class ConversationSandbox(SandboxAccess, Protocol):
         ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
         ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
         """
-        ...
 
     async def ack(self, keys: Iterable[str]) -> None:
         """Let the runner forget results that are stored by now, soon. Costs no round trip."""
-        ...
 
     async def connect_port(self, port: int) -> PortConnection:
         """See `Tunnels.open`. A frozen sandbox goes on; one that is gone is not started."""
-        ...
 
     async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
         """Start a program, and the sandbox if need be; see `Tunnels.open`."""
-        ...
 
 
 class SandboxConnection:

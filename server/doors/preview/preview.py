@@ -58,11 +58,9 @@ class PreviewSandboxes(Protocol):
 
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         """The sandbox of a conversation; None while it does not run."""
-        ...
 
     def touch(self, conversation_id: str) -> None:
         """Note that it is in use."""
-        ...
 
 
 class _RefusedError(Exception):

@@ -45,7 +45,8 @@ def ran(command: str, exit_code: int = 0) -> AnyEvent:
 async def branch_after(database: Database, sandbox: Sandbox, *events: AnyEvent, asks: bool = True) -> str | None:
     record = ConversationRecord(id="c", selected_repository="ann/boat", selected_branch="main")
     await database.conversations.create(record)
-    async with BranchKeeper("c", database.conversations, lambda: cast(SandboxAccess, sandbox)) as keeper:
+    keeper = BranchKeeper("c", database.conversations, lambda: cast(SandboxAccess, sandbox))
+    async with keeper.at_work():
         for event in events:
             sandbox.was_asked.clear()
             keeper.observe(event)
