@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     Rules = list[list[bytes]]
+    Chain = tuple[int, int, Rules, Rules, Rules]  # hook, priority, what is let through, refused, dropped
 
 BRIDGES = "drydock-"
 """Names of bridges whose sandboxes are kept off the host begin so; no network with host access has such a name."""
@@ -36,7 +37,7 @@ _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _REQUEST, _ACK, _CREATE, _APPEND = 0x1, 0x4, 0x400, 0x800
 _NESTED = 0x8000
 _ERROR = 0x2
-_PREROUTING, _OUTPUT = 0, 3
+_PREROUTING, _FORWARD, _OUTPUT = 0, 2, 3
 _BEFORE_NAT = -150  # behind connection tracking, before a published port leads elsewhere
 _FIRST = -300
 _EQUAL, _NOT_EQUAL = 0, 1
@@ -51,7 +52,7 @@ _DNS = 53
 
 
 def keep_off_host(resolvers: Sequence[str], prefix: str = BRIDGES) -> None:
-    """In the network of an engine's host: refuse what sandboxes send to the host itself and to its cloud.
+    """In the network of an engine's host: refuse what sandboxes send to it, to its cloud and to other containers.
 
     That is any address of the host, also a later one, one of a published port, and IPv6; what answers a connection of
     the host's is let through, and `resolvers` may be asked for names. Done anew it replaces the former rules at once.
@@ -68,7 +69,11 @@ def keep_off_host(resolvers: Sequence[str], prefix: str = BRIDGES) -> None:
     not_unicast = _compare(struct.pack("=I", _UNICAST), _NOT_EQUAL)
     refused.append([*ours, _expression("fib", (1, _word(1)), (2, _word(3)), (3, _word(2))), not_unicast])
     silent = [[*ours, *_family(socket.AF_INET6), _verdict(_DROP)]]
-    _replace_table(_PREROUTING, _BEFORE_NAT, rules, refused, silent)
+    # Docker keeps its networks apart too, but not in the instant in which it makes another one.
+    others = [[*ours, _meta(_META_OUT), _compare(name)] for name in (prefix.encode(), b"docker", b"br-")]
+    last_letter = _masked(bytes(14) + b"\xff\0")  # what br-0123456789ab has, and br-lan has not
+    others[-1] += [last_letter, _compare(bytes(16), _NOT_EQUAL)]
+    _replace_table((_PREROUTING, _BEFORE_NAT, rules, refused, silent), (_FORWARD, _FIRST, [], others, []))
 
 
 def keep_in(resolver: str, refused: Iterable[str]) -> None:
@@ -77,7 +82,7 @@ def keep_in(resolver: str, refused: Iterable[str]) -> None:
     rules += [[*_names_at(resolver, protocol), _verdict(_ACCEPT)] for protocol in (_UDP, _TCP)]
     never = ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")
     networks = [_to(network) for network in dict.fromkeys([*never, *METADATA, *refused])]
-    _replace_table(_OUTPUT, _FIRST, rules, [*networks, _family(socket.AF_INET6)], [])
+    _replace_table((_OUTPUT, _FIRST, rules, [*networks, _family(socket.AF_INET6)], []))
 
 
 def host_resolvers(path: str = "/etc/resolv.conf") -> list[str]:
@@ -123,15 +128,18 @@ def _names_at(network: str, protocol: int) -> list[bytes]:
 def _to(network: str) -> list[bytes]:
     subnet = ipaddress.IPv4Network(network)
     address = _expression("payload", (1, _word(1)), (2, _word(_NETWORK_HEADER)), (3, _word(16)), (4, _word(4)))
-    mask = _expression(
+    return [*_family(socket.AF_INET), address, _masked(subnet.netmask.packed), _compare(subnet.network_address.packed)]
+
+
+def _masked(mask: bytes) -> bytes:
+    return _expression(
         "bitwise",
         (1, _word(1)),
         (2, _word(1)),
-        (3, _word(4)),
-        (4 | _NESTED, _attribute(1, subnet.netmask.packed)),
-        (5 | _NESTED, _attribute(1, bytes(4))),
+        (3, _word(len(mask))),
+        (4 | _NESTED, _attribute(1, mask)),
+        (5 | _NESTED, _attribute(1, bytes(len(mask)))),
     )
-    return [*_family(socket.AF_INET), address, mask, _compare(subnet.network_address.packed)]
 
 
 def _family(family: int) -> list[bytes]:
@@ -154,30 +162,27 @@ def _verdict(code: int) -> bytes:
 # --- netlink ---
 
 
-def _replace_table(hook: int, priority: int, rules: Rules, refused: Rules, dropped: Rules) -> None:
-    """Replace our table; `refused` packets are answered where the kernel can."""
+def _replace_table(*chains: Chain) -> None:
+    """Replace our table; refused packets are answered where the kernel can."""
     refusal = _expression("reject", (1, _word(2)), (2, bytes([_PROHIBITED])))
     try:
-        _send(hook, priority, [*rules, *([*rule, refusal] for rule in refused), *dropped])
+        _send(chains, refusal)
     except OSError:
-        _send(hook, priority, [*rules, *([*rule, _verdict(_DROP)] for rule in refused), *dropped])
+        _send(chains, _verdict(_DROP))
 
 
-def _send(hook: int, priority: int, rules: Rules) -> None:
-    name = TABLE.encode() + b"\0"
-    chain = b"sandboxes\0"
-    place = _attribute(1, _word(hook)) + _attribute(2, struct.pack("!i", priority))
-    shape = _attribute(4 | _NESTED, place) + _attribute(5, _word(_ACCEPT)) + _attribute(7, b"filter\0")
-    messages = [
-        (_NEW_TABLE, _CREATE, _attribute(1, name)),
-        (_DELETE_TABLE, 0, _attribute(1, name)),
-        (_NEW_TABLE, _CREATE, _attribute(1, name)),
-        (_NEW_CHAIN, _CREATE, _attribute(1, name) + _attribute(3, chain) + shape),
-    ]
-    for rule in rules:
-        steps = b"".join(_attribute(1 | _NESTED, step) for step in rule)
-        content = _attribute(1, name) + _attribute(2, chain) + _attribute(4 | _NESTED, steps)
-        messages.append((_NEW_RULE, _CREATE | _APPEND, content))
+def _send(chains: Iterable[Chain], refusal: bytes) -> None:
+    name = _attribute(1, TABLE.encode() + b"\0")
+    messages = [(_NEW_TABLE, _CREATE, name), (_DELETE_TABLE, 0, name), (_NEW_TABLE, _CREATE, name)]
+    for hook, priority, rules, refused, dropped in chains:
+        chain = b"sandboxes-%d\0" % hook
+        place = _attribute(1, _word(hook)) + _attribute(2, struct.pack("!i", priority))
+        shape = _attribute(4 | _NESTED, place) + _attribute(5, _word(_ACCEPT)) + _attribute(7, b"filter\0")
+        messages.append((_NEW_CHAIN, _CREATE, name + _attribute(3, chain) + shape))
+        for rule in [*rules, *([*rule, refusal] for rule in refused), *dropped]:
+            steps = b"".join(_attribute(1 | _NESTED, step) for step in rule)
+            content = name + _attribute(2, chain) + _attribute(4 | _NESTED, steps)
+            messages.append((_NEW_RULE, _CREATE | _APPEND, content))
     batch = _message(_BATCH_BEGIN, 0, 0, b"", 10)
     for number, (kind, flags, content) in enumerate(messages, 1):
         batch += _message(kind, flags | _ACK, number, content)

@@ -135,6 +135,36 @@ def test_the_hosts_own_resolver_answers_for_names_and_for_nothing_else(three: Th
     assert three.reach("198.18.0.1", 53) == "OSError"
 
 
+@pytest.mark.parametrize(
+    ("bridge", "expected"),
+    [
+        ("br-0123456789ab", "OSError"),
+        ("docker0", "OSError"),
+        ("drydock-89abcde", "OSError"),
+        ("br-lan", "neighbour"),  # not Docker's: by these a host may lead out
+        ("br0", "neighbour"),
+    ],
+)
+def test_containers_at_other_bridges_are_out_of_reach_also_where_the_engine_does_not_see_to_it(
+    three: Three, bridge: str, expected: str
+) -> None:
+    """Docker takes its own rules for that away for an instant, whenever it makes another network."""
+    h = three.host.name
+    with machine() as neighbour:
+        ip("-n", h, "link", "add", bridge, "type", "bridge")
+        ip("-n", h, "link", "add", "other", "type", "veth", "peer", "name", "eth0", "netns", neighbour.name)
+        ip("-n", h, "link", "set", "other", "master", bridge, "up")
+        ip("-n", h, "addr", "add", "172.31.0.1/24", "dev", bridge)
+        ip("-n", h, "link", "set", bridge, "up")
+        ip("-n", neighbour.name, "addr", "add", "172.31.0.2/24", "dev", "eth0")
+        ip("-n", neighbour.name, "link", "set", "eth0", "up")
+        ip("-n", neighbour.name, "route", "add", "default", "via", "172.31.0.1")
+        neighbour.listen(("AF_INET", "SOCK_STREAM", 80, "neighbour"))
+        assert three.reach("172.31.0.2") == "neighbour"
+        three.set_border()
+        assert three.reach("172.31.0.2") == expected  # refused at once
+
+
 def test_the_host_still_reaches_what_runs_in_a_sandbox(three: Three) -> None:
     three.sandbox.listen(("AF_INET", "SOCK_STREAM", 80, "sandbox"))
     three.set_border()
