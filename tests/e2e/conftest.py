@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from agent_core.testing.model_server import ModelRequest, ModelServer
-from agent_core.testing.model_turns import Turn, say
+from agent_core.testing.model_turns import Call, Turn, say
 from tests.integration.server.conftest import ServerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +43,36 @@ class Visit:
     foreign: list[str] = field(default_factory=list)
 
 
+StartServer = Callable[..., Awaitable[ServerProcess]]
+OpenPage = Callable[..., Awaitable[Visit]]
+MakeModel = Callable[..., Awaitable[ModelServer]]
+Play = Callable[..., ServerProcess]
+
+
+def run(command: str) -> Turn:
+    return Turn(calls=(Call("terminal", {"command": command}),))
+
+
+def done(message: str = "All is done.") -> Turn:
+    return Turn(calls=(Call("finish", {"message": message}),))
+
+
+async def ask(page: Page, text: str) -> None:
+    await page.get_by_test_id("composer-input").fill(text)
+    await page.get_by_test_id("send-button").click()
+
+
+async def until_phase(page: Page, *phases: str, patience: float = 60) -> None:
+    selector = ", ".join(f'[data-testid="agent-status"][data-phase="{phase}"]' for phase in phases)
+    await page.locator(selector).first.wait_for(timeout=patience * 1000)
+
+
+async def overflow(page: Page) -> int:
+    """How far the document is wider than the window, in pixels."""
+    box = await page.locator("html").evaluate("e => [e.scrollWidth, e.clientWidth]")
+    return int(box[0]) - int(box[1])
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -66,7 +96,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Browser) -> AsyncIterator[Callable[..., object]]:
+async def visit(browser: Browser) -> AsyncIterator[OpenPage]:
     contexts: list[BrowserContext] = []
 
     async def open_page(url: str, *, width: int = 1280, height: int = 860, dark: bool = False) -> Visit:
@@ -102,7 +132,7 @@ async def visit(browser: Browser) -> AsyncIterator[Callable[..., object]]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def start_server(tmp_path: Path) -> AsyncIterator[Callable[..., object]]:
+async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     started: list[ServerProcess] = []
 
     async def start(*options: str, model: ModelServer | None = None, **environment: str) -> ServerProcess:
@@ -136,7 +166,7 @@ def answering(script: Iterable[Turn] | Script) -> Script:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def scripted() -> AsyncIterator[Callable[..., object]]:
+async def scripted() -> AsyncIterator[MakeModel]:
     servers: list[ModelServer] = []
 
     async def make(script: Iterable[Turn] | Script) -> ModelServer:
@@ -183,7 +213,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def play(house: House) -> AsyncIterator[Callable[..., ServerProcess]]:
+async def play(house: House) -> AsyncIterator[Play]:
     """The server that tests share which leave its settings alone and do not kill it; without conversations."""
     yield house.play
     await house.clear()

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
-from agent_core.testing.model_server import ModelRequest, ModelServer
+from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Call, Turn, call, calls, finish, say
-from tests.e2e.conftest import ROOT, Visit
-from tests.integration.server.conftest import ServerProcess
+from tests.e2e.conftest import ROOT, MakeModel, OpenPage, StartServer, Visit
 
 pytestmark = [
     pytest.mark.browser,
@@ -28,9 +26,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-StartServer = Callable[..., Awaitable[ServerProcess]]
-OpenPage = Callable[..., Awaitable[Visit]]
-MakeModel = Callable[..., Awaitable[ModelServer]]
 
 CLIENT = Path(__file__).parent / "first_generation"
 SOCKETS = ROOT / "frontend_stub" / "node_modules" / "socket.io-client" / "dist" / "socket.io.esm.min.js"

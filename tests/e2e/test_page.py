@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
-from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, Turn, say
-from tests.e2e.conftest import Visit
+from tests.e2e.conftest import MakeModel, OpenPage, Play, StartServer, ask, done, overflow, run, until_phase
 from tests.integration.server.conftest import ServerProcess
 from tests.unit.runner.test_pictures import png
 
@@ -22,35 +20,6 @@ pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
-
-StartServer = Callable[..., Awaitable[ServerProcess]]
-OpenPage = Callable[..., Awaitable[Visit]]
-MakeModel = Callable[..., Awaitable[ModelServer]]
-Play = Callable[..., ServerProcess]
-
-
-def run(command: str) -> Turn:
-    return Turn(calls=(Call("terminal", {"command": command}),))
-
-
-def done(message: str = "All is done.") -> Turn:
-    return Turn(calls=(Call("finish", {"message": message}),))
-
-
-async def ask(page: Page, text: str) -> None:
-    await page.get_by_test_id("composer-input").fill(text)
-    await page.get_by_test_id("send-button").click()
-
-
-async def until_phase(page: Page, *phases: str, patience: float = 60) -> None:
-    selector = ", ".join(f'[data-testid="agent-status"][data-phase="{phase}"]' for phase in phases)
-    await page.locator(selector).first.wait_for(timeout=patience * 1000)
-
-
-async def overflow(page: Page) -> int:
-    """How far the document is wider than the window, in pixels."""
-    box = await page.locator("html").evaluate("e => [e.scrollWidth, e.clientWidth]")
-    return int(box[0]) - int(box[1])
 
 
 async def test_a_first_visit_ends_with_the_demo_having_mended_a_failing_test(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 from playwright.async_api import expect
 
-from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
-from tests.e2e.conftest import Visit
-from tests.e2e.test_page import ask, done, overflow, run, until_phase
-from tests.integration.server.conftest import ServerProcess
+from tests.e2e.conftest import MakeModel, OpenPage, Play, StartServer, ask, done, overflow, run, until_phase
 
 pytestmark = [
     pytest.mark.browser,
@@ -20,10 +15,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-StartServer = Callable[..., Awaitable[ServerProcess]]
-OpenPage = Callable[..., Awaitable[Visit]]
-MakeModel = Callable[..., Awaitable[ModelServer]]
-Play = Callable[..., ServerProcess]
 
 OVERRIDE = "\N{RIGHT-TO-LEFT OVERRIDE}"
 FORBIDDEN = "get() { throw new DOMException('forbidden', 'SecurityError') }"

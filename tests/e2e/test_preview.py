@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from playwright.async_api import Frame, expect
 
-from tests.e2e.conftest import Visit
-from tests.integration.server.conftest import ServerProcess, create, following
+from tests.e2e.conftest import OpenPage, StartServer
+from tests.integration.server.conftest import create, following
 
 pytestmark = [
     pytest.mark.browser,
@@ -18,8 +17,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-StartServer = Callable[..., Awaitable[ServerProcess]]
-OpenPage = Callable[..., Awaitable[Visit]]
 
 SERVE = (
     "mkdir -p site && cd site && echo '<h1>hull</h1><script src=app.js></script>' > index.html && "

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.conftest import ROOT, Visit
-from tests.integration.server.conftest import ServerProcess
+from tests.e2e.conftest import ROOT, OpenPage, StartServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
 
@@ -18,7 +16,7 @@ RECORDING = ROOT / "tests" / "contract" / "rest" / "first_generation.json"
 
 
 async def test_a_recording_is_opened_shown_and_saved_the_same_again(
-    start_server: Callable[..., Awaitable[ServerProcess]], visit: Callable[..., Awaitable[Visit]], tmp_path: Path
+    start_server: StartServer, visit: OpenPage, tmp_path: Path
 ) -> None:
     server = await start_server("--sandbox", "unconfined")
     seen = await visit(server.url)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
 
-from agent_core.testing.model_server import ModelServer
 from tests.contract.workspace.git_server import GitServer
-from tests.e2e.conftest import Visit
-from tests.e2e.test_page import ask, done, overflow, run, until_phase
-from tests.integration.server.conftest import ServerProcess
+from tests.e2e.conftest import MakeModel, OpenPage, StartServer, ask, done, overflow, run, until_phase
 from tests.unit.runner.test_pictures import png
 
 pytestmark = [
@@ -22,9 +19,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-StartServer = Callable[..., Awaitable[ServerProcess]]
-OpenPage = Callable[..., Awaitable[Visit]]
-MakeModel = Callable[..., Awaitable[ModelServer]]
 
 EVERY_BYTE = bytes(range(256)) * 5_000
 
