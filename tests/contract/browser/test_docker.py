@@ -1,4 +1,7 @@
-"""The conformance suite of the browser tools in Docker containers of the image with a browser."""
+"""The conformance suite of the browser tools in Docker containers of the image with a browser: another Chromium.
+
+`RestlessPagesContract` is tried with the host's alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from tests.contract.browser.opening import open_web
 from tests.contract.suites.browser_contract import BrowserContract
 from tests.contract.suites.browser_hostile import HostilePagesContract
 from tests.contract.suites.browser_kit import BrowserKit
-from tests.contract.suites.browser_restless import RestlessPagesContract
 from tests.contract.suites.browser_tabs import TabsContract
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser_image, pytest.mark.asyncio(loop_scope="module")]
@@ -27,5 +29,5 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser
         yield made
 
 
-class TestBrowser(BrowserContract, TabsContract, HostilePagesContract, RestlessPagesContract):
+class TestBrowser(BrowserContract, TabsContract, HostilePagesContract):
     pass

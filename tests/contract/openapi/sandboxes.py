@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeRequest, FakeRunnerError, command_result
+from tests.contract.rest.conftest import FACTS
 
 TEXT = b"Ahoy\n"
 _FILE = {"kind": "file", "link": False, "modified": 1.5, "hidden": False}
@@ -27,15 +28,7 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "shell.kill": {},
     "workspace.snapshot": {"note": "nothing is kept here"},
     "workspace.unpack": {},
-    "workspace.facts": {
-        "working_dir": "/workspace",
-        "user": "agent",
-        "hostname": "fake",
-        "os": "Linux",
-        "python": "3",
-        "git": None,
-        "instructions": [],
-    },
+    "workspace.facts": FACTS,
     "folder.list": {
         "path": "",
         "entries": [{"name": "sea", **_FOLDER}, {"name": "ahoy.txt", "size": len(TEXT), **_FILE}],

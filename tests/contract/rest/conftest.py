@@ -19,6 +19,16 @@ from server.settings.settings import Settings
 
 WAIT_SECONDS = 10.0
 MODEL_SECONDS = 60.0
+FACTS: dict[str, Any] = {
+    "working_dir": "/workspace",
+    "user": "agent",
+    "hostname": "fake",
+    "os": "Linux",
+    "python": "3",
+    "git": None,
+    "instructions": [],
+}
+"""What a sandbox in memory says of itself."""
 
 
 class Server:
@@ -76,15 +86,7 @@ async def kill(call: FakeRequest) -> FakeAnswer:
 
 
 async def facts(call: FakeRequest) -> FakeAnswer:
-    return {
-        "working_dir": "/workspace",
-        "user": "agent",
-        "hostname": "fake",
-        "os": "Linux",
-        "python": "3",
-        "git": None,
-        "instructions": [],
-    }
+    return FACTS
 
 
 MakeServer = Callable[..., Any]

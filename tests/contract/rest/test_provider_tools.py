@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool
 from server.git_providers.request_tools import TOOLS, RequestMaker
 from tests.contract.rest.conftest import MakeServer, Server
-from tests.contract.rest.played.provider import Told
+from tests.contract.rest.played.provider import PlayedProvider, Told
 from tests.contract.rest.played.world import EXPIRED, TOKEN
 from tests.contract.rest.test_git_accounts import PLAYED, full, store
 
@@ -208,6 +210,22 @@ async def test_numbers_that_come_at_once_are_all_noted(make_server: MakeServer) 
         assert await repository.add_pr_number("none", 1) is False
 
 
+@asynccontextmanager
+async def agent_that_opens(
+    make_server: MakeServer, given: Mapping[str, Any]
+) -> AsyncIterator[tuple[Server, PlayedProvider, ModelServer]]:
+    """A server whose agent calls ``create_pr`` with these arguments, and is done."""
+    async with (
+        PLAYED["github"]() as provider,
+        ModelServer([call("create_pr", given), finish("Done.")]) as model,
+        make_server(generate_titles=False) as server,
+    ):
+        await store(server, github=provider)
+        settings = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "key"}
+        assert (await server.post("/api/settings", json=settings)).status_code == 200
+        yield server, provider, model
+
+
 async def observed(server: Server, conversation_id: str) -> dict[str, Any]:
     async with asyncio.timeout(60):
         while True:
@@ -225,14 +243,7 @@ async def test_an_agent_opens_a_request_with_a_tool_that_it_has_from_its_first_s
 
     monkeypatch.setattr("agent_core.mcp.servers.load", load)
     given = arguments("github", body="Uses $GITHUB_TOKEN.", draft="false")
-    async with (
-        PLAYED["github"]() as provider,
-        ModelServer([call("create_pr", given), finish("Done.")]) as model,
-        make_server(generate_titles=False) as server,
-    ):
-        await store(server, github=provider)
-        settings = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "key"}
-        assert (await server.post("/api/settings", json=settings)).status_code == 200
+    async with agent_that_opens(make_server, given) as (server, provider, model):
         conversation_id = await server.create(initial_user_msg="Open it.")
         result = await observed(server, conversation_id)
         assert result["observation"] == "mcp"
@@ -259,14 +270,7 @@ async def test_an_agent_opens_a_request_with_a_tool_that_it_has_from_its_first_s
 async def test_bad_arguments_are_told_to_the_model_and_nothing_is_asked(make_server: MakeServer) -> None:
     given = {**arguments("github"), "title": 7, "colour": "red"}
     del given["target_branch"]
-    async with (
-        PLAYED["github"]() as provider,
-        ModelServer([call("create_pr", given), finish("Done.")]) as model,
-        make_server(generate_titles=False) as server,
-    ):
-        await store(server, github=provider)
-        settings = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "key"}
-        await server.post("/api/settings", json=settings)
+    async with agent_that_opens(make_server, given) as (server, provider, _):
         conversation_id = await server.create(initial_user_msg="Open it.")
         result = await observed(server, conversation_id)
         assert result["observation"] == "error"

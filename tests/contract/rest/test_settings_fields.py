@@ -253,24 +253,6 @@ async def test_what_is_only_told_and_what_is_unknown_is_ignored(server: Server) 
     assert "unknown" not in found
 
 
-async def test_what_is_no_sane_object_is_a_422_and_nothing_is_stored(server: Server) -> None:
-    for content in (
-        b"",
-        b"null",
-        b"[]",
-        b'"text"',
-        b"{",
-        b'{"language": "\xff\xfe"}',
-        b'{"language": "\\ud800"}',
-        b'{"max_budget_per_task": NaN}',
-        b'{"max_budget_per_task": 1e999}',
-        b'{"unknown": ' + b"[" * 200 + b"]" * 200 + b"}",
-    ):
-        response = await server.post("/api/settings", content=content, headers={"Content-Type": "application/json"})
-        assert response.status_code == 422, content
-    assert (await server.get("/api/settings")).status_code == 404
-
-
 async def test_changes_at_the_same_time_do_not_lose_each_other(make_server: MakeServer) -> None:
     async with make_server(verify_git_tokens=False) as server:
         texts = ["language", "llm_model", "email", "git_user_name", "git_user_email", "security_analyzer"]

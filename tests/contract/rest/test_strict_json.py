@@ -46,14 +46,6 @@ async def test_a_place_in_a_text_is_not_told_as_a_field(server: Server) -> None:
     assert response.json()["message"].startswith("the body is no valid JSON: ")
 
 
-async def test_json_under_another_name_is_told_the_right_one(server: Server) -> None:
-    for content_type in ("text/plain", "application/x-www-form-urlencoded", None):
-        headers = {"content-type": content_type} if content_type else {}
-        response = await server.post("/api/conversations", content=b'{"initial_user_msg": "x"}', headers=headers)
-        assert response.status_code == 422
-        assert "Content-Type: application/json" in response.text
-
-
 async def test_an_address_that_is_no_text_is_told_in_words_that_clients_show(server: Server) -> None:
     response = await server.get("/api/conversations?page_id=%FF")
     assert response.status_code == 422

@@ -5,10 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contract.runner.client import Client, Runner
+
+StartRunner = Callable[..., Client]
 
 
 @pytest.fixture
@@ -24,6 +27,20 @@ def runner(directory: Path) -> Iterator[Runner]:
     try:
         yield runner
     finally:
+        runner.close()
+
+
+@pytest.fixture
+def start(directory: Path) -> Iterator[StartRunner]:
+    """Starts a runner with these options and connects to it."""
+    made: list[Runner] = []
+
+    def begin(**options: Any) -> Client:
+        made.append(Runner(directory, **options))
+        return made[0].connect()
+
+    yield begin
+    for runner in made:
         runner.close()
 
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract.runner.client import Client, Runner, processes_with, until
+from tests.contract.runner.conftest import StartRunner
 
 LOOK = [{"name": "look"}]
 
 
-@pytest.fixture
-def start(directory: Path) -> Any:
-    made: list[Runner] = []
-
-    def begin(**options: Any) -> Client:
-        made.append(Runner(directory, **options))
-        return made[0].connect()
-
-    yield begin
-    for runner in made:
-        runner.close()
-
-
-def test_without_chromium_the_answer_says_how_to_get_one(start: Callable[..., Client]) -> None:
+def test_without_chromium_the_answer_says_how_to_get_one(start: StartRunner) -> None:
     client = start(env={"DRYDOCK_CHROMIUM": "/nowhere/chromium"})
     for _ in range(2):
         result = client.call("browser.run", calls=LOOK).result
@@ -36,7 +23,7 @@ def test_without_chromium_the_answer_says_how_to_get_one(start: Callable[..., Cl
         assert "apt-get install chromium" in result["error"]
 
 
-def test_without_the_library_the_answer_says_so(start: Callable[..., Client]) -> None:
+def test_without_the_library_the_answer_says_so(start: StartRunner) -> None:
     client = start(python="/usr/bin/python3", env={"DRYDOCK_BROWSER_LIBRARY": "/nowhere"})
     result = client.call("browser.run", calls=LOOK).result
     assert result["status"] == "unavailable"
@@ -44,14 +31,14 @@ def test_without_the_library_the_answer_says_so(start: Callable[..., Client]) ->
     assert "No module named 'playwright'" in result["error"]
 
 
-def test_a_chromium_that_cannot_start_is_told_in_bounded_time(start: Callable[..., Client]) -> None:
+def test_a_chromium_that_cannot_start_is_told_in_bounded_time(start: StartRunner) -> None:
     client = start(env={"DRYDOCK_CHROMIUM": "/bin/false"})
     result = client.call("browser.run", calls=LOOK, start_seconds=10).result
     assert result["status"] == "unavailable"
     assert "Chromium did not start" in result["error"]
 
 
-def test_a_request_can_be_cancelled_while_the_browser_starts(start: Callable[..., Client]) -> None:
+def test_a_request_can_be_cancelled_while_the_browser_starts(start: StartRunner) -> None:
     client = start(env={"DRYDOCK_CHROMIUM": "/bin/false"})
     first = client.send("browser.run", calls=LOOK)
     second = client.send("browser.run", calls=LOOK)
@@ -61,7 +48,7 @@ def test_a_request_can_be_cancelled_while_the_browser_starts(start: Callable[...
     assert client.wait(first).result["status"] in {"interrupted", "unavailable"}
 
 
-def test_a_repeated_request_is_answered_from_the_journal(start: Callable[..., Client]) -> None:
+def test_a_repeated_request_is_answered_from_the_journal(start: StartRunner) -> None:
     client = start(env={"DRYDOCK_CHROMIUM": "/nowhere/chromium"})
     first = client.call("browser.run", key="c:1", calls=LOOK).result
     assert client.call("browser.run", key="c:1", calls=[{"name": "other"}]).result == first

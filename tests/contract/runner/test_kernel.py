@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract.runner.client import Client, Runner, processes_with, until
+from tests.contract.runner.conftest import StartRunner
 
 SYSTEM = {"PATH": "/usr/bin:/bin", "DRYDOCK_KERNEL_LIBRARY": "/nowhere"}
-
-
-@pytest.fixture
-def start(directory: Path) -> Any:
-    made: list[Runner] = []
-
-    def begin(**options: Any) -> Client:
-        made.append(Runner(directory, **options))
-        return made[0].connect()
-
-    yield begin
-    for runner in made:
-        runner.close()
 
 
 @pytest.fixture
@@ -37,7 +24,7 @@ def python_that_waits(directory: Path) -> str:
     return f"{program.parent}:{os.environ['PATH']}"
 
 
-def test_without_the_library_the_answer_says_how_to_get_it(start: Callable[..., Client]) -> None:
+def test_without_the_library_the_answer_says_how_to_get_it(start: StartRunner) -> None:
     client = start(env=SYSTEM)
     for _ in range(2):
         result = client.call("kernel.run", code="1").result
@@ -50,7 +37,7 @@ def test_without_the_library_the_answer_says_how_to_get_it(start: Callable[..., 
         assert "pip install ipykernel" in result["notice"]
 
 
-def test_a_program_that_ends_as_it_starts_is_told_with_its_words(start: Callable[..., Client], directory: Path) -> None:
+def test_a_program_that_ends_as_it_starts_is_told_with_its_words(start: StartRunner, directory: Path) -> None:
     package = directory / "library" / "zmq"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("import sys; sys.exit('no luck today')")
@@ -59,9 +46,7 @@ def test_a_program_that_ends_as_it_starts_is_told_with_its_words(start: Callable
     assert "no luck today" in result["notice"]
 
 
-def test_requests_can_be_cancelled_while_the_kernel_starts(
-    start: Callable[..., Client], python_that_waits: str
-) -> None:
+def test_requests_can_be_cancelled_while_the_kernel_starts(start: StartRunner, python_that_waits: str) -> None:
     client = start(env={"PATH": python_that_waits})
     first = client.send("kernel.run", code="1")
     second = client.send("kernel.run", code="2")
@@ -71,7 +56,7 @@ def test_requests_can_be_cancelled_while_the_kernel_starts(
         assert (result["status"], result["notice"]) == ("interrupted", "It was stopped by the user before it began.")
 
 
-def test_too_many_cells_are_refused(start: Callable[..., Client], python_that_waits: str) -> None:
+def test_too_many_cells_are_refused(start: StartRunner, python_that_waits: str) -> None:
     client = start(env={"PATH": python_that_waits})
     for _ in range(65):
         client.send("kernel.run", code="1")

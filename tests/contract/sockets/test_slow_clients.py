@@ -7,7 +7,10 @@ import gc
 import socket
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from websockets.asyncio.client import ClientConnection
 
 from agent_core.events.llm_events import MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
@@ -29,12 +32,26 @@ def output(i: int) -> AnyEvent:
     return ObservationEvent(source="agent", cause=0, observation=result, tool_name="terminal")
 
 
-def lazy_socket(port: int) -> socket.socket:
+async def lazy_socket(port: int) -> socket.socket:
     """A connection with a small receive buffer, so that what is not read stays with the server."""
     raw = socket.socket()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_SOCKETS)
     raw.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", port))
     return raw
+
+
+@asynccontextmanager
+async def slow_client(loopback: Loopback) -> AsyncIterator[ClientConnection]:
+    """A client of all events that reads none by itself."""
+    async with loopback.raw(
+        "conversation_id=c1&latest_event_id=-1",
+        sock=await lazy_socket(loopback.port),
+        max_queue=1,
+        close_timeout=0.2,
+    ) as slow:
+        await slow.send("40")
+        yield slow
 
 
 def outlets() -> list[Outlet]:
@@ -63,12 +80,7 @@ async def fill(loopback: Loopback) -> None:
 async def test_what_waits_for_a_client_is_bounded_and_it_gets_everything_once_it_reads() -> None:
     async with serving(SocketLimits(max_buffer_bytes=BUFFER)) as loopback:
         await fill(loopback)
-        raw = lazy_socket(loopback.port)
-        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", loopback.port))
-        async with loopback.raw(
-            "conversation_id=c1&latest_event_id=-1", sock=raw, max_queue=1, close_timeout=0.2
-        ) as slow:
-            await slow.send("40")
+        async with slow_client(loopback) as slow:
             await until(standstill(loopback))
             highest = 0
             async with loopback.client(after=EVENTS - 1) as other:
@@ -92,9 +104,8 @@ async def test_a_client_that_does_not_read_is_disconnected_and_forgotten() -> No
     async with serving(SocketLimits(max_buffer_bytes=BUFFER, stall_seconds=0.5)) as loopback:
         await fill(loopback)
         conversation = loopback.conversations.known["c1"]
-        raw = lazy_socket(loopback.port)
+        raw = await lazy_socket(loopback.port)
         loop = asyncio.get_running_loop()
-        await loop.sock_connect(raw, ("127.0.0.1", loopback.port))
         try:
             query = "EIO=4&transport=websocket&conversation_id=c1&latest_event_id=-1"
             upgrade = (
@@ -117,12 +128,7 @@ async def test_a_client_that_does_not_read_is_disconnected_and_forgotten() -> No
 async def test_a_client_that_reads_a_little_now_and_then_stays() -> None:
     async with serving(SocketLimits(max_buffer_bytes=BUFFER, stall_seconds=1.2)) as loopback:
         await fill(loopback)
-        raw = lazy_socket(loopback.port)
-        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", loopback.port))
-        async with loopback.raw(
-            "conversation_id=c1&latest_event_id=-1", sock=raw, max_queue=1, close_timeout=0.2
-        ) as slow:
-            await slow.send("40")
+        async with slow_client(loopback) as slow:
             began = time.monotonic()
             while time.monotonic() - began < 2.5:
                 for _ in range(15):

@@ -72,6 +72,11 @@ class BrowserKit:
         assert not seen.is_error, seen.text
         return seen
 
+    async def until_asked(self, path: str) -> None:
+        """Wait until the site was asked for this, query and all."""
+        address = f"{self.site}/asked?{path}"
+        await output(self.sandbox, f"python3 -c 'import urllib.request as r; r.urlopen(\"{address}\")'")
+
     async def look(self) -> str:
         """What `browser_get_state` says."""
         return await self.done(BrowserGetStateAction())

@@ -1,4 +1,6 @@
-"""The conformance suite of the browser tools with pages that are late, that do not stay, or are not all words.
+"""The conformance suite of the browser tools with pages that are late, hang, do not stay, or are not all words.
+
+What the driver waits for, and how long, is the same with every Chromium and in every sandbox: one kind tries this.
 
 Used like `tests.contract.suites.browser_contract`.
 """
@@ -13,6 +15,7 @@ from agent_core.tools.browser import (
     BrowserGetContentAction,
     BrowserGetStateAction,
     BrowserGoBackAction,
+    BrowserListTabsAction,
     BrowserNavigateAction,
     BrowserToolExecutor,
     BrowserTypeAction,
@@ -67,11 +70,15 @@ class RestlessPagesContract:
         )
         assert (late.status, late.last_action_error) == ("timeout", "It was not done within 1 s.")
         assert "Title: Lazy" in await web.look()
-        for stopped in (BrowserNavigateAction(url=f"{web.site}/never"), BrowserCodeAction(code="noop(50000)")):
+        code = f"goto('{web.site}/lazy?stopped')\nnoop(50000)"
+        for stopped, path in (
+            (BrowserNavigateAction(url=f"{web.site}/never?stopped"), "/never?stopped"),
+            (BrowserCodeAction(code=code), "/lazy?stopped"),
+        ):
             asked = asyncio.create_task(
                 web.do(stopped, BrowserCodeExecutor() if isinstance(stopped, BrowserCodeAction) else None)
             )
-            await asyncio.sleep(0.3)
+            await web.until_asked(path)
             asked.cancel()
             await asyncio.wait([asked])
             assert "Title: Lazy" in await web.look()
@@ -155,3 +162,50 @@ class RestlessPagesContract:
             assert refused.is_error
             assert words in refused.text
             await web.done(BrowserTypeAction(index=index, text=right))
+
+    async def test_a_page_that_hangs_costs_its_tab_only(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        await web.done(BrowserNavigateAction(url=f"{web.site}/busy", new_tab=True))
+        button = number(await web.look(), 'button "Hang"')
+        seen = await web.do(BrowserClickAction(index=button), BrowserToolExecutor(action_timeout_seconds=1))
+        assert seen.status == "timeout"
+        assert "was not done within 1 s. The page did not react any more, so its tab was closed" in seen.text
+        assert "Title: Boats" in await web.look()
+
+    async def test_a_page_that_hangs_by_itself_is_told_and_left(self, web: BrowserKit) -> None:
+        await web.close_others()
+        for leave in (False, True):
+            button = number(await web.go(f"/busy?{leave}"), 'button "Hang soon"')
+            await web.done(BrowserClickAction(index=button))
+            await web.until_asked(f"/hangs?{leave}")
+            if leave:
+                told = await web.done(BrowserNavigateAction(url=f"{web.site}/boats"))
+                assert "did not react any more; its tab was closed, and" in told
+                assert "Title: Boats" in await web.look()
+            else:
+                seen = await web.do(BrowserClickAction(index=button))
+                assert (seen.status, seen.last_action_error) == (
+                    "failed",
+                    "The page did not react any more, so its tab was closed.",
+                )
+
+    async def test_a_page_that_hangs_does_not_keep_what_is_allowed_from_counting(self, web: BrowserKit) -> None:
+        await web.close_others()
+        button = number(await web.go("/busy?counting"), 'button "Hang soon"')
+        await web.done(BrowserClickAction(index=button))
+        await web.until_asked("/hangs?counting")
+        narrow = BrowserToolExecutor(allowed_domains=["localhost"])
+        for _ in range(2):
+            seen = await web.do(BrowserNavigateAction(url=f"{web.site}/boats"), narrow)
+            if seen.status != "unavailable":  # its words say that the next call starts it anew
+                break
+        assert "127.0.0.1" in seen.text
+        assert seen.is_error
+
+    async def test_a_browser_that_does_nothing_any_more_is_started_anew(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        await output(web.sandbox, "pkill -STOP -f -- '[-]-remote-debugging-pipe'")
+        seen = await web.do(BrowserListTabsAction(), BrowserToolExecutor(action_timeout_seconds=1))
+        assert seen.status == "timeout"
+        assert "The browser did not react any more, so it is started anew with the next call." in seen.text
+        assert "Title: Boats" in await web.go("/boats")

@@ -38,7 +38,9 @@ PAGES = {
     "/dialogs": """<title>Dialogs</title><button onclick="alert('Fog')">Alert</button>
         <button onclick="document.title = confirm('Sail?') + '/' + prompt('Where to?', 'North')">Ask</button>""",
     "/busy": """<title>Busy</title><button onclick="for (;;) {}">Hang</button>
-        <button onclick="setTimeout(() => { for (;;) {} }, 200)">Hang soon</button>""",
+        <button onclick="setTimeout(() => {
+            const last = new XMLHttpRequest(); last.open('GET', '/hangs' + location.search, false); last.send();
+            for (;;) {} }, 200)">Hang soon</button>""",
     "/restless": """<title>Restless</title><script>setInterval(() => location.reload(), 10)</script>""",
     "/flashing": """<title>Flashing</title><meta http-equiv="refresh" content="0"><button>Flash</button>""",
     "/lazy": """<title>Lazy</title><a href="/never">Nowhere</a> <a href="/gate">Gate</a>
@@ -107,13 +109,22 @@ FILES = {
     "/endless": ("text/html", b"<title>Endless</title><p>So much.</p><div hidden>" + b"wave " * 1_100_000),
 }
 _GATE = threading.Event()
+_ASKED: set[str] = set()
+"""All paths that were asked for, with their queries."""
+_ANOTHER = threading.Condition()
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Serve one of the pages, or one that goes wrong."""
         parts = urlsplit(self.path)
-        if parts.path == "/never":
+        with _ANOTHER:
+            _ASKED.add(self.path)
+            _ANOTHER.notify_all()
+        if parts.path == "/asked":
+            with _ANOTHER:
+                self._begin(200 if _ANOTHER.wait_for(lambda: parts.query in _ASKED, 30) else 504, {})
+        elif parts.path == "/never":
             threading.Event().wait(60)
         elif parts.path == "/gate":
             _GATE.wait(60)

@@ -33,6 +33,14 @@ def prompt(server: ModelServer) -> str:
     return str(server.requests[-1].messages)
 
 
+@pytest.fixture
+def checkout(project: Path) -> Path:
+    """The project as a repository of Git."""
+    (project / ".git").mkdir()
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    return project
+
+
 def test_a_conversation_goes_back_and_runs_on_from_there(start_model: StartModel, project: Path) -> None:
     server = start_model(
         [
@@ -125,7 +133,7 @@ def test_a_fork_of_nothing_is_a_new_conversation(start_model: StartModel, projec
         assert len(conversation.state.log) == 0
 
 
-def test_the_files_go_back_with_the_conversation_and_come_again(start_model: StartModel, project: Path) -> None:
+def test_the_files_go_back_with_the_conversation_and_come_again(start_model: StartModel, checkout: Path) -> None:
     server = start_model(
         [
             call("terminal", {"command": "echo one > a.txt; rm boat.py"}),
@@ -135,26 +143,24 @@ def test_the_files_go_back_with_the_conversation_and_come_again(start_model: Sta
             finish("Seen."),
         ]
     )
-    (project / ".git").mkdir()
-    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    with Conversation(agent(server), workspace=project) as conversation:
+    with Conversation(agent(server), workspace=checkout) as conversation:
         conversation.send_message("Go.")
         conversation.run()
         end = len(conversation.state.log) - 1
         message = conversation.state.last_user_message_id
         first = results(conversation)[0]
-        (project / ".git" / "HEAD").write_text("ref: refs/heads/other\n")
+        (checkout / ".git" / "HEAD").write_text("ref: refs/heads/other\n")
         conversation.navigate_to(first)
-        assert (project / "a.txt").read_text() == "one\n"
-        assert not (project / "deep").exists()
-        assert not (project / "boat.py").exists()
-        assert (project / ".git" / "HEAD").read_text() == "ref: refs/heads/other\n"
+        assert (checkout / "a.txt").read_text() == "one\n"
+        assert not (checkout / "deep").exists()
+        assert not (checkout / "boat.py").exists()
+        assert (checkout / ".git" / "HEAD").read_text() == "ref: refs/heads/other\n"
         conversation.navigate_to(message)
-        assert not (project / "a.txt").exists()
-        assert (project / "boat.py").read_text() == "class Boat:\n    pass\n"
+        assert not (checkout / "a.txt").exists()
+        assert (checkout / "boat.py").read_text() == "class Boat:\n    pass\n"
         conversation.navigate_to(end)
-        assert (project / "deep" / "er" / "b.txt").read_text() == "x\n"
-        assert (project / "a.txt").read_text() == "two\n"
+        assert (checkout / "deep" / "er" / "b.txt").read_text() == "x\n"
+        assert (checkout / "a.txt").read_text() == "two\n"
         conversation.navigate_to(first)
         conversation.send_message("Look.")
         conversation.run()
@@ -167,7 +173,9 @@ def test_the_files_go_back_with_the_conversation_and_come_again(start_model: Sta
         assert all(event.files_of is not None for event in files)
 
 
-def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(start_model: StartModel, project: Path) -> None:
+def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(
+    start_model: StartModel, checkout: Path
+) -> None:
     server = start_model(
         [
             call("terminal", {"command": "echo one > a.txt"}),
@@ -177,15 +185,13 @@ def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(start_mo
             finish("Seen."),
         ]
     )
-    (project / ".git").mkdir()
-    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    with Conversation(agent(server), workspace=project) as conversation:
+    with Conversation(agent(server), workspace=checkout) as conversation:
         conversation.send_message("Go.")
         conversation.run()
         with conversation.fork(results(conversation)[0]) as fork:
             folder = Path(fork.workspace.working_dir)
-            assert folder.parent == project.parent
-            assert folder != project
+            assert folder.parent == checkout.parent
+            assert folder != checkout
             assert (folder / "a.txt").read_text() == "one\n"
             assert (folder / "boat.py").exists()
             assert (folder / ".git" / "HEAD").exists()
@@ -193,7 +199,7 @@ def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(start_mo
             fork.run()
             assert "one" in str(server.last_request.messages[-1])
             assert (folder / "a.txt").read_text() == "fork\n"
-        assert (project / "a.txt").read_text() == "two\n"
+        assert (checkout / "a.txt").read_text() == "two\n"
         with conversation.fork(copy_files=False) as bare:
             bare.send_message("Hm.")
             assert not Path(bare.workspace.working_dir, "a.txt").exists()

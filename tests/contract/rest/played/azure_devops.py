@@ -44,13 +44,10 @@ class PlayedAzureDevOps(PlayedProvider):
         return Told(listed([described(one) for one in REPOS]))
 
     def repository(self, asked: Asked, project: str, name: str) -> Told:
-        found = repo_named(f"{project}/{name}")
-        return Told(described(found)) if found is not None else self.missing
+        return Told(described(repo_named(f"{project}/{name}")))
 
     def refs(self, asked: Asked, project: str, name: str) -> Told:
         found = repo_named(f"{project}/{name}")
-        if found is None:
-            return self.missing
         wanted = asked.query.get("filterContains", "")
         assert asked.query.get("filter", "heads/") == "heads/"
         refs = [
@@ -82,7 +79,7 @@ class PlayedAzureDevOps(PlayedProvider):
 
     def statuses(self, asked: Asked, project: str, name: str, number: str) -> Told:
         repo = repo_named(f"{project}/{name}")
-        one = request_of(repo, int(number)) if repo is not None else None
+        one = request_of(repo, int(number))
         is_bad = one is not None and one.trouble == "FAILING_CHECKS"
         first = {"id": 1, "state": "failed", "context": {"name": "build"}}
         second = {"id": 2, "state": "failed" if is_bad else "succeeded", "context": {"name": "build"}}
@@ -93,8 +90,7 @@ class PlayedAzureDevOps(PlayedProvider):
 
     def make_request(self, asked: Asked, project: str, name: str) -> Told:
         body = asked.json
-        if repo_named(f"{project}/{name}") is None:
-            return self.missing
+        repo_named(f"{project}/{name}")
         assert asked.query["api-version"] == "7.0"
         assert set(body) == {"title", "description", "sourceRefName", "targetRefName", "isDraft"}
         made = {"head": body["sourceRefName"], "base": body["targetRefName"], "body": body["description"]}
@@ -105,8 +101,6 @@ class PlayedAzureDevOps(PlayedProvider):
 
     def items(self, asked: Asked, project: str, name: str) -> Told:
         found = repo_named(f"{project}/{name}")
-        if found is None:
-            return self.missing
         if "path" in asked.query:
             text = found.files.get(asked.query["path"].lstrip("/"))
             return Told({"path": asked.query["path"], "content": text}) if text is not None else self.missing

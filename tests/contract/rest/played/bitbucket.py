@@ -63,13 +63,10 @@ class PlayedBitbucket(PlayedProvider):
         return framed(asked, [described(one) for one in found])
 
     def repository(self, asked: Asked, name: str) -> Told:
-        found = repo_named(name)
-        return Told(described(found)) if found is not None else self.missing
+        return Told(described(repo_named(name)))
 
     def branches(self, asked: Asked, name: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         items = [
             {"type": "branch", "name": one.name, "target": {"hash": one.sha, "date": one.date}}
             for one in found.branches
@@ -93,7 +90,7 @@ class PlayedBitbucket(PlayedProvider):
 
     def statuses(self, asked: Asked, name: str, number: str) -> Told:
         repo = repo_named(name)
-        one = request_of(repo, int(number)) if repo is not None else None
+        one = request_of(repo, int(number))
         is_bad = one is not None and one.trouble == "FAILING_CHECKS"
         return framed(asked, [{"state": "SUCCESSFUL"}, {"state": "FAILED" if is_bad else "SUCCESSFUL"}])
 
@@ -102,8 +99,7 @@ class PlayedBitbucket(PlayedProvider):
 
     def make_request(self, asked: Asked, name: str) -> Told:
         body = asked.json
-        if repo_named(name) is None:
-            return self.missing
+        repo_named(name)
         assert set(body) == {"title", "description", "source", "destination"}
         if body["source"]["branch"]["name"] == "fix/4":
             error = {"message": "Bad request", "fields": {"source": ["branch not found: fix/4"]}}
@@ -115,8 +111,6 @@ class PlayedBitbucket(PlayedProvider):
 
     def source(self, asked: Asked, name: str, path: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         if path in found.files:
             return Told(found.files[path])
         inside = [one for one in found.files if one.rpartition("/")[0] == path.rstrip("/")]

@@ -72,13 +72,10 @@ class PlayedForgejo(PlayedProvider):
         return Told([issue(*one) for one in ISSUES])
 
     def repository(self, asked: Asked, name: str) -> Told:
-        found = repo_named(name)
-        return Told(described(found)) if found is not None else self.missing
+        return Told(described(repo_named(name)))
 
     def branches(self, asked: Asked, name: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         items = [
             {"name": one.name, "commit": {"id": one.sha, "timestamp": one.date}, "protected": one.protected}
             for one in found.branches
@@ -87,8 +84,6 @@ class PlayedForgejo(PlayedProvider):
 
     def contents(self, asked: Asked, name: str, path: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         if path in found.files:
             content = base64.b64encode(found.files[path].encode()).decode()
             return Told({"type": "file", "encoding": "base64", "path": path, "content": content})
@@ -97,8 +92,7 @@ class PlayedForgejo(PlayedProvider):
 
     def make_request(self, asked: Asked, name: str) -> Told:
         body = asked.json
-        if repo_named(name) is None:
-            return self.missing
+        repo_named(name)
         assert set(body) == {"title", "head", "base", "body"}
         is_draft = body["title"].startswith("WIP: ")
         self.made.append({**body, "title": body["title"].removeprefix("WIP: "), "draft": is_draft})
@@ -126,7 +120,7 @@ class PlayedForgejo(PlayedProvider):
 
 def trouble(name: str, number: str) -> str:
     repo = repo_named(name)
-    one = request_of(repo, int(number)) if repo is not None else None
+    one = request_of(repo, int(number))
     assert one is not None
     return one.trouble
 

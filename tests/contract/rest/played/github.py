@@ -71,20 +71,15 @@ class PlayedGitHub(PlayedProvider):
         return linked(asked, [described(one) for one in REPOS], "per_page")
 
     def repository(self, asked: Asked, name: str) -> Told:
-        found = repo_named(name)
-        return Told(described(found)) if found is not None else self.missing
+        return Told(described(repo_named(name)))
 
     def branches(self, asked: Asked, name: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         items = [{"name": b.name, "commit": {"sha": b.sha}, "protected": b.protected} for b in found.branches]
         return linked(asked, items, "per_page")
 
     def contents(self, asked: Asked, name: str, path: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         if path in found.files:
             content = base64.encodebytes(found.files[path].encode()).decode()
             return Told({"type": "file", "encoding": "base64", "path": path, "content": content})
@@ -97,8 +92,6 @@ class PlayedGitHub(PlayedProvider):
 
     def make_request(self, asked: Asked, name: str) -> Told:
         body, found = asked.json, repo_named(name)
-        if found is None:
-            return self.missing
         assert set(body) == {"title", "head", "base", "body", "draft"}
         if body["head"] not in {branch.name for branch in found.branches}:
             errors = [{"resource": "PullRequest", "field": "head", "code": "invalid"}]
@@ -137,7 +130,8 @@ class PlayedGitHub(PlayedProvider):
         return Told({"data": {"user": {"issues": {"nodes": issues}}}})
 
     def _refs(self, variables: dict[str, Any]) -> dict[str, Any]:
-        found = repo_named(f"{variables['owner']}/{variables['name']}")
+        full_name = f"{variables['owner']}/{variables['name']}"
+        found = next((one for one in REPOS if one.full_name == full_name), None)
         if found is None:
             return {"repository": None}
         nodes = [ref(one) for one in found.branches if variables["query"] in one.name]

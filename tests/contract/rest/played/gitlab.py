@@ -50,13 +50,10 @@ class PlayedGitLab(PlayedProvider):
         return counted(asked, [described(one) for one in found])
 
     def project(self, asked: Asked, name: str) -> Told:
-        found = repo_named(name)
-        return Told(described(found)) if found is not None else self.missing
+        return Told(described(repo_named(name)))
 
     def branches(self, asked: Asked, name: str) -> Told:
         found = repo_named(name)
-        if found is None:
-            return self.missing
         return counted(
             asked,
             [
@@ -68,22 +65,20 @@ class PlayedGitLab(PlayedProvider):
 
     def tree(self, asked: Asked, name: str) -> Told:
         found = repo_named(name)
-        inside = [one for one in found.files if one.rpartition("/")[0] == asked.query["path"]] if found else []
+        inside = [one for one in found.files if one.rpartition("/")[0] == asked.query["path"]]
         return Told([{"type": "blob", "path": one} for one in inside]) if inside else self.missing
 
     def file(self, asked: Asked, name: str, path: str) -> Told:
         found = repo_named(name)
         assert asked.query["ref"] == "HEAD"
-        return Told(found.files[path]) if found is not None and path in found.files else self.missing
+        return Told(found.files[path]) if path in found.files else self.missing
 
     def one_request(self, asked: Asked, name: str, number: str) -> Told:
         return Told({"iid": int(number), "state": "merged" if number in MERGED else "opened"})
 
     def make_request(self, asked: Asked, name: str) -> Told:
         body = asked.json
-        found = repo_named(name) or next((one for one in REPOS if str(one.id) == name), None)
-        if found is None:
-            return self.missing
+        found = next((one for one in REPOS if name in (one.full_name, str(one.id))), None)
         assert set(body) - {"labels"} == {"title", "source_branch", "target_branch", "description"}
         if body["source_branch"] == "fix/4":
             return Told({"message": ["Another open merge request already exists for this source branch: !11"]}, 409)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.contract.rest.played.world import NoSuchRepoError
 from tests.listening import listening
 
 
@@ -95,7 +96,10 @@ class PlayedProvider:
         for pattern, handler in self._routes:
             match = pattern.fullmatch(f"{asked.method} {asked.path}")
             if match is not None:
-                return handler(asked, *(unquote(group) for group in match.groups()))
+                try:
+                    return handler(asked, *(unquote(group) for group in match.groups()))
+                except NoSuchRepoError:
+                    break
         return self.missing
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

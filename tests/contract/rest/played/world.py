@@ -86,8 +86,15 @@ MERGED = frozenset({"31"})
 ISSUES = ((BOAT, 21, "It leaks"),)
 
 
-def repo_named(full_name: str) -> Repo | None:
-    return next((one for one in REPOS if one.full_name == full_name), None)
+class NoSuchRepoError(Exception):
+    """What is asked for is not there."""
+
+
+def repo_named(full_name: str) -> Repo:
+    for one in REPOS:
+        if one.full_name == full_name:
+            return one
+    raise NoSuchRepoError
 
 
 def named_like(text: str) -> list[Repo]:
