@@ -140,13 +140,6 @@ async def test_a_new_title_is_told_to_clients_and_those_that_are_there_are_count
     assert (await server.info(conversation_id))["num_connections"] == 0
 
 
-async def test_malformed_json_is_a_422_with_a_reason_and_without_the_text(server: Server) -> None:
-    headers = {"content-type": "application/json"}
-    response = await server.post("/api/conversations", content=b'{"a": secret', headers=headers)
-    assert response.status_code == 422
-    assert "secret" not in response.text
-
-
 async def test_a_client_may_choose_the_id_only_where_that_is_allowed(make_server: MakeServer) -> None:
     async with make_server(allow_set_conversation_id=True) as server:
         assert await server.create(conversation_id="my-own_id") == "my-own_id"
@@ -205,11 +198,6 @@ async def test_conversations_that_come_and_go_between_pages_shift_none(server: S
     rest = (await server.get("/api/conversations", params={"limit": 2, "page_id": first["next_page_id"]})).json()
     seen = [info["conversation_id"] for page in (first, rest) for info in page["results"]]
     assert (seen, rest["next_page_id"]) == (made[::-1], None)
-
-
-@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "limit=1001"])
-async def test_a_limit_that_makes_no_sense_is_refused(server: Server, query: str) -> None:
-    assert (await server.get(f"/api/conversations?{query}")).status_code == 422
 
 
 async def test_a_page_id_that_nobody_gave_out_is_refused(server: Server) -> None:

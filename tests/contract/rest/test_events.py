@@ -148,11 +148,6 @@ async def test_a_limit_beyond_the_bounds_is_a_400(server: Server, conversation_i
     assert (response.status_code, response.json()) == (400, {"detail": "Invalid limit"})
 
 
-@pytest.mark.parametrize("query", ["start_id=x", "end_id=1.5", "reverse=perhaps", "limit=many"])
-async def test_a_query_of_the_wrong_type_is_a_422(server: Server, conversation_id: str, query: str) -> None:
-    assert (await server.get(f"/api/conversations/{conversation_id}/events?{query}")).status_code == 422
-
-
 @pytest.mark.parametrize(
     ("body", "word"),
     [
@@ -234,11 +229,6 @@ async def test_a_message_to_a_stopped_conversation_starts_it(server: Server, con
     assert response.json() == {"success": True}
     assert (await server.info(conversation_id))["status"] in {"STARTING", "RUNNING"}
     assert any(event["message"] == "go on" for event in await server.events(conversation_id))
-
-
-@pytest.mark.parametrize("body", [{}, {"message": 5}, {"message": "x", "more": 1}, []])
-async def test_a_message_of_the_wrong_shape_is_a_422(server: Server, conversation_id: str, body: Any) -> None:
-    assert (await server.post(f"/api/conversations/{conversation_id}/message", json=body)).status_code == 422
 
 
 async def test_an_empty_message_is_refused(server: Server, conversation_id: str) -> None:

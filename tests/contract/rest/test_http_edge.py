@@ -89,7 +89,7 @@ async def served(folder: Path, protocol: type[BoundedHttpProtocol]) -> AsyncIter
         return SandboxSelection(FakeProvider(), "fake sandboxes for tests")
 
     app = create_app(Settings(data_dir=folder, requests_per_second=0), choose=choose)
-    async with serving(app, http=protocol) as port:
+    async with serving(app, http=protocol, timeout_keep_alive=1) as port:
         yield port
 
 

@@ -41,9 +41,10 @@ async def test_a_body_that_is_no_sane_json_is_a_422_that_says_why(make_server: M
         assert len((await server.get("/api/conversations")).json()["results"]) == 1
 
 
-async def test_a_place_in_a_text_is_not_told_as_a_field(server: Server) -> None:
-    response = await server.post("/api/settings", content=b'{"language": ', headers=JSON)
+async def test_a_place_in_a_text_is_not_told_as_a_field_and_the_text_is_not_repeated(server: Server) -> None:
+    response = await server.post("/api/settings", content=b'{"language": secret', headers=JSON)
     assert response.json()["message"].startswith("the body is no valid JSON: ")
+    assert "secret" not in response.text
 
 
 async def test_an_address_that_is_no_text_is_told_in_words_that_clients_show(server: Server) -> None:

@@ -17,7 +17,7 @@ from agent_core.events.transient import OutputDelta, TextDelta
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Loopback, refusal_of, serving, until
-from tests.contract.sockets.test_slow_clients import lazy_socket
+from tests.contract.sockets.test_slow_clients import slow_client
 
 
 def said(text: str) -> AnyEvent:
@@ -98,10 +98,7 @@ async def test_a_client_that_falls_behind_while_it_is_connected_goes_on_near_the
     async with serving(SocketLimits(max_buffer_bytes=4096)) as loopback:
         stream = stream_of(loopback)
         query = "conversation_id=c1&latest_event_id=-1&replay_limit=10"
-        raw = lazy_socket(loopback.port)
-        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", loopback.port))
-        async with loopback.raw(query, sock=raw, max_queue=1, close_timeout=0.2) as slow:
-            await slow.send("40")
+        async with slow_client(loopback, query) as slow:
             await slow.recv()
             await stream.add_event(ActionEvent(action=TerminalAction(command="make"), tool_name="terminal"))
             text = TerminalObservation.from_text("x" * 200_000)

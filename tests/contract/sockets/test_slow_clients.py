@@ -42,14 +42,12 @@ async def lazy_socket(port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def slow_client(loopback: Loopback) -> AsyncIterator[ClientConnection]:
+async def slow_client(
+    loopback: Loopback, query: str = "conversation_id=c1&latest_event_id=-1"
+) -> AsyncIterator[ClientConnection]:
     """A client of all events that reads none by itself."""
-    async with loopback.raw(
-        "conversation_id=c1&latest_event_id=-1",
-        sock=await lazy_socket(loopback.port),
-        max_queue=1,
-        close_timeout=0.2,
-    ) as slow:
+    raw = await lazy_socket(loopback.port)
+    async with loopback.raw(query, sock=raw, max_queue=1, close_timeout=0.2) as slow:
         await slow.send("40")
         yield slow
 

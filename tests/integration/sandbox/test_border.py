@@ -29,13 +29,16 @@ pytestmark = needs_root
 
 REACH = """
 import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
 def reach(address, port):
     try:
         with socket.create_connection((address, port), 4) as peer:
             return peer.recv(100).decode()
     except OSError as error:
         return "no"
-print(json.dumps([reach(*target) for target in json.loads(sys.argv[1])]))
+targets = json.loads(sys.argv[1])
+with ThreadPoolExecutor(len(targets)) as pool:
+    print(json.dumps(list(pool.map(lambda target: reach(*target), targets))))
 """
 GATEWAY = """
 import socket

@@ -79,6 +79,8 @@ class PlayedGitLab(PlayedProvider):
     def make_request(self, asked: Asked, name: str) -> Told:
         body = asked.json
         found = next((one for one in REPOS if name in (one.full_name, str(one.id))), None)
+        if found is None:
+            return self.missing
         assert set(body) - {"labels"} == {"title", "source_branch", "target_branch", "description"}
         if body["source_branch"] == "fix/4":
             return Told({"message": ["Another open merge request already exists for this source branch: !11"]}, 409)
