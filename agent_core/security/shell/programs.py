@@ -116,6 +116,7 @@ python +bBdEhiIOPqRsStuvVxX:W:c:m: --version --help
 copy abcdDfFHilLnpPrRsTuvxZm:o:g:S:t: --target-directory: --recursive --force --archive --verbose --parents --no-clobber
 delete rRfidpvIuzxn:s: --recursive --force --dir --verbose --no-preserve-root --parents
 permissions RvcfhHLP --recursive --verbose --changes --quiet --silent
+chmod RvcfrwxXst --recursive --verbose --changes --quiet --silent
 language +wv --version
 launch +
 shell +abcefhiklmnprstuvxBCEHPTDo:O: --login --norc --noprofile --posix --version

@@ -441,7 +441,7 @@ class Rules:
         if call.name == "chmod" and _SET_ID.match(mode):
             self._sinks.high("privileges", "gives a program the rights of another user")
         is_opened = call.name == "chmod" and call.values("-R", "--recursive") and _OPEN_TO_ALL.match(mode)
-        for path in call.operands[1:]:
+        for path in call.operands:  # the mode is none, and may stand among the options
             scopes = self._sinks.scopes(path)
             if scopes & GRAVE or (is_opened and Scope.WHOLE in scopes):
                 self._sinks.high("permissions", f"changes the permissions of {shown(path)}")

