@@ -6,6 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -89,8 +90,20 @@ async def collect(stream: EventStream, *, after: int, until: int) -> list[AnyEve
 async def test_events_are_numbered_from_zero_without_gaps() -> None:
     stream = await EventStream.open("c", InMemoryEventStore())
     stored = [await stream.add_event(message(str(i))) for i in range(5)]
-    assert [event.id for event in stored] == [0, 1, 2, 3, 4]
-    assert stream.last_id == 4
+    stored += await stream.add_events([message("5"), message("6")])
+    assert [event.id for event in stored] == [0, 1, 2, 3, 4, 5, 6]
+    assert stream.last_id == 6
+
+
+async def test_an_event_is_stored_with_its_source_its_cause_and_the_time_of_now() -> None:
+    stream = await EventStream.open("c", InMemoryEventStore())
+    await stream.add_event(message("first"))
+    began = utc_now()
+    old = message("then").model_copy(update={"timestamp": began - timedelta(days=1)})
+    stored = await stream.add_event(old, "agent", cause=0)
+    assert (stored.source, stored.cause) == ("agent", 0)
+    assert began <= stored.timestamp <= utc_now()
+    assert [event async for event in stream.history(after=0)] == [stored]
 
 
 async def test_events_added_together_stand_together() -> None:
