@@ -37,6 +37,7 @@ from server.git_providers.accounts import GitAccess
 from server.git_providers.request_tools import RequestMaker
 from server.http.gate import Gate
 from server.http.page import page_of
+from server.http.sign_in import SignIn
 from server.openapi import docs_endpoint, openapi_document
 from server.routes import (
     chat_completions,
@@ -67,7 +68,6 @@ from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
 from server.settings.settings import Settings
-from server.sign_in import SignIn
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
 

@@ -418,6 +418,11 @@ class AgentBase(Family):
     def model_dump_succint(self, **options: Any) -> dict[str, Any]:
         return self.model_dump(exclude_none=True, **options)
 
+    @property
+    def llm_for_drafts(self) -> LLM:
+        """The model that writes drafts of edits."""
+        return self.llm
+
     def get_all_llms(self) -> list[LLM]:
         return list(llms_in(self))
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from agent_core.agent.agent import Agent
 from agent_core.agent.system_prompt import SYSTEM_PROMPT
 from agent_core.agent.toolbox import ToolSpecs, shown_to_model
-from agent_core.llm.llm import AnyLLM
+from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
@@ -83,6 +83,10 @@ class CodeActAgent(Agent):
     @property
     def supports_openhands_mcp(self) -> bool:
         return self.enable_mcp
+
+    @property
+    def llm_for_drafts(self) -> LLM:
+        return self.draft_editor_llm or self.llm
 
     @property
     def is_told_of_workspace(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from agent_core.errors import DrydockError, ToolError
+from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
@@ -29,7 +30,7 @@ async def call_tool(work: RunLoop, definition: ToolDefinition, action: Action) -
     if is_running:
         async with session.stream.subscribe(after=call.id) as events:
             async for event in events:
-                if getattr(event, "cause", None) == call.id:
+                if isinstance(event, Event) and event.cause == call.id:
                     answer = event
                     break
         if answer is None:

@@ -284,20 +284,20 @@ class LLM(LLMConfig):
                 return response
 
     def completion(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **options: Any
     ) -> LLMResponse:
-        return run_alone(lambda: self.acompletion(messages, tools, **given))
+        return run_alone(lambda: self.acompletion(messages, tools, **options))
 
     async def aresponses(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **options: Any
     ) -> LLMResponse:
         """`acompletion` through the Responses API, whatever `api_mode` says."""
-        return await self.model_copy(update={"api_mode": "responses"}).acompletion(messages, tools, **given)
+        return await self.model_copy(update={"api_mode": "responses"}).acompletion(messages, tools, **options)
 
     def responses(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **options: Any
     ) -> LLMResponse:
-        return run_alone(lambda: self.aresponses(messages, tools, **given))
+        return run_alone(lambda: self.aresponses(messages, tools, **options))
 
     def _wire(self, messages: Sequence[Message | WireMessage]) -> Sequence[WireMessage]:
         if messages and not isinstance(messages[0], Message):

@@ -107,7 +107,7 @@ class RouterLLM(LLM):
             await llm.warm_up()
 
     async def acompletion(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **options: Any
     ) -> LLMResponse:
         """Ask the model that `select_llm` names (`KeyError` if there is none such); see `LLM.acompletion`."""
         wire = self._wire(messages)
@@ -117,7 +117,7 @@ class RouterLLM(LLM):
         llm = self._active = self.llms_for_routing[key]
         before = llm.metrics.deep_copy()
         try:
-            return await llm.acompletion(llm.adapted(wire), tools, **given)
+            return await llm.acompletion(llm.adapted(wire), tools, **options)
         finally:
             self.metrics.merge(llm.metrics.diff(before))
 

@@ -195,7 +195,7 @@ class RunnerReply(NamedTuple):
 LABEL_INSTANCE = "drydock.instance"
 LABEL_CONVERSATION = "drydock.conversation"
 LABEL_ROLE = "drydock.role"
-LABEL_MAKING = "drydock.making"
+LABEL_CREATION = "drydock.making"
 
 WORKSPACE = "/workspace"
 RUNNER_ROOT = "/.drydock"

@@ -141,8 +141,7 @@ def make_secrets(
 
 def draft_llm(agent: AgentBase) -> LLM:
     """The agent's model for drafts, or else its own, counted apart; no prompt comes twice, so none is cached."""
-    given: LLM = getattr(agent, "draft_editor_llm", None) or agent.llm
-    apart = given.model_copy(update={"usage_id": USAGE_ID, "caching_prompt": False})
+    apart = agent.llm_for_drafts.model_copy(update={"usage_id": USAGE_ID, "caching_prompt": False})
     apart.reset_metrics()
     return apart
 

@@ -17,8 +17,8 @@ from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.errors import problems_body, refusal_body
+from server.http.sign_in import SIGN_IN
 from server.settings.settings import Settings
-from server.sign_in import SIGN_IN
 
 OPENAI_PREFIX: Final = "/v1/"
 API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json")

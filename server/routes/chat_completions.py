@@ -8,10 +8,13 @@ again goes on in a fork, and so does every request but one of those that come at
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from fastapi import Header, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,14 +26,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from agent_core.errors import DrydockError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
-from agent_core.events.llm_events import MessageEvent
+from agent_core.events.llm_events import MessageEvent, TokenUsage
 from agent_core.events.serialization import AnyEvent, from_payload
 from server.auth.identity import Identity
 from server.conversation_manager.forks import fork_conversation
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
-from server.doors.chat.replies import AGENT_FAILED, DONE, STILL_AT_WORK, ChatReply, error_chunk
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NothingSaidError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
 from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body
@@ -41,6 +43,69 @@ from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
 logger = logging.getLogger(__name__)
+
+DONE = "data: [DONE]\n\n"
+AGENT_FAILED: Final = "agent_failed"
+STILL_AT_WORK = ": the agent is at work\n\n"
+"""A comment: it keeps the connection open through everything between here and the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """One answer of a conversation; `spent` is what it had used before."""
+
+    conversation_id: str
+    ident: str
+    spent: tuple[int, int]
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, text: str, reasoning: str, usage: TokenUsage | None) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if reasoning:
+            message["reasoning_content"] = reasoning
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(usage)}
+
+    def first(self) -> str:
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, piece: Piece) -> str:
+        name = "content" if piece.channel == "content" else "reasoning_content"
+        return self._chunk({name: piece.text})
+
+    def last(self) -> str:
+        return self._chunk({}, finish_reason="stop")
+
+    def usage(self, usage: TokenUsage | None) -> str:
+        return _data({**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(usage)})
+
+    def _chunk(self, delta: dict[str, str], finish_reason: str | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+        return _data({**self._head("chat.completion.chunk"), "choices": [choice]})
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": self.ident,
+            "object": kind,
+            "created": self.created,
+            "model": MODEL,
+            "conversation_id": self.conversation_id,
+        }
+
+    def _usage(self, usage: TokenUsage | None) -> dict[str, int]:
+        before_in, before_out = self.spent
+        prompt = max(0, usage.prompt_tokens - before_in) if usage is not None else 0
+        answered = max(0, usage.completion_tokens - before_out) if usage is not None else 0
+        return {"prompt_tokens": prompt, "completion_tokens": answered, "total_tokens": prompt + answered}
+
+
+def error_chunk(message: str) -> str:
+    """An error in the middle of a stream."""
+    return _data(refusal_body(500, message, code=AGENT_FAILED))
+
+
+def _data(value: dict[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
 class OpenAIRoute(JsonRoute):

@@ -42,7 +42,7 @@ SERVER_ROOMS = [
     {"session"},
     {"git_providers", "sockets"},
     {"http", "wire"},
-    {"db", "sign_in"},
+    {"db"},
     {"auth"},
     {"settings"},
     {"errors"},

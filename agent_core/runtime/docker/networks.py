@@ -191,7 +191,7 @@ class DockerNetworks:
         self._engine = engine
         self._border = border
         self._made: set[str] = set()
-        self._making = asyncio.Lock()
+        self._creating = asyncio.Lock()
 
     async def ensure(self, spec: SandboxSpec) -> str:
         """Name of the network that a spec wishes for; ``none`` is the engine's own."""
@@ -200,7 +200,7 @@ class DockerNetworks:
         # Those of before there were borders had the wish's name alone.
         wish = f"guarded-{spec.network}" if spec.network in GUARDED else spec.network
         name = f"{instance_name(spec.instance_id)}-{wish}"
-        async with self._making:
+        async with self._creating:
             if name not in self._made:
                 await self._make(name, spec)
                 self._made.add(name)

@@ -14,8 +14,8 @@ from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, E
 from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command, serve_arguments
 from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
+    LABEL_CREATION,
     LABEL_INSTANCE,
-    LABEL_MAKING,
     LABEL_ROLE,
     RUNNER_ROOT,
     SOCKET,
@@ -44,10 +44,10 @@ shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exis
 """
 
 
-def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, quota: Quota) -> dict[str, Any]:
+def sandbox_config(spec: SandboxSpec, volume: str, network: str, creation: str, quota: Quota) -> dict[str, Any]:
     """The container of a sandbox; `volume` is its workspace's, made with it if it is not there.
 
-    `making` labels a volume that this container brings into being, and no older one; `quota` says what may have a size.
+    `creation` labels a volume that this container brings into being, no older one; `quota` says what may have a size.
     """
     limits = spec.limits
     # Their entries are memory, without a bound of their own: too many would have the kernel end the whole sandbox.
@@ -94,11 +94,11 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, qu
             "RestartPolicy": {"Name": "no"},
             **({"StorageOpt": {"size": str(limits.disk_bound)}} if has_size else {}),
             "Mounts": [
-                _mount(spec, "workspace", volume, WORKSPACE, making, quota),
-                _mount(spec, "runner", f"{volume.removesuffix('-workspace')}-runner", RUNNER_ROOT, making, quota),
+                _mount(spec, "workspace", volume, WORKSPACE, creation, quota),
+                _mount(spec, "runner", f"{volume.removesuffix('-workspace')}-runner", RUNNER_ROOT, creation, quota),
                 # Where the workspace is given to its user: a read-only root takes no files, and a volume itself cannot
                 # be changed, so it is mounted once more within the runner's volume.
-                _mount(spec, "workspace", volume, GIVEN_WORKSPACE, making, quota),
+                _mount(spec, "workspace", volume, GIVEN_WORKSPACE, creation, quota),
             ],
         },
     }
@@ -119,8 +119,8 @@ def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> di
     return config
 
 
-def _mount(spec: SandboxSpec, role: str, volume: str, target: str, making: str, quota: Quota) -> dict[str, Any]:
-    options: dict[str, Any] = {"Labels": {**_labels(spec, role), LABEL_MAKING: making}}
+def _mount(spec: SandboxSpec, role: str, volume: str, target: str, creation: str, quota: Quota) -> dict[str, Any]:
+    options: dict[str, Any] = {"Labels": {**_labels(spec, role), LABEL_CREATION: creation}}
     if quota.volumes and spec.limits.disk:
         options["DriverConfig"] = {"Options": {"size": str(spec.limits.disk_bound)}}
     return {"Type": "volume", "Source": volume, "Target": target, "VolumeOptions": options}
@@ -215,10 +215,10 @@ class DockerObjects:
             "look at the sandbox", lambda client: dict(client.inspect_container(self.name)), 404
         )
 
-    async def create(self, network: str, making: str) -> None:
+    async def create(self, network: str, creation: str) -> None:
 
         async def make(quota: Quota) -> None:
-            config = sandbox_config(self._spec, self._volume, network, making, quota)
+            config = sandbox_config(self._spec, self._volume, network, creation, quota)
             await self._engine.call(
                 "create the sandbox", lambda client: client.create_container_from_config(config, self.name)
             )
@@ -282,11 +282,11 @@ class DockerObjects:
             *(404, 409),  # not there, or being removed already
         )
 
-    async def remove_volumes(self, making: str = "") -> None:
-        """Remove the conversation's volumes; with `making` only the one that this making brought into being."""
+    async def remove_volumes(self, creation: str = "") -> None:
+        """Remove the conversation's volumes; with `creation` only the one that this creation brought into being."""
         labels = [f"{LABEL_INSTANCE}={self._spec.instance_id}", f"{LABEL_CONVERSATION}={self._spec.conversation_id}"]
-        if making:
-            labels.append(f"{LABEL_MAKING}={making}")
+        if creation:
+            labels.append(f"{LABEL_CREATION}={creation}")
 
         def remove(client: Any) -> None:
             for volume in client.volumes(filters={"label": labels})["Volumes"] or ():

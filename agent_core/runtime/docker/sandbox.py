@@ -93,13 +93,13 @@ class DockerSandbox:
         self._fresh: RunnerStream | None = None
         self._look = DiskLook(spec.limits)
         self._places: HostFolders | None = None
-        self._making = ""
+        self._creation = ""
         self._last_words = ""
 
     async def start(self, progress: Progress) -> None:
         self._let_go()
         self._places = None
-        self._making = ""
+        self._creation = ""
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
         limit = self.spec.limits.start_seconds
         await self._networks.ensure(self.spec)  # on its own time: the first one has a border to be set
@@ -108,7 +108,7 @@ class DockerSandbox:
                 status = await self.poll() if self._known else SandboxStatus.ABSENT
                 if status is SandboxStatus.ABSENT:
                     status = await self._create(progress, clock)
-                if self._known or not self._making:
+                if self._known or not self._creation:
                     await self._settle_in_network()
                 await self._bring_up(status)
                 self._fresh = await self._connect()
@@ -174,11 +174,11 @@ class DockerSandbox:
         pulled = False
         for _ in range(_CREATE_ATTEMPTS):
             network = await self._networks.ensure(self.spec)
-            self._making = secrets.token_hex(8)
+            self._creation = secrets.token_hex(8)
             try:
-                await self._objects.create(network, self._making)
+                await self._objects.create(network, self._creation)
             except EngineRefusedError as error:
-                self._making = ""
+                self._creation = ""
                 if error.status == 409:
                     status = await self.poll()
                     if status is not SandboxStatus.ABSENT:
@@ -273,9 +273,9 @@ class DockerSandbox:
         """The error for a start that failed. What it has made is removed; what was there before is only stopped."""
         self._let_go()
         try:
-            if self._making:
+            if self._creation:
                 await self._objects.remove_container()
-                await self._objects.remove_volumes(self._making)
+                await self._objects.remove_volumes(self._creation)
             else:
                 await self._objects.kill()
         except SandboxError as error:
