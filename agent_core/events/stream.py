@@ -264,8 +264,8 @@ class EventStream:
     async def history(self, *, after: int = -1) -> AsyncIterator[AnyEvent]:
         """All events with id > `after` that are stored by now, ascending; ends there."""
         end = self.last_id
-        while after < end:
-            for event in await self.page(after=after):
+        while after < end and (page := await self.page(after=after)):  # none are left of a log that was deleted
+            for event in page:
                 after = event.id
                 yield event
 

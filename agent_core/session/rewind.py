@@ -167,7 +167,7 @@ async def fork_log(
     first; none where its files are to be taken as they are now.
 
     Raises:
-        NoSuchEventError: the source has no event `upto`.
+        NoSuchEventError: the source has no event `upto`, or is deleted meanwhile.
         EventStoreError: a log cannot be read or written; what was written of the fork is no use.
     """
     last = await source.store.last_id(source.conversation_id)
@@ -183,6 +183,8 @@ async def fork_log(
             if prompt is not None and isinstance(event, SystemPromptEvent):
                 payload = to_payload(prompt.model_copy(update={"timestamp": event.timestamp}))
             records.append(NewEvent(event.kind, event.source, event.cause, event.timestamp, payload))
+        if not records:
+            raise NoSuchEventError(f"there is no event {after + 1} any more: the log was deleted meanwhile")
         await target.store.append(target.conversation_id, records, epoch=epoch)
         after += len(records)
     if place < 0:

@@ -49,8 +49,8 @@ class UtcMoment(TypeDecorator[datetime]):
         return None if value is None else from_microseconds(value)
 
 
-def _required(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
-    return [Column(name, kind, nullable=False) for name in names]
+def _columns(kind: type[TypeEngine[Any]], *names: str, nullable: bool = False) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=nullable) for name in names]
 
 
 metadata = MetaData(
@@ -102,14 +102,10 @@ conversations = Table(
     Column("last_updated_at", UtcMoment),
     Column("agent_state", Text),
     Column("sandbox", JSON),
-    Column("trigger", Text),
-    Column("selected_repository", Text),
-    Column("selected_branch", Text),
-    Column("git_provider", Text),
-    Column("llm_model", Text),
+    *_columns(Text, "trigger", "selected_repository", "selected_branch", "git_provider", "llm_model", nullable=True),
     Column("accumulated_cost", Float, nullable=False),
-    *_required(BigInteger, "prompt_tokens", "completion_tokens"),
-    *_required(JSON, "pr_number", "options"),
+    *_columns(BigInteger, "prompt_tokens", "completion_tokens"),
+    *_columns(JSON, "pr_number", "options"),
     Index("ix_conversations_listing", "user_id", "created_at", "id"),
     Index("ix_conversations_repository", "user_id", "selected_repository", "created_at", "id"),
     Index("ix_conversations_trigger", "user_id", "trigger", "created_at", "id"),
@@ -143,7 +139,7 @@ chat_turns = Table(
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
-    *_required(Text, "user_id", "scope", "key"),
+    *_columns(Text, "user_id", "scope", "key"),
     Column("digest", String(64), nullable=False),
     Column("resource", Text, nullable=False),
     Column("answer", JSON(none_as_null=True)),
@@ -156,7 +152,7 @@ idempotency_keys = Table(
 secrets = Table(
     "secrets",
     metadata,
-    *_required(Text, "user_id", "name", "description", "sealed"),
+    *_columns(Text, "user_id", "name", "description", "sealed"),
     Column("updated_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "name"),
 )
@@ -173,14 +169,13 @@ webhooks = Table(
     "webhooks",
     metadata,
     Column("id", Text, primary_key=True),
-    *_required(Text, "user_id", "url"),
+    *_columns(Text, "user_id", "url"),
     Column("events", JSON, nullable=False),
     Column("conversation_id", Text),
     Column("secret", Text, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("created_at", UtcMoment, nullable=False),
-    Column("delivered_at", UtcMoment),
-    Column("failing_since", UtcMoment),
+    *_columns(UtcMoment, "delivered_at", "failing_since", nullable=True),
     Column("problem", Text, nullable=False),
     Index("ix_webhooks_user_id", "user_id", "created_at"),
 )
@@ -189,7 +184,7 @@ webhooks = Table(
 webhook_positions = Table(
     "webhook_positions",
     metadata,
-    *_required(Text, "webhook_id", "conversation_id"),
+    *_columns(Text, "webhook_id", "conversation_id"),
     Column("position", BigInteger, nullable=False),
     PrimaryKeyConstraint("webhook_id", "conversation_id"),
     Index("ix_webhook_positions_conversation_id", "conversation_id"),
@@ -200,10 +195,10 @@ feedback = Table(
     "feedback",
     metadata,
     Column("id", Text, primary_key=True),
-    *_required(Text, "user_id", "conversation_id"),
+    *_columns(Text, "user_id", "conversation_id"),
     Column("last_event_id", BigInteger, nullable=False),
     Column("created_at", UtcMoment, nullable=False),
-    *_required(Text, "polarity", "permissions", "email", "version"),
+    *_columns(Text, "polarity", "permissions", "email", "version"),
     Index("ix_feedback_listing", "user_id", "created_at", "id"),
     Index("ix_feedback_conversation_id", "conversation_id"),
 )

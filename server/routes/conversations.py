@@ -292,6 +292,8 @@ async def fork(
                 copy_files=body.copy_files,
             )
         except DrydockError as error:
+            if await services.database.conversations.get(record.id) is None:
+                raise conversation_not_found(record.id) from error
             raise _branch_error(error, "forked") from error
         return attempt.resource
 

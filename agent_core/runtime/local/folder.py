@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,7 @@ def user_for(name: str, uid_map: str) -> int:
 def remove_tree(folder: Path) -> None:
     """Remove a folder with everything in it, also what its owner may not write; links are not followed."""
 
-    def allow(function: Callable[..., Any], path: str, _error: object) -> None:
+    def allow(_function: object, path: str, _error: object) -> None:
         with contextlib.suppress(OSError):
             os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -171,7 +171,7 @@ def remove_tree(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             with contextlib.suppress(FileNotFoundError):
-                function(path)
+                os.unlink(path)
 
     if folder.is_symlink() or not folder.exists():
         return

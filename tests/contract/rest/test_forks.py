@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent_core.testing.fake_sandbox import BROKEN, FakeAnswer, FakeProvider, FakeRequest
+from server.db.event_store import SqlEventStore
 from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, Server, facts, kill
 
 BARE = {"copy_files": False}
@@ -75,6 +76,22 @@ async def test_a_fork_of_a_fork_outlives_both_of_its_ancestors(server: Server) -
     await server.post(f"/api/conversations/{third}/events", json=said("And a sail"))
     assert texts(await server.events(third)) == ["Build me a boat", "And a sail"]
     assert (await server.post(f"/api/conversations/{first}/fork", json=BARE)).status_code == 404
+
+
+async def test_a_fork_of_what_is_deleted_while_it_is_copied_is_not_found(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, claim = await begun(server), SqlEventStore.claim
+
+    async def delete_first(store: SqlEventStore, conversation_id: str) -> int:
+        if conversation_id != source:
+            assert (await server.client.delete(f"/api/conversations/{source}")).json() is True
+        return await claim(store, conversation_id)
+
+    monkeypatch.setattr(SqlEventStore, "claim", delete_first)
+    async with asyncio.timeout(WAIT_SECONDS):
+        response = await server.post(f"/api/conversations/{source}/fork", json=BARE)
+    assert (response.status_code, (await server.get("/api/conversations")).json()["results"]) == (404, [])
 
 
 async def test_an_event_that_only_the_source_has_is_none_of_the_forks(server: Server) -> None:

@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
+from agent_core.errors import NoSuchEventError
 from agent_core.events.branches import FilesRestored, Rewind, active_branch
 from agent_core.events.control import AgentState
+from agent_core.events.event import utc_now
 from agent_core.events.llm_events import ObservationEvent
-from agent_core.events.store import InMemoryEventStore, NewEvent
+from agent_core.events.store import InMemoryEventStore, NewEvent, StoredEvent
 from agent_core.session.rewind import StoredLog, fork_log
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import Stage
@@ -163,3 +167,27 @@ async def test_a_fork_of_such_a_conversation_gets_the_files_of_then() -> None:
         workspace.killer.is_over.set()
         await rewinding
         await stage.end()
+
+
+class VanishingStore(InMemoryEventStore):
+    """Its log ``c`` is deleted by somebody else as soon as its length is known."""
+
+    reads = 0
+
+    async def last_id(self, conversation_id: str) -> int:
+        last = await super().last_id(conversation_id)
+        await self.delete("c")
+        return last
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        self.reads += 1
+        assert self.reads < 10, "it is read again and again"
+        return await super().read(conversation_id, after=after, limit=limit)
+
+
+async def test_a_fork_of_a_log_that_is_deleted_meanwhile_ends_with_an_error() -> None:
+    store = VanishingStore()
+    message = NewEvent("message", "user", None, utc_now(), b"{}")
+    await store.append("c", [message, message], epoch=await store.claim("c"))
+    with pytest.raises(NoSuchEventError, match="deleted meanwhile"):
+        await fork_log(StoredLog(store, "c"), StoredLog(store, "fork"), upto=None)

@@ -18,7 +18,7 @@ from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.store import InMemoryEventStore, NewEvent
+from agent_core.events.store import InMemoryEventStore, NewEvent, StoredEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, Transient
 from server.wire.envelope import to_wire
@@ -344,3 +344,23 @@ async def test_an_event_that_cannot_be_read_hides_no_other(caplog: pytest.LogCap
     assert [event.kind for event in events] == ["MessageEvent", "ForeignEvent", "ForeignEvent", "MessageEvent"]
     assert [to_wire(event, live=False) for event in events[1:3]] == [None, None]
     assert "event 1 cannot be read and is passed over" in caplog.text
+
+
+class ImpatientStore(InMemoryEventStore):
+    """A store that is asked for no more pages than it takes to see that there are none."""
+
+    reads = 0
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        self.reads += 1
+        assert self.reads < 10, "it is read again and again"
+        return await super().read(conversation_id, after=after, limit=limit)
+
+
+async def test_the_history_of_a_log_that_was_deleted_ends() -> None:
+    store = ImpatientStore()
+    first = await EventStream.open("c", store)
+    await first.add_event(message("hello"))
+    stream = await EventStream.open("c", store)
+    await store.delete("c")
+    assert [event async for event in stream.history()] == []

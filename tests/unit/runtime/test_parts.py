@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -165,6 +166,22 @@ def test_a_tree_is_removed_whatever_its_modes_and_links_are_not_followed(tmp_pat
     assert not tree.exists()
     assert (outside / "kept").exists()
     remove_tree(tree)
+
+
+def test_what_vanishes_while_its_tree_is_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "tree"
+    (tree / "cache").mkdir(parents=True)
+    (tree / "file").touch()
+    real = os.open
+
+    def open_late(path: str, flags: int, **options: Any) -> int:
+        if path == "cache":
+            (tree / "cache").rmdir()
+        return real(path, flags, **options)
+
+    monkeypatch.setattr(os, "open", open_late)
+    remove_tree(tree)
+    assert not tree.exists()
 
 
 def test_the_processes_of_our_own_namespace_are_never_taken_for_a_sandbox() -> None:
