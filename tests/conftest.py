@@ -3,6 +3,7 @@ of time, since a busy machine would fail them. With HYPOTHESIS_EXPLORE=1 they lo
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,17 @@ settings.register_profile(
     derandomize="HYPOTHESIS_EXPLORE" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# For `make check`: fewer examples where a test does not say how many it needs. `make test` tries all of them.
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=30)
 settings.load_profile("untimed")
+
+# Nothing of what is imported and collected is ever garbage: it is not looked through again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,22 @@ _START_SECONDS = 20
 _BACKLOG = 1024
 
 
+class _Server(uvicorn.Server):
+    """A server that ends when it is told to, not when it looks next; the date in its answers is that of its start."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told_to_end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._told_to_end.wait()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._told_to_end.set()
+
+
 @asynccontextmanager
 async def serving(app: Any, *, port: int = 0, abruptly: bool = False, **options: Any) -> AsyncIterator[int]:
     """Serve an application on this port, by default a free one, which is given.
@@ -25,7 +41,7 @@ async def serving(app: Any, *, port: int = 0, abruptly: bool = False, **options:
     with socket.create_server(("127.0.0.1", port), backlog=_BACKLOG) as listener:
         # Connections inherit it. As in the product, whose event loop sets it: else each second packet waits 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        server = uvicorn.Server(uvicorn.Config(app, **{**chosen, **options}))
+        server = _Server(uvicorn.Config(app, **{**chosen, **options}))
         running = asyncio.create_task(server.serve(sockets=[listener]), name="server of a test")
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -33,8 +49,9 @@ async def serving(app: Any, *, port: int = 0, abruptly: bool = False, **options:
                     await asyncio.sleep(0.005)
             yield int(listener.getsockname()[1])
         finally:
-            server.should_exit = True
             if abruptly:
                 for connection in list(server.server_state.connections):
                     connection.transport.abort()
+                await asyncio.sleep(0)  # they are told that it is gone
+            server.end()
             await running

@@ -98,19 +98,57 @@ class Import(NamedTuple):
     line: int
 
 
-def sources(*folders: str) -> Iterator[Path]:
-    for folder in folders:
-        yield from sorted((ROOT / folder).rglob("*.py"))
+@cache
+def sources(*folders: str) -> tuple[Path, ...]:
+    return tuple(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The module, parsed once for all tests."""
+    return ast.parse(path.read_text())
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements directly in one; expressions hold none."""
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        inner = getattr(node, field, ())
+        yield from inner if isinstance(inner, list) else ()
+
+
+@cache
+def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """All of a module, at its top or anywhere else, for its types too."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    bodies: list[ast.AST] = [tree_of(path)]
+    for node in bodies:  # grows while it is walked
+        bodies.extend(statements_in(node))
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+    return tuple(found)
 
 
 @cache
 def imports_of(path: Path) -> tuple[Import, ...]:
     found: list[Import] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             found.extend(Import(path, alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.append(Import(path, node.module, node.lineno))
+    return tuple(found)
+
+
+@cache
+def functions_of(path: Path) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    """Those at its top, and those of classes and blocks at its top."""
+    found: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+    bodies: list[ast.AST] = [tree_of(path)]
+    for node in bodies:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node)
+        else:
+            bodies.extend(statements_in(node))
     return tuple(found)
 
 
@@ -160,7 +198,7 @@ def test_the_rooms_of_the_runner_import_from_the_top_down() -> None:
     wrong: list[str] = []
     for path in sorted(runner.rglob("*/*.py")):
         inside = path.relative_to(runner).parent.parts
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in import_statements(path):
             if not isinstance(node, ast.ImportFrom) or not node.level:
                 continue
             target = [*inside[: len(inside) - node.level + 1], *(node.module or "").split(".")]
@@ -262,9 +300,9 @@ def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_
 
 
 def modules_used(path: Path, modules: Mapping[str, Path]) -> set[str]:
-    """The modules of ours that this one imports, at its top or anywhere else, for its types too."""
+    """The modules of ours that this one imports."""
     used: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             used.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -276,6 +314,7 @@ def modules_used(path: Path, modules: Mapping[str, Path]) -> set[str]:
     return used & modules.keys()
 
 
+@cache
 def uses_of_modules() -> dict[str, set[str]]:
     whole = ("agent_core", "bench", "deploy", "drydock_client", "migrations", "runtime_images", "server")
     modules = {
@@ -337,15 +376,14 @@ def test_no_module_is_named_after_nothing() -> None:
 
 
 def test_our_own_modules_are_never_imported_inside_a_function() -> None:
-    wrong = []
-    for path in sources("agent_core", "drydock_client", "server"):
-        tree = ast.parse(path.read_text())
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                for node in ast.walk(function):
-                    name = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
-                    if name and name.split(".")[0] in {"agent_core", "drydock_client", "server"}:
-                        wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} imports {name} late")  # type: ignore[attr-defined]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno} imports {node.module} late"
+        for path in sources("agent_core", "drydock_client", "server")
+        for node in import_statements(path)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").split(".")[0] in {"agent_core", "drydock_client", "server"}
+        and any(function.lineno <= node.lineno <= (function.end_lineno or 0) for function in functions_of(path))
+    ]
     assert not wrong, wrong
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections import defaultdict
 
-from tests.architecture.test_imports import ROOT, sources
+from tests.architecture.test_imports import ROOT, sources, tree_of
 
 PRODUCT = ("agent_core", "deploy", "drydock_client", "migrations", "runtime_images", "server")
 
@@ -27,7 +27,7 @@ def homes_of_public_types() -> dict[str, set[str]]:
     homes: dict[str, set[str]] = defaultdict(set)
     for path in sources(*PRODUCT):
         module = str(path.relative_to(ROOT))
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if (name := named_by(node)) and not name.startswith("_"):
                 assert module not in homes[name], f"{module} defines {name} twice"
                 homes[name].add(module)

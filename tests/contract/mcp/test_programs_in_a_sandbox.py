@@ -16,7 +16,8 @@ from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from agent_core.session.tool_servers import SandboxPrograms
 from tests.contract.runner.client import Runner, connect, ports_and_programs
-from tests.unit.mcp.conftest import LIMIT_SECONDS, call, fake, is_running, running, tool, until
+from tests.unit.mcp.conftest import call, fake, is_running, running, tool
+from tests.waiting import LIMIT_SECONDS, until
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from agent_core.events.llm_events import ObservationEvent
 from agent_core.mcp.tool import MCPToolAction
 from agent_core.testing.model_turns import call, finish
 from tests.integration.library.conftest import StartModel, model
-from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running
+from tests.unit.mcp.conftest import fake, is_running
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.bubblewrap
 

@@ -15,8 +15,9 @@ import pytest
 
 from agent_core.events.messages import ImageContent
 from agent_core.mcp.servers import McpServers
-from tests.unit.mcp.conftest import LIMIT_SECONDS, call, running, servers, tool, until
+from tests.unit.mcp.conftest import call, running, servers, tool
 from tests.unit.mcp.test_addresses import free_port
+from tests.waiting import LIMIT_SECONDS, until
 
 TIME = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "Europe/Berlin"]}
 EVERYTHING = (

@@ -15,6 +15,7 @@ from server.doors.acp.editor_files import EditorFiles, Folders
 from server.doors.acp.prompts import PromptMessage
 from server.doors.acp.session import EditorSession
 from tests.unit.acp.test_lines import Sink, lines_of
+from tests.waiting import until
 
 Frames = list[tuple[str, dict[str, Any]]]
 
@@ -104,9 +105,7 @@ async def test_a_log_that_was_reset_is_shown_from_its_beginning_with_a_word_abou
     resync = ("oh_resync", {"reason": "unknown_position", "latest_event_id": 7, "start_id": 0, "end_id": 0})
     session, sink = session_of(PlayedClient([message(7, "Old."), resync], [message(0, "New.")]))
     session.start()
-    async with asyncio.timeout(30):
-        while "New." not in said(sink):  # noqa: ASYNC110 - it is a list
-            await asyncio.sleep(0.001)
+    await until(lambda: "New." in said(sink))
     await session.aclose()
     assert said(sink).startswith("Old.")
     assert "The server was reset" in said(sink)

@@ -203,9 +203,3 @@ async def _kept(call: FakeRequest) -> FakeAnswer:
 async def _restored(call: FakeRequest) -> FakeAnswer:
     await asyncio.sleep(0)
     return {"restored": next(iter(call.args["names"]), None)}
-
-
-async def ticks(count: int) -> None:
-    """Let the loop go round that many times."""
-    for _ in range(count):
-        await asyncio.sleep(0)

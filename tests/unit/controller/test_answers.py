@@ -13,6 +13,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgent
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from tests.unit.controller.stage import REPLIES, Reply, Stage
+from tests.waiting import ticks
 
 TOOLS = ["terminal", "think", "finish"]
 
@@ -169,7 +170,7 @@ async def test_the_same_request_twice_changes_the_state_once(stage: Stage) -> No
     wish = ChangeAgentState(agent_state=AgentState.PAUSED)
     await asyncio.gather(stage.session.send(wish), stage.session.send(wish))
     await until(stage, is_in(AgentState.PAUSED))
-    await asyncio.sleep(0.05)
+    await ticks(100)
     states = [event.agent_state for event in await stage.log() if isinstance(event, AgentStateChanged)]
     assert states.count(AgentState.PAUSED) == 1
 

@@ -21,9 +21,10 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import DeclaredResources, Tool
 from agent_core.tools.task_tracker import TaskTrackerObservation
-from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
+from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED
+from tests.waiting import ticks
 
 LIMIT_SECONDS = 20
 

@@ -33,8 +33,9 @@ from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from tests.unit.controller.stage import REPLIES, Reply, Stage, StageModel, ticks
+from tests.unit.controller.stage import REPLIES, Reply, Stage, StageModel
 from tests.unit.controller.test_answers import is_in, until
+from tests.waiting import ticks
 
 RISKY: dict[str, Any] = {"policy": ConfirmRisky(), "analyzer": ShellRuleAnalyzer()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,6 +28,7 @@ from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import KeywordTrigger, Skill
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Gate, Stage
+from tests.waiting import until
 
 LIMIT_SECONDS = 10.0
 
@@ -40,12 +41,6 @@ async def staged(**settings: Any) -> AsyncIterator[Stage]:
         yield stage
     finally:
         await stage.end()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(LIMIT_SECONDS):
-        while not condition():  # noqa: ASYNC110 - a fold of the log tells nobody when it moves
-            await asyncio.sleep(0.001)
 
 
 async def asked(stage: Stage, times: int) -> None:

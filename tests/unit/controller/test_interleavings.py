@@ -24,7 +24,8 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent
 from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky, NeverConfirm
-from tests.unit.controller.stage import REPLIES, Stage, ticks
+from tests.unit.controller.stage import REPLIES, Stage
+from tests.waiting import ticks
 
 WISHES = {
     "pause": AgentState.PAUSED,
@@ -152,6 +153,15 @@ def texts(content: object) -> list[str]:
     return [part["text"] for part in content or ()] if isinstance(content, list) else []
 
 
+def play_and_check(deeds: list[tuple[str, int]], seed: int, *, asks: bool) -> None:
+    async def scenario() -> None:
+        stage, events = await play(deeds, seed, asks=asks)
+        check(stage, events)
+        await stage.end()
+
+    asyncio.run(scenario())
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(DEEDS, st.integers(0, 25)), max_size=14), st.integers(0, 1000), st.booleans())
 @example([("say", 0), ("say", 15), ("model: bad", 8), ("full disk", 0), ("say", 4)], 0, False)
@@ -159,12 +169,7 @@ def texts(content: object) -> list[str]:
 def test_every_action_and_every_message_is_answered_once_whatever_happens_in_between(
     deeds: list[tuple[str, int]], seed: int, asks: bool
 ) -> None:
-    async def scenario() -> None:
-        stage, events = await play(deeds, seed, asks=asks)
-        check(stage, events)
-        await stage.end()
-
-    asyncio.run(scenario())
+    play_and_check(deeds, seed, asks=asks)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -176,9 +181,4 @@ def test_every_action_and_every_message_is_answered_once_whatever_happens_in_bet
 def test_every_promise_holds_on_the_branch_that_counts_however_often_the_conversation_is_taken_back(
     deeds: list[tuple[str, int]], seed: int, asks: bool
 ) -> None:
-    async def scenario() -> None:
-        stage, events = await play(deeds, seed, asks=asks)
-        check(stage, events)
-        await stage.end()
-
-    asyncio.run(scenario())
+    play_and_check(deeds, seed, asks=asks)

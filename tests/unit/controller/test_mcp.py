@@ -30,8 +30,9 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from server.wire.envelope import to_wire
 from tests.unit.controller.stage import Reply, Stage
-from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running, until
+from tests.unit.mcp.conftest import fake, is_running
 from tests.unit.mcp.test_addresses import Kind, serving
+from tests.waiting import LIMIT_SECONDS, until
 
 ASKS: dict[str, Any] = {"policy": ConfirmRisky(), "analyzer": get_default_analyzer()}
 

@@ -17,7 +17,8 @@ from agent_core.mcp.tool import MCPToolAction, MCPToolObservation, OwnTool, own_
 from agent_core.tools.spec import Tool, ToolAnnotations
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_mcp import asked, calls, found, is_kind, served
-from tests.unit.mcp.conftest import LIMIT_SECONDS, fake
+from tests.unit.mcp.conftest import fake
+from tests.waiting import LIMIT_SECONDS
 
 
 class Words(BaseModel):

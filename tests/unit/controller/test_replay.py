@@ -16,8 +16,9 @@ from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import ConfirmRisky
 from agent_core.tools.builtin import FinishObservation
 from tests.unit.controller.stage import Stage
-from tests.unit.controller.test_going_back import answer, asked, at, heard, one_call_and_a_question, staged, until
+from tests.unit.controller.test_going_back import answer, asked, at, heard, one_call_and_a_question, staged
 from tests.unit.memory.test_view import agent, call, result, user
+from tests.waiting import until
 
 
 def calls(*commands: str) -> Message:

@@ -17,7 +17,8 @@ from agent_core.events.store import InMemoryEventStore, NewEvent, StoredEvent
 from agent_core.session.rewind import StoredLog, fork_log
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import Stage
-from tests.unit.controller.test_going_back import answer, at, until
+from tests.unit.controller.test_going_back import answer, at
+from tests.waiting import until
 
 THEN = {"a": "of then", "b": "of then"}
 NOW = {"a": "of now", "c": "of now"}

@@ -70,6 +70,15 @@ class Log:
         result = observation or Observation.from_text("ok")
         return self.add(ObservationEvent(cause=cause, observation=result, tool_name="terminal"))
 
+    def say(self, seen: int) -> int:
+        """The model answers without a call."""
+        said = Message.assistant("?")
+        return self.add(MessageEvent(source="agent", llm_message=said, llm_response_id="r", seen=seen))
+
+    def finish(self, seen: int) -> int:
+        action = self.act(seen, action=FinishAction(message="done"), tool_name="finish")
+        return self.answer(action, FinishObservation.from_text("done"))
+
     def move(self) -> Move:
         return self.state.next_move()
 
@@ -107,15 +116,14 @@ def test_a_step_waits_until_every_action_has_its_answer() -> None:
 def test_an_answer_of_the_model_without_calls_waits_for_the_user() -> None:
     log = Log()
     seen = log.running()
-    log.add(MessageEvent(source="agent", llm_message=Message.assistant("?"), llm_response_id="r", seen=seen))
+    log.say(seen)
     assert log.move() is Move.AWAIT_INPUT
 
 
 def test_a_finish_ends_the_run() -> None:
     log = Log()
     seen = log.running()
-    action = log.act(seen, action=FinishAction(message="done"), tool_name="finish")
-    log.answer(action, FinishObservation.from_text("done"))
+    log.finish(seen)
     assert log.move() is Move.FINISH
 
 
@@ -125,10 +133,9 @@ def test_a_message_that_the_model_had_not_seen_is_answered_before_it_rests(finis
     seen = log.running()
     log.recalled(log.user("wait"))
     if finishing:
-        action = log.act(seen, action=FinishAction(message="done"), tool_name="finish")
-        log.answer(action, FinishObservation.from_text("done"))
+        log.finish(seen)
     else:
-        log.add(MessageEvent(source="agent", llm_message=Message.assistant("?"), llm_response_id="r", seen=seen))
+        log.say(seen)
     assert log.move() is Move.STEP
 
 
@@ -149,7 +156,7 @@ def test_an_action_that_awaits_confirmation_holds_everything_until_it_is_decided
 def test_a_command_of_the_user_makes_no_step() -> None:
     log = Log()
     seen = log.running()
-    log.add(MessageEvent(source="agent", llm_message=Message.assistant("?"), llm_response_id="r", seen=seen))
+    log.say(seen)
     typed = log.add(ActionEvent(source="user", action=TerminalAction(command="ls"), tool_name="terminal"))
     log.answer(typed)
     assert log.move() is Move.AWAIT_INPUT

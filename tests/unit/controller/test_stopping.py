@@ -9,9 +9,10 @@ import pytest
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent, from_payload
-from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
+from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import calls
+from tests.waiting import ticks
 
 THREE_THOUGHTS: Reply = ("", [("think", '{"thought": "b"}')] * 3)
 

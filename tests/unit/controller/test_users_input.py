@@ -15,8 +15,9 @@ from agent_core.runtime import runtime
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunnerError, command_result
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
-from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
+from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.unit.controller.test_answers import is_in
+from tests.waiting import ticks, until
 
 LIMIT_SECONDS = 20
 SLEEP: Reply = ("I wait.", [("terminal", '{"command": "sleep", "security_risk": "LOW"}')])
@@ -82,12 +83,6 @@ async def stage(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 async def types(stage: Stage, command: str, *, is_input: bool = False) -> int:
     action = TerminalAction(command=command, is_input=is_input)
     return (await stage.session.send(ActionEvent(source="user", action=action, tool_name="terminal"))).id
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_SECONDS):
-        while not condition():  # noqa: ASYNC110 - the fakes tell nobody
-            await asyncio.sleep(0.001)
 
 
 def answers_in(log: list[AnyEvent]) -> list[ObservationEvent | AgentErrorEvent]:

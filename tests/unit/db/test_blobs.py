@@ -12,7 +12,7 @@ from agent_core.errors import EventStoreError
 from agent_core.testing.store_contract import new_events, payloads
 from server.db.blobs import FolderBlobStore, folder_name
 from server.db.database import BLOB_FOLDER, Database, open_database
-from tests.unit.db.conditions import until
+from tests.waiting import until
 
 
 @pytest.fixture

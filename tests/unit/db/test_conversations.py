@@ -14,7 +14,7 @@ from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import ConversationExistsError, DatabaseError, InvalidPageError
 from tests.unit.db.another_program import another_program
-from tests.unit.db.conditions import until
+from tests.waiting import until
 
 START = datetime(2025, 11, 21, 12, tzinfo=UTC)
 

@@ -110,16 +110,12 @@ async def test_a_data_folder_that_is_a_file_is_refused_with_its_path_and_the_fix
     assert str(path) in str(caught.value)
 
 
-def test_a_data_folder_that_cannot_be_written_is_refused_with_its_path_and_the_fix(tmp_path: Path) -> None:
+async def test_a_data_folder_that_cannot_be_written_is_refused_with_its_path_and_the_fix() -> None:
     """As an ordinary user: root may write anywhere, but not below /proc."""
-    found = run_python(
-        "import asyncio; from pathlib import Path; from server.db.database import open_database\n"
-        "async def main():\n"
-        "    async with open_database(Path('/proc/self/data')): pass\n"
-        "asyncio.run(main())"
-    )
-    assert "the data folder /proc/self/data cannot be written" in found.stderr
-    assert "give this user write access to it, or choose another one with --data-dir" in found.stderr
+    with pytest.raises(DataDirectoryError, match="the data folder /proc/self/data cannot be written") as caught:
+        async with open_database(Path("/proc/self/data")):
+            pass
+    assert "give this user write access to it, or choose another one with --data-dir" in str(caught.value)
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
@@ -174,7 +170,9 @@ async def test_the_connections_are_set_up_for_durability(tmp_path: Path, synchro
     await engines.dispose()
 
 
-def test_an_ordinary_start_loads_neither_alembic_nor_cryptography(tmp_path: Path) -> None:
+async def test_an_ordinary_start_loads_neither_alembic_nor_cryptography(tmp_path: Path) -> None:
+    async with open_database(tmp_path):
+        """It is there when another process starts on it."""
     code = (
         "import asyncio, sys; from pathlib import Path; from server.db.database import open_database\n"
         "async def main():\n"
@@ -182,5 +180,5 @@ def test_an_ordinary_start_loads_neither_alembic_nor_cryptography(tmp_path: Path
         "asyncio.run(main())\n"
         "print(sorted({'alembic', 'cryptography', 'mako'} & sys.modules.keys()))"
     )
-    assert run_python(code, tmp_path).returncode == 0
-    assert run_python(code, tmp_path).stdout.strip() == "[]"
+    started = run_python(code, tmp_path)
+    assert (started.returncode, started.stdout.strip()) == (0, "[]")

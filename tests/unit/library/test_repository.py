@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,36 +11,29 @@ from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice, Transient
-from agent_core.runtime.sandbox import RunnerReply
 from agent_core.session.repository import GitSetup, Repository, folder_of, set_up
+from tests.answering_sandbox import AnsweringSandbox, Asked, Reply
 
 REPOSITORY = Repository("ann/boat", "https://git.example/ann/boat.git", token=SecretStr("tok-12345678"))
 
 
-class Sandbox:
-    """Answers with what it was given, or fails with it."""
+@dataclass
+class Sandbox(AnsweringSandbox):
+    """Answers with what it was given, after some progress, or fails with it."""
 
-    working_dir = "/workspace"
+    given: dict[str, Any] | Exception
 
-    def __init__(self, answer: dict[str, Any] | Exception) -> None:
-        self.answer = answer
-
-    async def request(
-        self,
-        op: str,
-        args: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        limit_seconds: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-        blob: bytes | None = None,
-    ) -> RunnerReply:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        if on_output is not None:
+    async def request(self, op: str, args: Mapping[str, Any], **options: Any) -> Reply:
+        on_output = options.get("on_output")
+        if on_output is not None and not isinstance(self.given, Exception):
             on_output('{"progress": "Receiving objects:  42%"}')
             on_output("nonsense")
-        return RunnerReply(self.answer)
+        return await super().request(op, args, **options)
+
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
 
 
 async def logged(setup: GitSetup, answer: dict[str, Any] | Exception) -> tuple[list[Any], list[tuple[str, str]]]:

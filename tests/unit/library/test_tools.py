@@ -30,6 +30,7 @@ from agent_core.tools.registry import (
 )
 from agent_core.tools.spec import DeclaredResources, Tool
 from agent_core.tools.terminal import BashExecutor, BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
+from tests.waiting import until
 
 
 class CountAction(Action):
@@ -292,8 +293,7 @@ async def test_what_a_call_had_its_loop_do_ends_with_it_and_nothing_is_begun_aft
 
     async with asyncio.timeout(30):
         asking = asyncio.create_task(asyncio.to_thread(call.do, work))
-        while not call.futures:  # noqa: ASYNC110 - the thread says so in no other way
-            await asyncio.sleep(0.001)
+        await until(lambda: call.futures)
         call.end()
         with pytest.raises(asyncio.CancelledError):
             await asking

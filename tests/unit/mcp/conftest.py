@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent_core.events.schema import Action
+from agent_core.mcp import connection, program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
 from agent_core.mcp.tool import McpTool, MCPToolObservation
+from tests.waiting import LIMIT_SECONDS
 
 PROGRAM = Path(__file__).with_name("fake_server.py")
-LIMIT_SECONDS = 60.0
 
 
 def fake(*tools: str, **options: Any) -> dict[str, Any]:
@@ -44,6 +47,13 @@ async def running(found: McpServers) -> AsyncIterator[McpServers]:
             await found.close()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not end, or take a word, is waited for only a moment."""
+    monkeypatch.setattr(program, "EXIT_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "CANCEL_SECONDS", 0.2)
+
+
 def tool(found: McpServers, name: str) -> McpTool:
     return next(one for one in found.tools() if one.name == name)
 
@@ -56,12 +66,6 @@ async def call(found: McpServers, name: str, **arguments: Any) -> MCPToolObserva
         observation = await definition.acall(action)
     assert isinstance(observation, MCPToolObservation)
     return observation
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_SECONDS):
-        while not condition():  # noqa: ASYNC110 - what is waited for is only seen by looking
-            await asyncio.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:

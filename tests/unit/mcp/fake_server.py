@@ -4,7 +4,7 @@ Its one argument is a JSON object: ``tools`` (names), ``delay`` (seconds before 
 ``noise`` (lines before its first answer), ``exit`` (code with which it ends at once, after a word on its standard
 error), ``fussy`` (ends likewise when it is to list its tools), ``modern`` (knows the newest version of the protocol
 only), ``deaf`` (reads no more once it has listed its tools), ``pids`` (file that its process id, and that of a child it
-starts, are written to), ``notes`` (file for what it was told).
+starts, are written to), ``notes`` (file for the calls and the other messages that it was sent).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main() -> None:
         if options.get("fussy") and message["method"] == "tools/list":
             write(sys.stderr, "no list today")
             sys.exit(1)
-        if "notes" in options and "id" not in message:
+        if "notes" in options and ("id" not in message or message["method"] == "tools/call"):
             with open(options["notes"], "a", encoding="utf-8") as file:
                 file.write(f"{message['method']}\n")
         if "id" in message and not options.get("silent"):

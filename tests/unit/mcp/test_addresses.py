@@ -16,13 +16,14 @@ from agent_core.mcp import program
 from agent_core.mcp.servers import McpServers
 from tests.listening import listening
 from tests.serving import serving as serving_app
-from tests.unit.mcp.conftest import LIMIT_SECONDS, call, running, servers, tool, until
+from tests.unit.mcp.conftest import call, running, servers, tool
+from tests.waiting import LIMIT_SECONDS, until
 
 Kind = Literal["http", "sse"]
 App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
 
-def made() -> MCPServer[Any]:
+def made(slow_began: asyncio.Event) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("addressed")
 
     @server.tool()
@@ -49,6 +50,7 @@ def made() -> MCPServer[Any]:
     @server.tool()
     async def slow() -> str:
         """Takes for ever."""
+        slow_began.set()
         await asyncio.Event().wait()
         return "never"
 
@@ -58,10 +60,12 @@ def made() -> MCPServer[Any]:
 class Guard:
     """Notes the headers of each request, and lets those in that have the key, where there is one."""
 
-    def __init__(self, app: App, key: str = "") -> None:
-        self.app = app
+    app: App
+
+    def __init__(self, key: str) -> None:
         self.key = key
         self.seen: list[dict[str, str]] = []
+        self.slow_began = asyncio.Event()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -83,9 +87,9 @@ def free_port() -> int:
 @asynccontextmanager
 async def serving(kind: Kind = "http", *, port: int = 0, key: str = "") -> AsyncIterator[tuple[str, Guard]]:
     """A server on loopback; gives its address and who guards it."""
-    server = made()
-    app = server.streamable_http_app() if kind == "http" else server.sse_app()
-    guard = Guard(app, key)
+    guard = Guard(key)
+    server = made(guard.slow_began)
+    guard.app = server.streamable_http_app() if kind == "http" else server.sse_app()
     async with serving_app(guard, port=port, abruptly=True, log_level="critical") as found:
         yield f"http://127.0.0.1:{found}/{'mcp' if kind == 'http' else 'sse'}", guard
 
@@ -130,9 +134,9 @@ async def test_tools_that_are_added_are_taken_in(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_a_cancelled_call_ends_at_once_and_the_server_can_be_used_on(kind: Kind) -> None:
-    async with serving(kind) as (url, _), running(at(url, kind)) as found:
+    async with serving(kind) as (url, guard), running(at(url, kind)) as found:
         calling = asyncio.create_task(call(found, "slow"))
-        await asyncio.sleep(0.1)
+        await guard.slow_began.wait()
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -172,16 +176,17 @@ async def test_a_call_is_made_again_where_the_server_knows_the_session_no_more()
 
 
 @asynccontextmanager
-async def answering_with(data: bytes) -> AsyncIterator[str]:
-    """A port that says this to everybody, and then nothing."""
+async def answering_with(data: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A port that says this to everybody, and then nothing; gives its address and how each request began."""
+    began: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
+        began.append(await reader.read(1))
         writer.write(data)
         await asyncio.Event().wait()
 
     async with listening(answer) as port:
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}/mcp", began
 
 
 HTML = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\n\r\nhello"
@@ -191,13 +196,14 @@ ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: no m
 @pytest.mark.parametrize("kind", ["http", "sse"])
 @pytest.mark.parametrize("data", [b"", b"not HTTP at all\r\n\r\n", HTML, ENDLESS])
 async def test_an_address_that_answers_nothing_or_nonsense_is_given_up(data: bytes, kind: Kind) -> None:
-    async with answering_with(data) as url:
-        async with running(at(url, kind, timeout=1)) as found:
+    async with answering_with(data) as (url, began):
+        async with running(at(url, kind, timeout=0.2)) as found:
             (problem,) = found.problems()["far"]
             assert problem.startswith("it cannot be used: ")
         hanging = at(url, kind)
+        before = len(began)
         hanging.start()
-        await asyncio.sleep(0.05)
+        await until(lambda: len(began) > before)
         async with asyncio.timeout(LIMIT_SECONDS):
             await hanging.close()
     assert not [task for task in asyncio.all_tasks() if "mcp" in task.get_name()]

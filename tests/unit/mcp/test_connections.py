@@ -17,7 +17,8 @@ from agent_core.mcp import program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
 from tests.answering_sandbox import AnsweringSandbox, FakeCall
-from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool, until
+from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool
+from tests.waiting import ticks, until
 
 
 async def test_the_tools_of_all_servers_are_there_and_can_be_called() -> None:
@@ -32,11 +33,12 @@ async def test_the_tools_of_all_servers_are_there_and_can_be_called() -> None:
         assert failed.text.endswith("it did not work")
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("server", "reason"),
     [
-        (fake(silent=True, server_timeout=0.5), "it was not ready within 0.5 s"),
-        (fake(delay=600, server_timeout=0.5), "it was not ready within 0.5 s"),
+        (fake(silent=True, server_timeout=0.2), "it was not ready within 0.2 s"),
+        (fake(delay=600, server_timeout=0.2), "it was not ready within 0.2 s"),
         (fake(exit=3), "it ended. It said: the wheel is gone"),
         (fake(fussy=True), "it ended. It said: no list today"),
         (fake(noise=500), program.GARBAGE),
@@ -94,6 +96,7 @@ async def test_a_server_that_knows_the_newest_protocol_only_is_spoken_to_in_that
         assert (await call(found, "echo", text="hello")).text.endswith("hello")
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "MAX_BYTES", 100_000)
     endless = {"command": "sh", "args": ["-c", "cat /dev/zero | tr '\\0' x"]}
@@ -101,6 +104,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
         assert program.TOO_LONG in found.problems()["endless"][0]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_line_whose_parsing_would_hold_up_everybody_is_given_up() -> None:
     begin, end = '{"jsonrpc":"2.0","id":0,"result":{"x":[', "0]}}"
     script = f"print({begin!r} + '0,' * {program.MAX_VALUES} + {end!r})"
@@ -109,6 +113,7 @@ async def test_a_line_whose_parsing_would_hold_up_everybody_is_given_up() -> Non
         assert program.TOO_MANY in found.problems()["many"][0]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_hanging_server_holds_up_a_step_no_longer_than_the_limit() -> None:
     found = servers(hanging=fake(silent=True), good=fake("echo"))
     found.start()
@@ -121,10 +126,11 @@ async def test_a_hanging_server_holds_up_a_step_no_longer_than_the_limit() -> No
         await found.close()
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_nothing_of_a_server_is_left_when_it_is_closed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     stubborn = {"command": "sh", "args": ["-c", f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 0.1; done"]}
-    async with running(servers(good=fake("echo", pids=str(pids)), stubborn={**stubborn, "timeout": 0.5})):
+    async with running(servers(good=fake("echo", pids=str(pids)), stubborn={**stubborn, "timeout": 0.2})):
         await until(lambda: pids.exists() and len(pids.read_text().split()) == 3)
         found = [int(pid) for pid in pids.read_text().split()]
         assert sum(map(is_running, found)) >= 2
@@ -190,7 +196,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> No
     notes = tmp_path / "notes"
     async with running(servers(one=fake("slow", "echo", notes=str(notes)))) as found:
         calling = asyncio.create_task(call(found, "slow"))
-        await asyncio.sleep(0.05)
+        await until(lambda: "tools/call" in notes.read_text())
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -206,12 +212,13 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once() -> None:
         assert (await call(found, "echo", text="well")).text.endswith("well")
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_cancelled_call_does_not_wait_for_a_server_that_reads_no_more() -> None:
     async with running(servers(one=fake("echo", deaf=True))) as found:
         calling = asyncio.create_task(call(found, "echo", text="x" * 1_000_000))
         (connection,) = found._connections
         await until(lambda: bool(connection._calls))
-        await asyncio.sleep(0.05)
+        await ticks(50)  # what is written fills the pipe
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -229,7 +236,7 @@ async def test_tools_that_change_are_taken_in_at_once() -> None:
 
 
 async def test_of_two_tools_with_one_name_the_first_servers_is_taken_and_the_other_is_reported() -> None:
-    async with running(servers(one=fake("echo", delay=0.3), two=fake("count", "echo"))) as found:
+    async with running(servers(one=fake("echo", delay=0.1), two=fake("count", "echo"))) as found:
         taken = [(one.name, one.server) for one in found.tools(taken={"count"})]
         assert taken == [("echo", "one")]
         assert found.problems(taken={"count"}) == {

@@ -18,6 +18,7 @@ from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.sandbox import Attachment
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunner, FakeRunnerError
 from runtime_images.runner import wire
+from tests.waiting import until
 
 
 async def echo(call: FakeRequest) -> FakeAnswer:
@@ -51,12 +52,6 @@ async def open_channel(runner: FakeRunner, **limits: Any) -> AsyncIterator[Runne
 
 def fake(**hello: Any) -> FakeRunner:
     return FakeRunner(handlers={"echo": echo, "forever": forever, "refuse": refuse, "talk": talk}, hello=hello)
-
-
-async def eventually(condition: Any, limit: float = 5.0) -> None:
-    async with asyncio.timeout(limit):
-        while not condition():  # noqa: ASYNC110 - a condition of the fake, which has no event for it
-            await asyncio.sleep(0.001)
 
 
 async def test_a_request_gets_its_own_answer() -> None:
@@ -117,11 +112,11 @@ async def test_cancelling_the_caller_cancels_the_operation() -> None:
     runner = fake()
     async with open_channel(runner) as channel:
         task = asyncio.create_task(channel.request("forever", {}, key="c:1"))
-        await eventually(lambda: runner.ran)
+        await until(lambda: runner.ran)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await eventually(lambda: runner.cancelled == ["c:1"])
+        await until(lambda: runner.cancelled == ["c:1"])
         assert (await channel.request("echo", {})).result == {"args": {}}
 
 
@@ -129,7 +124,7 @@ async def test_a_stream_that_ends_fails_what_is_under_way_and_what_comes_after()
     runner = fake()
     async with open_channel(runner) as channel:
         task = asyncio.create_task(channel.request("forever", {}))
-        await eventually(lambda: runner.ran)
+        await until(lambda: runner.ran)
         await runner.drop()
         with pytest.raises(ChannelClosedError):
             await task
@@ -154,7 +149,7 @@ async def test_nonsense_from_the_sandbox_closes_the_channel_with_a_reason(garbag
     runner = fake()
     async with open_channel(runner) as channel:
         task = asyncio.create_task(channel.request("forever", {}))
-        await eventually(lambda: runner.ran)
+        await until(lambda: runner.ran)
         await runner.send_raw(garbage)
         with pytest.raises(ChannelClosedError, match=r"no answer|unknown form"):
             await task
@@ -164,7 +159,7 @@ async def test_a_stream_cut_inside_a_frame_says_so() -> None:
     runner = fake()
     async with open_channel(runner) as channel:
         task = asyncio.create_task(channel.request("forever", {}))
-        await eventually(lambda: runner.ran)
+        await until(lambda: runner.ran)
         await runner.send_raw(wire.encode({"id": 1, "ok": True, "result": {}})[:-3])
         await runner.drop()
         with pytest.raises(ChannelClosedError, match="in the middle of an answer"):
@@ -236,7 +231,7 @@ async def test_requests_beyond_the_bound_are_refused() -> None:
     runner = fake()
     async with open_channel(runner, pending=2) as channel:
         tasks = [asyncio.create_task(channel.request("forever", {})) for _ in range(2)]
-        await eventually(lambda: len(runner.ran) == 2)
+        await until(lambda: len(runner.ran) == 2)
         with pytest.raises(SandboxError) as caught:
             await channel.request("echo", {})
         assert caught.value.code == "busy"
@@ -258,7 +253,7 @@ async def test_what_may_be_forgotten_is_said_in_time_without_a_request_too() -> 
     runner = fake()
     async with open_channel(runner, forget_seconds=0.01) as channel:
         channel.forget(["c:1"])
-        await eventually(lambda: runner.acked == ["c:1"])
+        await until(lambda: runner.acked == ["c:1"])
 
 
 async def test_what_may_be_forgotten_is_said_when_the_channel_is_closed() -> None:
@@ -266,6 +261,6 @@ async def test_what_may_be_forgotten_is_said_when_the_channel_is_closed() -> Non
     async with open_channel(runner, forget_seconds=60) as channel:
         channel.forget(["c:1"])
         await channel.close()
-        await eventually(lambda: runner.acked == ["c:1"])
+        await until(lambda: runner.acked == ["c:1"])
         channel.forget(["c:2"])
     assert runner.acked == ["c:1"]

@@ -26,6 +26,7 @@ from agent_core.testing.fake_sandbox import (
     FakeRunner,
     FakeSandbox,
 )
+from tests.waiting import ticks, until
 
 QUICK = ConnectionLimits(
     request_seconds=5, reattach_seconds=1, ping_seconds=0.2, channel=ChannelLimits(hello_seconds=1, silence_seconds=5)
@@ -69,9 +70,7 @@ class Rig:
         return [status for status, _ in self.told]
 
     async def until_running(self, count: int = 1) -> None:
-        async with asyncio.timeout(30):
-            while len(self.sandbox.runner.ran) < count:  # noqa: ASYNC110 - the fake has no event for it
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.sandbox.runner.ran) >= count)
 
 
 @asynccontextmanager
@@ -143,9 +142,7 @@ async def test_a_dropped_stream_is_replaced_and_the_operation_is_not_run_again()
         asked = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1", on_output=heard.append))
         await it.until_running()
         await it.sandbox.runner.drop()
-        async with asyncio.timeout(30):
-            while it.sandbox.attaches < 2:  # noqa: ASYNC110 - the fake has no event for it
-                await asyncio.sleep(0.001)
+        await until(lambda: it.sandbox.attaches == 2)
         it.gate.open.set()
         assert (await asked).result["output"] == "done"
         assert len(it.sandbox.runner.ran) == 1
@@ -402,7 +399,7 @@ async def test_close_leaves_the_sandbox_running_for_another_connection() -> None
 async def test_closing_during_a_start_ends_the_start_and_its_callers() -> None:
     async with rig(SLOW) as it:
         asked = asyncio.create_task(it.connection.request("echo", {}))
-        await asyncio.sleep(0.01)
+        await ticks(20)
         await it.connection.close()
         with pytest.raises(SandboxLostError):
             await asked

@@ -74,11 +74,20 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("kind", [one.__name__ for one in ALL_ANALYZERS if one is not EnsembleSecurityAnalyzer])
-def test_an_analyzer_is_known_by_its_name_also_where_nobody_has_needed_it_before(kind: str) -> None:
-    program = "import sys; from agent_core import SecurityAnalyzer as S; print(S.model_validate_json(sys.argv[1]).kind)"
-    made = subprocess.run([sys.executable, "-c", program, f'{{"kind": "{kind}"}}'], capture_output=True, check=True)
-    assert made.stdout.decode().strip() == kind
+def test_an_analyzer_is_known_by_its_name_also_where_nobody_has_needed_it_before() -> None:
+    """Each in a process of its own that has read nothing yet, forked as that is soon done."""
+    program = """
+import os, sys
+from agent_core import SecurityAnalyzer
+for kind in sys.argv[1:]:
+    if os.fork() == 0:
+        print(SecurityAnalyzer.model_validate({"kind": kind}).kind, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+    kinds = [one.__name__ for one in ALL_ANALYZERS if one is not EnsembleSecurityAnalyzer]
+    made = subprocess.run([sys.executable, "-c", program, *kinds], capture_output=True, text=True, check=True)
+    assert made.stdout.split() == kinds, made.stderr
 
 
 @pytest.mark.parametrize("analyzer", ALL, ids=lambda analyzer: analyzer.kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,7 +52,7 @@ class FakeAgent:
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.runtime_warning = ""
-        self.is_ready = self.has_failed = False
+        self.is_ready = self.has_failed = self.is_closing = False
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
         self.client_tools: list[Tool] = []
@@ -95,6 +95,7 @@ class FakeAgent:
         return await self.stream.add_event(event, "user")
 
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
+        self.is_closing = True
         await asyncio.sleep(self._factory.close_seconds)
         self.closed_with = (stopped, sandbox)
         if stopped:
@@ -174,16 +175,6 @@ class House:
     async def state_of(self, conversation_id: str) -> str | None:
         record = await self.database.conversations.get(conversation_id)
         return record.agent_state if record is not None else None
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while True:
-            found = condition()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.005)
 
 
 def hello(text: str = "hello") -> MessageEvent:

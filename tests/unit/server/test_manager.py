@@ -23,7 +23,8 @@ from server.db.errors import DatabaseError
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.agents import UserSecrets
 from server.session.recovery import MAX_RESUMES, RESUMES, resume_interrupted
-from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello, until
+from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello
+from tests.waiting import ticks, until
 
 ME = Identity()
 
@@ -99,7 +100,7 @@ async def test_a_caller_that_goes_away_does_not_break_the_start_of_others(house:
     await house.new("a")
     first = asyncio.create_task(house.manager.join("a", "c1", ME))
     second = asyncio.create_task(house.manager.join("a", "c2", ME))
-    await asyncio.sleep(0.01)
+    await until(lambda: house.agents.made)
     first.cancel()
     await second
     assert len(house.agents.made) == 1
@@ -129,10 +130,10 @@ async def test_what_is_sent_to_a_stopped_conversation_starts_it_and_is_in_the_lo
 
 async def test_what_is_sent_while_it_is_being_unloaded_is_not_lost(house: House) -> None:
     await house.new("a")
-    await started(house, "a")
+    agent = await started(house, "a")
     house.agents.close_seconds = 0.05
     stopping = asyncio.create_task(house.manager.stop("a"))
-    await asyncio.sleep(0.01)
+    await until(lambda: agent.is_closing)
     await house.manager.send("a", hello("late"))
     await stopping
     stored = await house.database.events.read("a", after=-1)
@@ -148,7 +149,7 @@ async def test_a_client_stays_connected_while_sessions_come_and_go(house: House)
     await house.manager.stop("a")
     assert first.closed
     waiting = asyncio.create_task(session.next_stream(first))
-    await asyncio.sleep(0.02)
+    await ticks(50)
     assert not waiting.done()
     await house.manager.send("a", hello())
     second = await waiting
@@ -275,7 +276,7 @@ async def test_a_conversation_with_a_client_or_with_work_is_never_unloaded(make_
         await house.new("at-work")
         await house.manager.join("with-client", "c", ME)
         await (await started(house, "at-work")).be(AgentState.RUNNING)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         assert [agent.closed_with for agent in house.agents.made] == [None, None]
         await house.manager.leave("c")
         await until(lambda: house.agents.of("with-client")[0].closed_with is not None)
