@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 
@@ -105,6 +106,19 @@ def test_both_ways_lead_through_twelve_modules_at_most() -> None:
         stations = STATION.findall(way)
         assert len(stations) == len(way.splitlines()) <= 12
         assert not [station for station in stations if not (ROOT / station).is_file()]
+
+
+def test_every_folder_of_the_repository_has_its_line_on_the_map() -> None:
+    _, _, rest = MAP.read_text("utf-8").partition("\n## Folders\n")
+    table = rest[: rest.index("\n\nInside")]
+    named = {
+        name
+        for row in table.splitlines()
+        for name in re.findall(r"`(\w+)/", row.split("|", 2)[1] if "|" in row else "")
+    }
+    made = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    assert not {name for name in folders - named if not any(fnmatch(name, ignored) for ignored in made)}
 
 
 @pytest.mark.parametrize("package", PACKAGES[:3])
