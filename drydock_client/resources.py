@@ -81,7 +81,10 @@ class GitApi(Calls):
     """Repositories of the workspace; raises `NotFoundError` where there is none, or the conversation does not run."""
 
     async def changes(self, conversation_id: str, *, since: str = "commit") -> list[Change]:
-        """The files that differ from the last commit, or (`since` ``base``) from where the branch began."""
+        """The files that differ from the last commit, or (`since` ``base``) from where the branch began.
+
+        Raises `NotFoundError` where there is no repository, or the conversation does not run.
+        """
         answer = await self._http.json("GET", conversation_path(conversation_id, "git/changes"), query={"since": since})
         return parsed_list(Change, answer)
 

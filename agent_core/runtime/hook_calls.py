@@ -123,7 +123,10 @@ class ConversationHooks:
         return (await self._run(payload, action_id=action.id)).additional_context
 
     async def submitted(self, message_id: int, text: str) -> HookDecision:
-        """Ask the hooks about a user's message and store what they add; if that fails it raises, to be repeated."""
+        """Ask the hooks about a user's message, and store what they add for the agent.
+
+        Where that cannot be stored it raises `EventStoreError` or `StreamClosedError`, and they have to be asked again.
+        """
         payload = self._input(HookEvent.USER_PROMPT_SUBMIT, message=text)
         decision = await self._run(payload, message_id=message_id)
         if decision.additional_context and not decision.blocked:

@@ -135,7 +135,10 @@ def _words(value: Any, field: str, *, separator: str | None = ",") -> list[str]:
 
 
 def third_party_skill(path: str, text: str) -> Skill:
-    """The always-on skill of a file like AGENTS.md (`path` from the project's root), for its folder and below."""
+    """The always-on skill of a file like AGENTS.md (`path` from the project's root), for its folder and below.
+
+    Raises `SkillValidationError` where no program has instructions in a file of this name.
+    """
     place = PurePosixPath(path)
     name = THIRD_PARTY.get(place.name.lower())
     if name is None:

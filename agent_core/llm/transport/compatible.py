@@ -166,7 +166,10 @@ class Address:
 
 
 def address_of(endpoint: Endpoint, base_url: str | None, route: str = _COMPLETIONS) -> Address:
-    """The address of `route` behind a base URL, with or without ``/v1``, a path, a query, or a whole route."""
+    """The address of `route` behind a base URL, with or without ``/v1``, a path, a query, or a whole route.
+
+    Raises `LLMBadRequestError` where it is no HTTP address.
+    """
     parts = checked_url(endpoint, base_url or "")
     host = parts.netloc.rpartition("@")[2]
     path = parts.path.rstrip("/").removesuffix(_COMPLETIONS).removesuffix(_RESPONSES)

@@ -67,7 +67,10 @@ class HttpProxy(PreviewProxy):
     _until_answer: asyncio.Timeout | None = field(init=False, default=None)
 
     async def pass_on(self, target: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass request and answer on. `UpstreamError`: nothing was sent yet; `IncompleteAnswerError`: it was."""
+        """Pass request and answer on.
+
+        `UpstreamError`: nothing was sent yet; `IncompleteAnswerError`: it was; `ClientGoneError`: the browser has gone.
+        """
         headers = [*self._head(scope), (b"connection", b"close")]
         try:
             request = h11.Request(method=scope["method"], target=target, headers=headers)
