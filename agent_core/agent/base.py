@@ -355,7 +355,7 @@ class AgentBase(Family):
             if (close := getattr(executor, "close", None)) is not None:
                 try:
                     close()
-                except Exception:
+                except (Exception, SystemExit):
                     logger.exception("an executor could not be closed")
 
     def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:

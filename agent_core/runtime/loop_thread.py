@@ -52,11 +52,19 @@ class LoopThread:
         with _making:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="agent-core", daemon=True)
+                self._thread = threading.Thread(target=self._turn, args=(self._loop,), name="agent-core", daemon=True)
                 self._thread.start()
                 # Before the interpreter forbids new threads, which the closing of sandboxes needs; atexit is too late.
                 threading._register_atexit(self._end)  # type: ignore[attr-defined] # it has no public name
             return self._loop
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until it is stopped: a task that ends with `SystemExit` ends itself, and not the thread."""
+        while True:
+            try:
+                return loop.run_forever()
+            except BaseException:
+                logger.exception("something tried to end the program: everything else goes on")
 
     def _end(self) -> None:
         loop, thread = self._loop, self._thread

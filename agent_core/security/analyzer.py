@@ -126,7 +126,7 @@ class SecurityAnalyzer(Polymorphic):
     def _guarded(self, action: ActionEvent) -> SecurityRisk:
         try:
             return SecurityRisk(self.security_risk(action))
-        except Exception:  # noqa: BLE001 - whatever fails in an analyzer, the action is not to run unseen
+        except (Exception, SystemExit):  # noqa: BLE001 - whatever fails in it, the action is not to run unseen
             self._report(action)
             return SecurityRisk.HIGH
 
@@ -140,7 +140,7 @@ class SecurityAnalyzer(Polymorphic):
         try:
             async with asyncio.timeout(limit_seconds):
                 return SecurityRisk(await self.asecurity_risk_after(history, action))
-        except Exception:  # noqa: BLE001 - as above
+        except (Exception, SystemExit):  # noqa: BLE001 - as above
             self._report(action)
             return SecurityRisk.HIGH
 

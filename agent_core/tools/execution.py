@@ -7,8 +7,9 @@ import contextvars
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, Protocol
@@ -82,11 +83,19 @@ def present_call() -> ThreadCall | None:
     return _present.get()
 
 
-async def execute(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
-    """Carry out a call; when cancelled, the executor is told to interrupt it.
+@contextmanager
+def ending_nothing() -> Iterator[None]:
+    """RuntimeError stands for what is no `Exception` (`SystemExit`, say), which would end everybody's loop."""
+    try:
+        yield
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"it tried to end the program ({type(error).__name__})") from error
 
-    RuntimeError stands for what is no `Exception` (`SystemExit`, say), which would end everybody's loop.
-    """
+
+async def execute(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
+    """Carry out a call; when cancelled, the executor is told to interrupt it."""
     asynchronous = getattr(executor, "acall", None)
     try:
         if asynchronous is not None:
@@ -103,10 +112,6 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
             except Exception:
                 logger.exception("a call could not be interrupted: it goes on, and its result counts for nothing")
         raise
-    except Exception:
-        raise
-    except BaseException as error:
-        raise RuntimeError(f"it tried to end the program ({type(error).__name__})") from error
 
 
 def execute_now(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:

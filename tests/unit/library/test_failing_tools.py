@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ from agent_core import (
     Action,
     Agent,
     Conversation,
+    ConversationRunError,
     ExecutionStatus,
     Observation,
     Tool,
@@ -21,6 +23,7 @@ from agent_core import (
 )
 from agent_core.events.llm_events import AgentErrorEvent
 from agent_core.runtime.action_runner import MAX_ANSWER_CHARS
+from agent_core.runtime.loop_thread import library_loop
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, model
 
 
@@ -118,6 +121,76 @@ def test_a_tool_that_would_end_the_program_fails_and_nothing_else(executor: type
     error = told(executor(does))
     assert error.classification == "internal"
     assert f"it tried to end the program ({type(does).__name__})" in error.error
+
+
+class DareInTask(Dare):
+    """Fails in a task of its own, which ends the loop and not only the call."""
+
+    async def acall(self, action: DareAction, conversation: Any = None) -> Any:
+        async def work() -> Any:
+            return self(action, conversation)
+
+        return await asyncio.gather(work())
+
+
+class Leaving(DareObservation):
+    """Ends the program where it is put in words."""
+
+    @property
+    def to_llm_content(self) -> Any:
+        raise SystemExit(4)
+
+
+@pytest.mark.parametrize("executor", [DareInTask(SystemExit(3)), Dare(Leaving())])
+def test_a_call_that_would_end_the_loop_of_all_conversations_fails_alone(executor: Dare) -> None:
+    error = told(executor)
+    assert "it tried to end the program (SystemExit)" in error.error
+    assert "words" in told(Dare(Wordless())).error, "others go on"
+
+
+class LeavingAtTheEnd(Dare):
+    """Ends the program when it is closed."""
+
+    def close(self) -> None:
+        raise SystemExit(5)
+
+
+def test_a_tool_that_would_end_the_program_at_its_end_does_not(caplog: pytest.LogCaptureFixture) -> None:
+    with daring(LeavingAtTheEnd(DareObservation())) as one:
+        one.send_message("Dare.")
+        one.run()
+    assert "an executor could not be closed" in caplog.text
+
+
+class Leaver(Agent):
+    """Ends the program when it is to think."""
+
+    async def astep(self, step: Any) -> Any:
+        raise SystemExit(6)
+
+
+def test_an_agent_that_would_end_the_program_fails_and_nothing_else() -> None:
+    with Conversation(agent=Leaver(llm=model(Script(DONE))), workspace=Sandbox()) as one:
+        one.send_message("Think.")
+        with pytest.raises(ConversationRunError, match="RuntimeError"):
+            one.run()
+        assert one.state.execution_status is ExecutionStatus.ERROR
+
+
+def test_work_that_ends_the_program_ends_itself_and_not_the_thread_of_all_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def leave() -> None:
+        raise SystemExit(7)
+
+    async def stay() -> str:
+        return "here"
+
+    assert library_loop().run(stay()) == "here"
+    with pytest.raises(SystemExit):
+        library_loop().submit(leave()).result(20)
+    assert library_loop().submit(stay()).result(20) == "here"
+    assert "something tried to end the program" in caplog.text
 
 
 class Stubborn(Dare):
