@@ -13,7 +13,7 @@ from agent_core.agent.agent import Agent
 from agent_core.errors import EventStoreError
 from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
-from agent_core.events.store import InMemoryEventStore
+from agent_core.events.store import InMemoryEventStore, NewEvent
 from agent_core.llm.llm import LLM
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.skills.agent_catalog import AgentDefinition, register_agent, register_agent_definition, unregister_agent
@@ -183,16 +183,16 @@ async def test_sub_agents_use_their_parents_cache_key_and_a_model_that_counts_al
     assert agent.llm.metrics.calls == 2
 
 
-class ClaimlessStore(InMemoryEventStore):
-    """Of sub-agents no log can be had."""
+class FullStore(InMemoryEventStore):
+    """Nothing can be written into the logs of sub-agents."""
 
-    async def claim(self, conversation_id: str) -> int:
+    async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
         if conversation_id != "c":
             raise EventStoreError("the disk is full")
-        return await super().claim(conversation_id)
+        return await super().append(conversation_id, events, epoch=epoch)
 
 
-@pytest.mark.parametrize("store", [InMemoryEventStore(), ClaimlessStore()], ids=["at its end", "never opened"])
+@pytest.mark.parametrize("store", [InMemoryEventStore(), FullStore()], ids=["at its end", "never opened"])
 async def test_what_the_tools_of_a_sub_agent_hold_is_let_go_of(store: InMemoryEventStore) -> None:
     closed: list[str] = []
 
