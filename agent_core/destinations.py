@@ -1,4 +1,4 @@
-"""Where requests for others may go: a server that sends them must not reach what only it can reach."""
+"""Destinations of requests that are made for others: a server that sends them must not reach what only it can reach."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class DirectClient:
         self._client: httpx.AsyncClient | None = None
 
     @contextlib.asynccontextmanager
-    async def asked(
+    async def stream(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b""
     ) -> AsyncIterator[httpx.Response]:
         """The unread answer of the first place that connects; raises `DestinationError` or ``httpx.HTTPError``."""

@@ -1,4 +1,4 @@
-"""How many values a JSON document holds, found out before it is parsed: a parser does all of its work at once."""
+"""Counts the values of a JSON document before it is parsed: a parser does all of its work at once."""
 
 from __future__ import annotations
 

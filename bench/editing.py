@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.standalone import AloneContext
 from agent_core.tools.file_editor import FileEditorAction, edit
 from agent_core.tools.file_search import GrepAction, GrepExecutor
 from bench.figures import Figure, p50, percentile
@@ -39,7 +39,7 @@ async def measure(stage: Stage) -> list[Figure]:
         searches: list[float] = []
         for _ in range(stage.few(9, 1)):
             start = time.perf_counter()
-            await GrepExecutor().carry_out(GrepAction(pattern=r"return 1999\b"), AloneContext(sandbox), None)
+            await GrepExecutor().carry_out(GrepAction(pattern=r"return 1999\b"), DirectContext(sandbox), None)
             searches.append((time.perf_counter() - start) * 1000)
     where = f"p50; p95 {percentile(taken, 95):.1f} ms, {spent:.1f} ms of the server's processor time with the ack"
     return [
@@ -61,6 +61,6 @@ def _calls(path: str) -> Iterator[dict[str, Any]]:
 
 
 async def _edit(sandbox: SandboxConnection, key: str, action: dict[str, Any]) -> None:
-    result = await edit(FileEditorAction.model_validate(action), AloneContext(sandbox), key, {})
+    result = await edit(FileEditorAction.model_validate(action), DirectContext(sandbox), key, {})
     if result["is_error"]:
         raise RuntimeError(f"{action} failed: {result['content']}")

@@ -1,1 +1,1 @@
-"""What runs inside a sandbox: the runner program and the image definitions around it."""
+"""Contents of a sandbox: the runner program and the image definitions around it."""

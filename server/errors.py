@@ -26,7 +26,7 @@ ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _CODES: Final = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
-_TOLD_PROBLEMS: Final = 3
+_SHOWN_PROBLEMS: Final = 3
 """As many fit into what clients show."""
 
 _LISTED_PROBLEMS: Final = 100
@@ -79,10 +79,18 @@ class ReplyError(ServerError):
         self.headers = headers
 
 
-class PlainError(ServerError):
-    """Ends a request with the error's own text as a JSON string; so are errors of git providers."""
+class GitProviderError(ServerError):
+    """A provider cannot be asked, or answers with an error or in an unknown form; the text is fit for users.
+
+    A request that it ends is answered with that text as a JSON string.
+    """
 
     reply_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The status of the provider's answer, where it is an unusual one."""
 
     @property
     def reply_headers(self) -> Mapping[str, str]:
@@ -99,7 +107,7 @@ async def _answer(request: Request, error: Exception) -> Response:
     match error:
         case ReplyError():
             return JSONResponse(error.body, error.status, headers=error.headers)
-        case PlainError():
+        case GitProviderError():
             logger.info("%s %s: %s", request.method, request.url.path, error)
             return JSONResponse(str(error), error.reply_status, headers=dict(error.reply_headers))
         case ConversationNotFoundError():
@@ -134,7 +142,7 @@ def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = Non
 
 def _in_words(problems: Sequence[Mapping[str, Any]], count: int) -> str:
     shown = []
-    for problem in problems[:_TOLD_PROBLEMS]:
+    for problem in problems[:_SHOWN_PROBLEMS]:
         text = str(problem["msg"]).removeprefix("Value error, ")
         # The place of invalid JSON is no field, but a number of characters.
         place = "" if problem["type"] == "json_invalid" else ".".join(map(str, problem["loc"][1:])) or problem["loc"][0]

@@ -54,8 +54,8 @@ class Agent(CriticMixin, AgentBase):
                 raise
             response = error.response
             nudge = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
-            spoken = [_spoken(response.message, response, waits=False)] if response.message.text.strip() else []
-            return StepOutcome([*spoken, nudge], response)
+            replies = [_message_event(response.message, response, waits=False)] if response.message.text.strip() else []
+            return StepOutcome([*replies, nudge], response)
         return outcome_of(response, step)
 
 
@@ -65,12 +65,12 @@ def outcome_of(response: LLMResponse, step: StepInput) -> StepOutcome:
     if message.tool_calls:
         return _calls(message.tool_calls, response, step)
     if is_call_in_text(message.text, step.tools):
-        said = _spoken(message, response, waits=False)
-        return StepOutcome([said, _nudge(TEXT_CALL_NUDGE, response)], response)
+        event = _message_event(message, response, waits=False)
+        return StepOutcome([event, _nudge(TEXT_CALL_NUDGE, response)], response)
     if message.text.strip():
-        return StepOutcome([_spoken(message, response)], response)
+        return StepOutcome([_message_event(message, response)], response)
     nudge = _nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)
-    return StepOutcome([_spoken(message, response, waits=False), nudge], response)
+    return StepOutcome([_message_event(message, response, waits=False), nudge], response)
 
 
 def is_call_in_text(text: str, tools: Collection[str]) -> bool:
@@ -136,7 +136,7 @@ def _nudge(text: str, response: LLMResponse) -> MessageEvent:
     return MessageEvent(source="environment", llm_message=Message.user(text), llm_response_id=response.id)
 
 
-def _spoken(message: Message, response: LLMResponse, *, waits: bool = True) -> MessageEvent:
+def _message_event(message: Message, response: LLMResponse, *, waits: bool = True) -> MessageEvent:
     return MessageEvent(
         source="agent",
         llm_message=message.model_copy(update={"tool_calls": None}),

@@ -67,7 +67,7 @@ def llms_in(value: Any) -> Iterator[LLM]:
 
 
 class AgentMark(Frozen):
-    """What has to stay the same when an agent goes on: its class, and the names of its tools except a server's."""
+    """Identity of an agent, which its conversation needs again: its class, and its tools but a server's, by name."""
 
     kind: str
     tools: frozenset[str]

@@ -14,7 +14,7 @@ from agent_core.mcp.tool import MAX_TEXT_CHARS, MCPToolObservation, parameters_f
 from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
-from agent_core.tools.registry import register_tool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 from agent_core.tools.truncation import maybe_truncate
 
@@ -32,6 +32,7 @@ class ClientToolObservation(MCPToolObservation):
     """What the client answered, or the acknowledgement that it has been told."""
 
 
+@built_in
 class ClientTool(ToolDefinition[ClientToolAction, ClientToolObservation]):
     """A tool that a client carries out: it reads the call in the log, or is told that it begins.
 
@@ -106,8 +107,8 @@ class ClientToolExecutor(ToolExecutor[ClientToolAction, ClientToolObservation]):
             return self(action)
         shown: dict[str, Any] = {"name": self._name, "arguments": action.data}
         if self._limit is None:
-            told = [TextContent(text=f"[Tool '{self._name}' executed.]"), TextContent(text=NOTHING_COMES_BACK)]
-            return ClientToolObservation(content=list(told), **shown)
+            result_parts = [TextContent(text=f"[Tool '{self._name}' executed.]"), TextContent(text=NOTHING_COMES_BACK)]
+            return ClientToolObservation(content=list(result_parts), **shown)
         limit = min(self._limit, conversation.hard_timeout or self._limit)
         result = await clients.ask(conversation.action_id, self._name, action.data, limit)
         texts = "\n".join(part.text for part in result.content if isinstance(part, TextContent))
@@ -121,6 +122,3 @@ class ClientToolExecutor(ToolExecutor[ClientToolAction, ClientToolObservation]):
             is_error=result.is_error,
             **shown,
         )
-
-
-register_tool(ClientTool.tool_name, ClientTool)

@@ -1,4 +1,4 @@
-"""Critics: how good is what an agent says it has done, and shall it try again?"""
+"""Critics: judge an agent's work, and decide whether it tries again."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a step came to: `events`, appended together in this order, and the model's `response`, if one was asked.
+    """Result of a step: `events`, appended together in this order, and the model's `response`, if one was asked.
 
     Response ids and the model's form of calls are completed. `errors` has, by position in `events`, the answers to
     invalid calls.
@@ -106,7 +106,7 @@ class SteppedState:
 
 
 class SteppedConversation:
-    """What a blocking `step` is given as its conversation; good for that step only.
+    """The conversation as a blocking `step` is given it; good for that step only.
 
     With its `call_context` (``llm.completion(…, call_context=…)``) a call of a model counts for the conversation.
     """
@@ -164,17 +164,17 @@ class SteppedConversation:
         self._events.append(event)
 
     def _hear_token(self, delta: TextDelta | str) -> None:
-        if (told := self._step.on_delta) is not None and not self._is_over:
+        if (publish := self._step.on_delta) is not None and not self._is_over:
             shown = delta if isinstance(delta, TextDelta) else TextDelta(self.id, str(delta))
-            self._loop.call_soon_threadsafe(told, shown)
+            self._loop.call_soon_threadsafe(publish, shown)
 
 
 def _resting(events: Sequence[AnyEvent]) -> list[AnyEvent]:
     """The events of an agent that rests after them: its message says so, a blank one where it has said nothing."""
     if any(isinstance(event, ActionEvent) for event in events):
         return list(events)  # it rests when it has seen what they came to, and says so
-    spoken = [one for one in events if isinstance(one, MessageEvent) and one.source == "agent"]
-    if not spoken:
+    agent_messages = [one for one in events if isinstance(one, MessageEvent) and one.source == "agent"]
+    if not agent_messages:
         blank = MessageEvent(source="agent", llm_message=Message.assistant(""), wait_for_response=True)
         return [*events, blank]
-    return [one.model_copy(update={"wait_for_response": True}) if one in spoken else one for one in events]
+    return [one.model_copy(update={"wait_for_response": True}) if one in agent_messages else one for one in events]

@@ -17,7 +17,7 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.registry import ProfileStore
 from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.registry import register_tool
+from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations
 
 logger = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class SwitchLLMObservation(Observation):
     profile_name: str = ""
 
 
+@built_in
 class SwitchLLMTool(ToolDefinition[SwitchLLMAction, SwitchLLMObservation]):
     """The `switch_llm` tool."""
 
@@ -90,6 +91,3 @@ class SwitchedModel:
             self._hide([] if llm.api_key is None else [llm.api_key.get_secret_value()])
             self._present = self._present.with_model(llm)
         return self._present
-
-
-register_tool(SwitchLLMTool.tool_name, SwitchLLMTool)

@@ -106,7 +106,7 @@ class AgentController:
             self._is_stale = False
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def paused(self) -> AsyncIterator[None]:
         """Within this the agent does nothing: its step is cancelled, and none begins."""
         async with self._deciding:
             await self._cancel_step()

@@ -108,7 +108,7 @@ class ChildRun:
         async for event in session.stream.history():
             progress.fold(event)
         await self._on_spending(progress.metrics, 0)
-        if progress.has_ended or self._is_told_to_stop():
+        if progress.has_ended or self._stop_requested():
             return
         position = session.stream.last_id
         message = None
@@ -117,7 +117,7 @@ class ChildRun:
             message = MessageEvent(source="user", llm_message=message_text, sender=self.order.key)
         await session.start(message)
         self._has_started = True
-        if self._is_told_to_stop():
+        if self._stop_requested():
             await self.stop()
         async with session.stream.subscribe(after=position) as events:
             async for live in events:
@@ -125,7 +125,7 @@ class ChildRun:
                     return
         raise StreamClosedError("it was broken off")
 
-    def _is_told_to_stop(self) -> bool:
+    def _stop_requested(self) -> bool:
         return self._is_stopping  # which changes while this waits for something
 
     async def _take(self, session: ChildSession, event: AnyEvent) -> bool:
@@ -144,7 +144,7 @@ class ChildRun:
     async def _decide(self, session: ChildSession) -> None:
         waiting = list(self._round.undecided.values())
         answer: Any
-        if self._is_told_to_stop():
+        if self._stop_requested():
             answer = ChangeAgentState(agent_state=AgentState.STOPPED)
         elif await self._confirm(waiting):
             answer = ChangeAgentState(agent_state=AgentState.USER_CONFIRMED)

@@ -37,7 +37,7 @@ STOP_SECONDS: Final = 5.0
 
 
 class SubagentProvider(Protocol):
-    """Where sub-agents come from: `agent_core.session.subagent_factory` has the one of a session."""
+    """Source of sub-agents: `agent_core.session.subagent_factory` has the one of a session."""
 
     async def confirm(self, actions: Sequence[ActionEvent]) -> bool:
         """Whether a sub-agent may carry out these actions, which a user would be asked about."""

@@ -73,8 +73,8 @@ class ReplayManager:
             errors.update((len(events) + at, text) for at, text in outcome.errors.items())
             waits = is_last_round and place + 1 == len(messages)
             for event in outcome.events:
-                spoken = isinstance(event, MessageEvent) and event.source == "agent"
-                events.append(event.model_copy(update={"wait_for_response": waits}) if spoken else event)
+                is_message = isinstance(event, MessageEvent) and event.source == "agent"
+                events.append(event.model_copy(update={"wait_for_response": waits}) if is_message else event)
         return StepOutcome(events, response, errors)
 
 

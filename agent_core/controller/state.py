@@ -42,7 +42,7 @@ from agent_core.tools.builtin import FinishObservation
 
 @dataclass(slots=True)
 class Limits:
-    """How far an agent may go without its user: responses of the model, and US dollars (None: no limit).
+    """Limits of an agent without its user: responses of the model, and US dollars (None: no limit).
 
     Responses are counted from the beginning of the conversation, with `per_run` of each run.
     """
@@ -92,7 +92,7 @@ EXIT = "/exit"
 
 
 class Move(Enum):
-    """What a running conversation needs next."""
+    """The next thing that a running conversation needs."""
 
     WAIT = auto()
     RECALL = auto()
@@ -142,7 +142,7 @@ class ControllerState:
     _seen: int = -1
     _due: int = -1
     _requested_state: AgentState | None = None
-    _told_to_run: bool = False
+    _run_requested: bool = False
     _user_messages: list[int] = field(default_factory=list)
     _finished: bool = False
     _finishing_response: str = ""
@@ -295,7 +295,7 @@ class ControllerState:
             self._requested_state = event.agent_state
             keeps_waiting = event.agent_state is AgentState.PAUSED and self.undecided
             if self.agent_state is AgentState.LOADING and not keeps_waiting:
-                self._told_to_run = event.agent_state is AgentState.RUNNING
+                self._run_requested = event.agent_state is AgentState.RUNNING
                 self.resumable = event.agent_state
 
     def _state_changed(self, event: AgentStateChanged) -> None:
@@ -309,8 +309,8 @@ class ControllerState:
         elif event.agent_state is AgentState.RUNNING:
             self.loop = None
             came_from = self.resumable if before is AgentState.LOADING else before
-            if came_from not in _AT_WORK or self._told_to_run:
-                self._told_to_run = False
+            if came_from not in _AT_WORK or self._run_requested:
+                self._run_requested = False
                 self.limits.extend(self.iterations, self.metrics.accumulated_cost)
                 self.empty_replies = self.fruitless_replies = 0
 

@@ -161,8 +161,8 @@ class Step:
                 raise
             await self._stream.add_events([*retries.recovery(), way_out])
             return
-        spoken = [one for one in outcome.events if one.source == "agent"]
-        if all(isinstance(one, MessageEvent) and one.is_blank for one in spoken):
+        agent_events = [one for one in outcome.events if one.source == "agent"]
+        if all(isinstance(one, MessageEvent) and one.is_blank for one in agent_events):
             deltas.discard()  # nothing of it is in the log
         await self.log.read(until=stored)  # the tools are at work: what is done now is not left for their end
 

@@ -33,7 +33,7 @@ _LAST_LINES = 3  # behind a cell's error stand the kernel's directory and interp
 
 
 class Pattern(StrEnum):
-    """In what way an agent is stuck."""
+    """A way of being stuck."""
 
     SAME_RESULT = "it repeats the same action and gets the same result"
     SAME_ERROR = "it repeats an action that fails"

@@ -56,7 +56,7 @@ class FilesRestored(Event):
 
 
 class Branches:
-    """Which events of a log count. `fold` takes all its events in the order of their ids.
+    """The branches of a log: which events count. `fold` takes all its events in the order of their ids.
 
     `last_id` ends the active branch; `unrestored` is the newest rewind, while the files are yet to be brought back.
     """

@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 @dataclass(slots=True)
 class _Log:
-    """What this process knows of a log: places and lengths of its payloads, and how far it has looked."""
+    """Index of a log: places and lengths of its payloads, and how far it has looked."""
 
     places: list[tuple[int, int]] = field(default_factory=list)
     end: int = 0
@@ -130,11 +130,11 @@ class FolderEventStore:
 
     def _read(self, conversation_id: str, ids: range) -> list[StoredEvent]:
         places = self._known(conversation_id).places
-        wanted = range(ids.start, min(ids.stop, len(places)))
-        if not wanted:
+        positions = range(ids.start, min(ids.stop, len(places)))
+        if not positions:
             return []
         with open(self._path(conversation_id), "rb") as file:
-            return [StoredEvent(i, os.pread(file.fileno(), places[i][1], places[i][0])) for i in wanted]
+            return [StoredEvent(i, os.pread(file.fileno(), places[i][1], places[i][0])) for i in positions]
 
     def _known(self, conversation_id: str) -> _Log:
         log = self._logs.setdefault(conversation_id, _Log())

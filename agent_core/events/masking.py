@@ -22,6 +22,12 @@ from urllib.parse import unquote, unquote_to_bytes
 
 MASK = "<secret_hidden>"
 
+EXPOSE_SECRETS = "expose_secrets"
+"""Key of a serialisation context: ``model_dump(context={EXPOSE_SECRETS: True})`` writes secrets in plain text."""
+
+DUMP_MASK = "**********"
+"""Stands for a secret in the JSON of a configuration, and for none where that is read back."""
+
 MIN_SECRET_LENGTH = 4
 """Shorter values are not masked: they would hide half of every text and protect nothing."""
 
@@ -114,9 +120,9 @@ class SecretMasker:
         return tuple(self._values)
 
     def add(self, values: Iterable[str]) -> None:
-        given = dict.fromkeys(values)
-        self._values.update(given)
-        shown = dict.fromkeys(part for value in given for part in _parts_of(value) if len(part) >= MIN_SECRET_LENGTH)
+        secrets = dict.fromkeys(values)
+        self._values.update(secrets)
+        shown = dict.fromkeys(part for value in secrets for part in _parts_of(value) if len(part) >= MIN_SECRET_LENGTH)
         forms = {form for value in shown for form in _forms_of(value)}
         if forms <= set(self._forms):
             return
@@ -259,19 +265,19 @@ class StreamingMask:
 
     def __init__(self, masker: SecretMasker) -> None:
         self._masker = masker
-        self._held = ""
+        self._buffered = ""
 
     def feed(self, text: str) -> str:
         """The part of all text so far that can be shown now and was not shown before."""
         if not self._masker:
             return text
-        text = self._held + text
+        text = self._buffered + text
         end = self._masker.end_of_settled(text)
-        self._held = text[end:]
+        self._buffered = text[end:]
         return self._masker.text(text[:end])
 
     def flush(self) -> str:
-        out, self._held = self._masker.text(self._held), ""
+        out, self._buffered = self._masker.text(self._buffered), ""
         return out
 
 

@@ -85,10 +85,10 @@ class MessageToolCall(Lean):
     responses_item_id: str | None = None
 
 
-def _as_parts(given: Any) -> Any:
-    if isinstance(given, str):
-        return [TextContent(text=given)]
-    return [] if given is None else given
+def _as_parts(parts: Any) -> Any:
+    if isinstance(parts, str):
+        return [TextContent(text=parts)]
+    return [] if parts is None else parts
 
 
 class Message(Lean):

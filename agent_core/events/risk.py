@@ -1,4 +1,4 @@
-"""How risky an action is: one notion for events, tools, analyzers and the wire."""
+"""Risk of an action: one notion for events, tools, analyzers and the wire."""
 
 from __future__ import annotations
 

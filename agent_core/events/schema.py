@@ -197,7 +197,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 MAX_NODES = 10_000
-_KEPT = ("type", "description", "enum")
+_COPIED_KEYS = ("type", "description", "enum")
 
 
 def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], left: list[int]) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
             options = [option for option in node[union] if isinstance(option, Mapping) and option.get("type") != "null"]
             chosen = options[0] if options else {}
             return _reduce({**chosen, **{k: node[k] for k in ("description",) if k in node}}, definitions, seen, left)
-    out: dict[str, Any] = {key: node[key] for key in _KEPT if key in node}
+    out: dict[str, Any] = {key: node[key] for key in _COPIED_KEYS if key in node}
     if isinstance(out.get("type"), list):
         out["type"] = next((kind for kind in out["type"] if kind != "null"), "string")
     if "const" in node:

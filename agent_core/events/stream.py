@@ -154,8 +154,11 @@ class EventStream:
 
     async def add_event(self, event: AnyEvent, source: Source | None = None, *, cause: int | None = None) -> AnyEvent:
         """Store one event; see `add_events`. `source` and `cause` replace the event's own."""
-        given = {"source": event.source if source is None else source, "cause": event.cause if cause is None else cause}
-        return (await self.add_events([event.model_copy(update={"timestamp": utc_now(), **given})]))[0]
+        origin = {
+            "source": event.source if source is None else source,
+            "cause": event.cause if cause is None else cause,
+        }
+        return (await self.add_events([event.model_copy(update={"timestamp": utc_now(), **origin})]))[0]
 
     async def add_events(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Store `events` together (all or none) and return them as stored: masked, with their ids.
@@ -229,14 +232,14 @@ class EventStream:
             return from_data(masked)
         except ValidationError:
             # A secret equal to a word of our own vocabulary ("running"): those fields cannot hold anything else.
-            kept = dict(data)
+            readable = dict(data)
             for key, value in masked.items():
                 try:
-                    from_data({**kept, key: value})
+                    from_data({**readable, key: value})
                 except ValidationError:
                     continue
-                kept[key] = value
-            return from_data(kept)
+                readable[key] = value
+            return from_data(readable)
 
     def _mask_field(self, key: str, value: Any) -> Any:
         masked = self.secrets.data(value)

@@ -24,14 +24,14 @@ Callback = Callable[[Any], object]
 
 
 @dataclass(slots=True)
-class _Telling:
+class _Delivery:
     """An event that callbacks are being told of; what they ask for meanwhile is asked in its context."""
 
     callbacks: Callbacks
     is_over: bool = False
 
 
-_telling: contextvars.ContextVar[_Telling | None] = contextvars.ContextVar("telling", default=None)
+_delivery: contextvars.ContextVar[_Delivery | None] = contextvars.ContextVar("delivery", default=None)
 
 
 class Callbacks:
@@ -52,20 +52,20 @@ class Callbacks:
         """Tell of an event that is stored, or of more text. Each callback gets a copy of the event."""
         if isinstance(event, Transient) and not isinstance(event, TextDelta):
             return
-        telling = _Telling(self)
-        token = _telling.set(telling)
+        delivery = _Delivery(self)
+        token = _delivery.set(delivery)
         try:
             for callback in list(self.for_tokens if isinstance(event, TextDelta) else self.for_events):
                 await self._call(callback, event)
         finally:
-            telling.is_over = True
-            _telling.reset(token)
+            delivery.is_over = True
+            _delivery.reset(token)
 
     @property
     def is_inside(self) -> bool:
         """Whether one of the callbacks asks: whatever waits for them would wait for itself."""
-        telling = _telling.get()
-        return telling is not None and telling.callbacks is self and not telling.is_over
+        delivery = _delivery.get()
+        return delivery is not None and delivery.callbacks is self and not delivery.is_over
 
     def check_outside(self, what: str, *, unless: bool = False) -> None:
         """Refuse `what` to a callback, which would wait for itself, unless it need not wait."""

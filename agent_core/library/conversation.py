@@ -44,7 +44,7 @@ from agent_core.runtime.sandbox import Sandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, is_confirmation_mode_active
 from agent_core.security.hooks import HookConfig
-from agent_core.security.secrets import GivenSecret
+from agent_core.security.secrets import SecretValue
 from agent_core.session.factory import with_full_context
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
@@ -102,7 +102,7 @@ class Conversation:
         max_iteration_per_run: int = 500,
         conversation_id: object = None,
         persistence_dir: str | Path | None = None,
-        secrets: Mapping[str, GivenSecret] | None = None,
+        secrets: Mapping[str, SecretValue] | None = None,
         max_budget_per_run: float | None = None,
         stuck_detection: bool = True,
         stuck_detection_thresholds: StuckDetectionThresholds | Mapping[str, int] | None = None,
@@ -125,13 +125,13 @@ class Conversation:
             extension.register_agents()
         self.workspace = workspace_of(workspace)
         folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
-        kept = None if persistence_dir is None else str(persistence_dir)
+        data_folder = None if persistence_dir is None else str(persistence_dir)
         self._deleted = folder if delete_on_close else None
         self._work = RunLoop(
             self.id,
             store=folder or InMemoryEventStore(),
             data_dir="" if folder is None else str(folder.folder_of(self.id)),
-            persistence_dir=kept,
+            persistence_dir=data_folder,
             agent=own,
             settings=SessionSettings(
                 llm=agent.llm,
@@ -148,7 +148,7 @@ class Conversation:
             workspace=self.workspace,
             callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
         )
-        self.state = ConversationState(self._work, self.workspace, kept, tags or {})
+        self.state = ConversationState(self._work, self.workspace, data_folder, tags or {})
         self._access = WorkspaceAccess(self._work)
 
     @property
@@ -237,7 +237,7 @@ class Conversation:
         """
         self._do(self._work.reject(reason, action_ids))
 
-    def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+    def update_secrets(self, secrets: Mapping[str, SecretValue]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
         self._do(self._work.sessions.update_secrets(dict(secrets)))
 

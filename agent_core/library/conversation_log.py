@@ -83,9 +83,9 @@ class StatusFold:
     """The status as the log tells it, event by event. After a rewind `core` and `facts` have to be made anew.
 
     `branches` says which events count, `shown` are the ids of those that are no bookkeeping, and `leaf` is the newest
-    that is no change of state. `is_rewound`: the agent has done nothing since. `is_asked`: a message or refusal waits
-    for it. `awaits_change`: the user asked for another state, which has not been entered yet. `failure` is empty unless
-    the status is error or stuck.
+    that is no change of state. `is_rewound`: the agent has done nothing since. `has_request`: a message or refusal
+    waits for it. `awaits_change`: the user asked for another state, which has not been entered yet. `failure` is empty
+    unless the status is error or stuck.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class StatusFold:
         self.is_rewound = False
         self.last_id = -1
         self.state = AgentState.AWAITING_USER_INPUT
-        self.is_asked = False
+        self.has_request = False
         self.awaits_change = False
         self.failure = ""
         self._reason = ""
@@ -112,7 +112,7 @@ class StatusFold:
             return
         if isinstance(event, Rewind):
             self.leaf = event.to if event.to >= 0 else None
-            self.is_rewound, self.is_asked, self._has_answered = True, False, False
+            self.is_rewound, self.has_request, self._has_answered = True, False, False
             self._is_opening = True
         elif isinstance(event, AgentStateChanged):
             self._is_opening = False
@@ -128,32 +128,32 @@ class StatusFold:
                 self._reason = event.reason if failed else ""
                 self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
                 if failed or event.agent_state is AgentState.RUNNING:
-                    self.is_asked = self.is_rewound = False
+                    self.has_request = self.is_rewound = False
         elif isinstance(event, ChangeAgentState) and event.source == "user":
             self.awaits_change = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
         elif isinstance(event, UserRejectObservation):
-            self.is_asked = self.is_asked or (event.rejection_source == "user" and not self.core.undecided)
+            self.has_request = self.has_request or (event.rejection_source == "user" and not self.core.undecided)
             self._has_answered = False
         elif isinstance(event, HookExecutionEvent):
             if event.blocked and event.message_id == self.facts.last_user_message_id:
-                self.is_asked = False
+                self.has_request = False
         elif isinstance(event, ActionEvent | MessageEvent) and event.seen is not None and event.source == "agent":
-            self.is_asked = self.is_asked and event.seen < (self.facts.last_user_message_id or 0)
+            self.has_request = self.has_request and event.seen < (self.facts.last_user_message_id or 0)
             self._has_answered = isinstance(event, MessageEvent) and event.wait_for_response
         elif isinstance(event, MessageEvent):
             if event.source == "user":
-                self.is_asked, self._has_answered = True, False
+                self.has_request, self._has_answered = True, False
             elif event.source == "agent":
                 self._has_answered = event.wait_for_response
 
     @property
     def awaits_approval(self) -> bool:
         """Whether to run is to approve: actions wait, and the user has said nothing else."""
-        return self.state is AgentState.AWAITING_USER_CONFIRMATION and not self.is_asked
+        return self.state is AgentState.AWAITING_USER_CONFIRMATION and not self.has_request
 
     @property
     def wants_run(self) -> bool:
-        return self.is_asked or self.awaits_approval or self.is_rewound or self.state in _GOES_ON
+        return self.has_request or self.awaits_approval or self.is_rewound or self.state in _GOES_ON
 
     @property
     def is_failure(self) -> bool:
@@ -165,7 +165,7 @@ class StatusFold:
         if self.state is AgentState.ERROR and not self._reason.startswith(STUCK):
             return ExecutionStatus.ERROR  # a message does not mend what failed; the next run does
         status = _STATUS.get(self.state, ExecutionStatus.IDLE)
-        if self.is_asked and status.is_terminal:
+        if self.has_request and status.is_terminal:
             return ExecutionStatus.IDLE
         return ExecutionStatus.FINISHED if status is ExecutionStatus.IDLE and self._has_answered else status
 
@@ -199,9 +199,9 @@ class LogFacts:
             case HookExecutionEvent(blocked=True) if event.message_id is not None:
                 self.blocked_messages[event.message_id] = event.reason
             case Condensation():
-                gone = set(event.forgotten_event_ids)
+                forgotten = set(event.forgotten_event_ids)
                 for known in (self.recalled, self.path_rules, self.invoked):
-                    for name in [name for name, place in known.items() if place in gone]:
+                    for name in [name for name, place in known.items() if place in forgotten]:
                         del known[name]
 
 

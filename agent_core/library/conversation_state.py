@@ -20,7 +20,7 @@ from agent_core.runtime.loop_thread import library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, policy_in_force
 from agent_core.security.hooks import HookConfig
-from agent_core.security.secrets import GivenSecret, SecretRegistry
+from agent_core.security.secrets import SecretRegistry, SecretValue
 
 PAGE = 200
 MAX_TAG_CHARS: Final = 256
@@ -157,7 +157,7 @@ class ConversationState:
 
 
 class Events(Sequence[AnyEvent]):
-    """What was said and done, in order; with `whole` also states, recalls, and sums of costs."""
+    """The events of a conversation, in order; with `whole` also states, recalls, and sums of costs."""
 
     def __init__(self, log: ConversationLog, *, whole: bool = False) -> None:
         self._log = log
@@ -214,7 +214,7 @@ class SecretView:
     def descriptions(self) -> dict[str, str]:
         return self._registry().descriptions()
 
-    def update(self, secrets: Mapping[str, GivenSecret]) -> None:
+    def update(self, secrets: Mapping[str, SecretValue]) -> None:
         library_loop().run(self._work.sessions.update_secrets(dict(secrets)))
 
     def environment_for(self, command: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
 from agent_core.library.run_loop import RunLoop
 from agent_core.runtime.action_runner import DirectContext, failure
+from agent_core.security.secrets import SecretRegistry
 from agent_core.session.factory import ConversationDrafts, draft_llm
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition
@@ -67,14 +68,16 @@ async def rerun(work: RunLoop, tools: Mapping[str, ToolDefinition]) -> list[Obse
 
 
 async def _unrecorded(work: RunLoop, definition: ToolDefinition, action: Action) -> Observation:
-    secrets, latest, llm = work.settings.named_secrets, None, draft_llm(work.agent)
+    latest, llm = None, draft_llm(work.agent)
     if definition.remembers:
         async for event in work.log.branch():
             if isinstance(event, ObservationEvent) and event.tool_name == definition.name:
                 latest = latest if event.observation.is_error else event.observation
     drafts, masker = ConversationDrafts(lambda: llm, work.call_context), work.masker
+    secrets = SecretRegistry(masker.add)
+    secrets.update(work.settings.named_secrets)
     async with work.sessions.sandbox_access() as sandbox:
-        context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
+        context = DirectContext(sandbox, work.conversation_id, secrets=secrets, latest=latest, draft_model=drafts)
         try:
             return _without_secrets(masker, await definition.acall(action, context))
         finally:

@@ -26,7 +26,7 @@ from agent_core.runtime.channel.connection import ConversationSandbox, SandboxCo
 from agent_core.runtime.loop_thread import Closer, library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
-from agent_core.security.secrets import GivenSecret
+from agent_core.security.secrets import SecretValue
 from agent_core.session.agent_session import AT_REST, LOOK_SECONDS, AgentSession
 from agent_core.session.settings import SessionSettings
 from agent_core.session.tool_servers import make_servers
@@ -110,7 +110,7 @@ class OpenSession:
             if self.session is not None:
                 self.session.step.set_analyzer(analyzer)
 
-    async def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+    async def update_secrets(self, secrets: Mapping[str, SecretValue]) -> None:
         async with self._changing:
             self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
             if self.session is not None:
@@ -137,9 +137,9 @@ class OpenSession:
     async def end_unless_at_work(self) -> None:
         """End the session, unless a run has it: the next one takes up what was changed."""
         if await self._end(lambda session: session is not self.at_work, END_SECONDS):
-            await self.all_told()
+            await self.callbacks_done()
 
-    async def all_told(self) -> None:
+    async def callbacks_done(self) -> None:
         """Wait until the callbacks have seen what the ended sessions have written."""
         if self._ended is not None:
             await self._ended.end()
@@ -148,7 +148,7 @@ class OpenSession:
         if self.session is None:
             fold = await self._log.present()
             if self._data_dir:
-                check = partial(check_kept_agent, self.agent, Path(self._data_dir))
+                check = partial(check_stored_agent, self.agent, Path(self._data_dir))
                 await asyncio.get_running_loop().run_in_executor(self._callbacks.thread, check)
             connection = await self._sandbox.connection()
             session = await AgentSession.open(
@@ -156,14 +156,14 @@ class OpenSession:
                 store=self._log.store,
                 settings=self.settings,
                 sandbox=connection,
-                servers=await self._kept_servers(connection),
+                servers=await self._reused_servers(connection),
                 hook_events=() if self.has_begun else (HookEvent.SESSION_START,),
             )
             self.follower = Follower(session, self._log, fold, self._callbacks, behind=self.follower)
             self.session = session
         return self.session
 
-    async def _kept_servers(self, sandbox: ConversationSandbox) -> McpServers:
+    async def _reused_servers(self, sandbox: ConversationSandbox) -> McpServers:
         if self._servers is None or self._servers_config != self.agent.mcp_config:
             await self.close_servers()
             self._servers = make_servers(self.settings, self.agent, sandbox)
@@ -186,7 +186,7 @@ class OpenSession:
             if not self._uses:
                 self._unused.set()
 
-    async def _end(self, is_wanted: Callable[[AgentSession], bool], patience_seconds: float) -> bool:
+    async def _end(self, may_end: Callable[[AgentSession], bool], patience_seconds: float) -> bool:
         """End the session if that is wanted once nobody uses it; returns whether it has ended."""
         now = asyncio.get_running_loop().time
         limit = now() + patience_seconds
@@ -198,7 +198,7 @@ class OpenSession:
                 session = self.session
                 if self._uses and now() < limit:
                     continue
-                if session is None or not is_wanted(session):
+                if session is None or not may_end(session):
                     return session is None
                 self.session = self.at_work = None
                 self._ended = self.follower
@@ -278,7 +278,7 @@ class SandboxUse:
 
     def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
         self._turn = asyncio.Lock()
-        self._lent: SandboxConnection | None = None
+        self._shared_connection: SandboxConnection | None = None
         self._sharing = 0
         self._shared = asyncio.Condition()
         self._lending = asyncio.Lock()
@@ -303,10 +303,10 @@ class SandboxUse:
     async def for_one_call(self) -> AsyncIterator[SandboxConnection]:
         async with self._lending:  # what is about to be lent can be shared
             pass
-        if self._lent is not None:
+        if self._shared_connection is not None:
             self._sharing += 1
             try:
-                yield self._lent
+                yield self._shared_connection
             finally:
                 async with self._shared:
                     self._sharing -= 1
@@ -331,7 +331,7 @@ class SandboxUse:
     async def lend(self) -> SandboxConnection:
         """A connection that lasts until a run begins, or the end."""
         async with self._lending:
-            if self._lent is None:
+            if self._shared_connection is None:
                 await self._turn.acquire()
                 connection = None
                 try:
@@ -342,15 +342,15 @@ class SandboxUse:
                         await connection.close()
                     self._turn.release()
                     raise
-                self._lent = connection
-            return self._lent
+                self._shared_connection = connection
+            return self._shared_connection
 
     def _ask_back(self) -> None:
-        connection, self._lent = self._lent, None
+        connection, self._shared_connection = self._shared_connection, None
         if connection is not None:
-            self._giving_back = asyncio.create_task(self._given_back(connection), name="sandbox-given-back")
+            self._giving_back = asyncio.create_task(self._return_connection(connection), name="sandbox-given-back")
 
-    async def _given_back(self, connection: SandboxConnection) -> None:
+    async def _return_connection(self, connection: SandboxConnection) -> None:
         async with self._shared:
             await self._shared.wait_for(lambda: self._sharing == 0)
         try:
@@ -367,7 +367,7 @@ class SandboxUse:
             await self._opened.close()
 
 
-def check_kept_agent(agent: AgentBase, folder: Path) -> None:
+def check_stored_agent(agent: AgentBase, folder: Path) -> None:
     """Note the agent of a kept conversation; `ValueError` where its class or its tools are others. Blocking."""
     path, now, before = folder / "agent.json", AgentMark.of(agent), None
     try:

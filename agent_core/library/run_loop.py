@@ -243,7 +243,7 @@ class RunLoop:
         try:
             async with self.sandbox.turn():
                 cause = await self._one_run(max_steps)
-            await self.sessions.all_told()
+            await self.sessions.callbacks_done()
         except asyncio.CancelledError:
             if not self.is_closed:
                 raise

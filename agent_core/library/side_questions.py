@@ -1,4 +1,4 @@
-"""What models are asked beside a conversation's runs: answers, titles, goals."""
+"""Questions to models beside a conversation's runs: answers, titles, goals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CATEGORIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GoalVerdict:
-    """What a judge says: a score from 0 to 1, whether the objective is reached, and what is missing."""
+    """A judge's verdict: a score from 0 to 1, whether the objective is reached, and what is missing."""
 
     score: float
     complete: bool

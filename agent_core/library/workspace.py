@@ -1,4 +1,4 @@
-"""Where a conversation works: a folder of this host, a Docker container, or any sandbox."""
+"""Workspaces of conversations: a folder of this host, a Docker container, or any sandbox."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _disk = ThreadPoolExecutor(max_workers=2, thread_name_prefix="carrying")
 
 
 class WorkspaceAccess:
-    """What `Conversation` does with files and ports of its sandbox; runs in the conversation's loop."""
+    """Files and ports of a conversation's sandbox; runs in the conversation's loop."""
 
     def __init__(self, work: RunLoop) -> None:
         self._work = work
@@ -126,7 +126,7 @@ class _Saving:
             os.close(self._folder)
             raise
         self._file = open(descriptor, "wb")  # noqa: SIM115 - closed by `drop`
-        self._is_kept = False
+        self._is_saved = False
 
     def write(self, part: bytes) -> None:
         self._file.write(part)
@@ -134,13 +134,13 @@ class _Saving:
     def keep(self) -> Path:
         self._file.close()
         os.replace(self._scratch, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        self._is_kept = True
+        self._is_saved = True
         return self._place
 
     def drop(self) -> None:
         try:
             self._file.close()
-            if not self._is_kept:
+            if not self._is_saved:
                 os.unlink(self._scratch, dir_fd=self._folder)
         finally:
             os.close(self._folder)

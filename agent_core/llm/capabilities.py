@@ -1,4 +1,4 @@
-"""What a configured model can do, by its settings and what is known of it, and the options of a request to it."""
+"""Capabilities of a configured model, by its settings and what is known of it, and the options of its requests."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def headers_of(parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return (INTERLEAVED,) if parameters.get("thinking", {}).get("budget_tokens", 0) >= LEAST_THINKING else ()
 
 
-def with_given(parameters: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def with_options(parameters: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """The options with those of a caller; None takes one away, and a forced tool or form takes the thinking away."""
-    options = {**parameters, **given}
-    if "max_completion_tokens" in given and "max_tokens" not in given:
+    options = {**parameters, **overrides}
+    if "max_completion_tokens" in overrides and "max_tokens" not in overrides:
         options.pop("max_tokens", None)
-    if given.get("tool_choice") not in (None, "auto", "none"):
+    if overrides.get("tool_choice") not in (None, "auto", "none"):
         options.pop("thinking", None)
     return {name: value for name, value in options.items() if value is not None}
 

@@ -77,8 +77,8 @@ class PreparedCall:
         while True:
             attempt += 1
             try:
-                asked = replace(request, messages=mark_cache(request.messages)) if marks_cache else request
-                return await self._attempt(asked)
+                marked = replace(request, messages=mark_cache(request.messages)) if marks_cache else request
+                return await self._attempt(marked)
             except LLMPromptCacheError:
                 if not marks_cache:
                     raise

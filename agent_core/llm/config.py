@@ -20,21 +20,17 @@ from pydantic import (
     model_validator,
 )
 
-from agent_core.events.masking import SENSITIVE_NAME
+from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
 from agent_core.llm.profiles import FallbackStrategy
 
 DEMO_MODEL = "demo/tour"
 DEFAULT_EFFORT: Final = "high"
-EXPOSE_SECRETS = "expose_secrets"
-"""Key of a serialisation context: ``model_dump(context={EXPOSE_SECRETS: True})`` writes keys in plain text."""
-
-_MASK = "**********"
 _SECRETS = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 class LLMConfig(BaseModel):
-    """What is configured of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
+    """Settings of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
 
     # Its building is deferred until `kind` has its default.
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, hide_input_in_errors=True)
@@ -179,7 +175,7 @@ class LLMConfig(BaseModel):
     def _no_key(cls, value: Any) -> Any:
         """An empty key is none, and so is the mask of one that was written without its value."""
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
-        return None if isinstance(text, str) and text.strip() in ("", _MASK) else value
+        return None if isinstance(text, str) and text.strip() in ("", DUMP_MASK) else value
 
     @field_serializer(*_SECRETS)
     def _written_key(self, value: SecretStr | None, info: SerializationInfo) -> Any:
@@ -190,23 +186,23 @@ class LLMConfig(BaseModel):
     @field_validator("extra_headers")
     @classmethod
     def _no_masked_headers(cls, value: dict[str, str] | None) -> dict[str, str] | None:
-        return value and {name: text for name, text in value.items() if text != _MASK}
+        return value and {name: text for name, text in value.items() if text != DUMP_MASK}
 
     @field_serializer("extra_headers")
     def _written_headers(self, value: dict[str, str] | None, info: SerializationInfo) -> dict[str, str] | None:
         if not value or info.mode != "json" or (info.context and info.context.get(EXPOSE_SECRETS)):
             return value
-        return {name: _MASK if SENSITIVE_NAME.search(name) else text for name, text in value.items()}
+        return {name: DUMP_MASK if SENSITIVE_NAME.search(name) else text for name, text in value.items()}
 
     @field_validator("capability_overrides")
     @classmethod
     def _known_capabilities(cls, value: dict[str, bool | str]) -> dict[str, bool | str]:
         if unknown := sorted(value.keys() - CAPABILITIES.keys()):
             raise ValueError(f"{unknown[0]!r} is no capability; there are {sorted(CAPABILITIES)}")
-        for name, given in value.items():
+        for name, choice in value.items():
             allowed: tuple[bool | str, ...] = THINKING_MODES if name == "thinking_mode" else (True, False)
-            if given not in allowed:
-                raise ValueError(f"{name} is {given!r}; it can be one of {list(allowed)}")
+            if choice not in allowed:
+                raise ValueError(f"{name} is {choice!r}; it can be one of {list(allowed)}")
         return value
 
     @classmethod

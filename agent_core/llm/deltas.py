@@ -84,7 +84,9 @@ TokenListener = Callable[[TextDelta], Any]
 
 
 @contextlib.asynccontextmanager
-async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) -> AsyncIterator[DeltaListener | None]:
+async def combined_listener(
+    on_delta: DeltaListener | None, on_token: TokenListener | None
+) -> AsyncIterator[DeltaListener | None]:
     """A listener for both; in the end `on_token` has heard all, unless the caller failed; what it raises is logged."""
     if on_token is None:
         yield on_delta
@@ -97,15 +99,15 @@ async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) 
         if isinstance(delta, TextDelta):
             untold.put_nowait(delta)
 
-    telling = asyncio.create_task(_tell(untold, on_token), name="on-token")
+    delivery = asyncio.create_task(_tell(untold, on_token), name="on-token")
     try:
         yield offer
         untold.put_nowait(None)
-        await telling
+        await delivery
     finally:
-        if not telling.done():
-            telling.cancel()
-            await asyncio.wait([telling])
+        if not delivery.done():
+            delivery.cancel()
+            await asyncio.wait([delivery])
 
 
 async def _tell(untold: asyncio.Queue[TextDelta | None], on_token: TokenListener) -> None:

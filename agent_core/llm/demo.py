@@ -103,9 +103,9 @@ def _replayed(script: DemoScript, made: Sequence[tuple[MadeCall, ...]]) -> DemoT
 def _results(turn: DemoTurn, made: tuple[MadeCall, ...]) -> tuple[CallResult, ...] | None:
     if len(turn.calls) != len(made):
         return None
-    for wanted, call in zip(turn.calls, made, strict=True):
+    for expected, call in zip(turn.calls, made, strict=True):
         arguments = {name: value for name, value in call.arguments.items() if name not in ("summary", "security_risk")}
-        if wanted.name != call.name or dict(wanted.arguments) != arguments:
+        if expected.name != call.name or dict(expected.arguments) != arguments:
             return None
     return tuple(call.result for call in made)
 
@@ -124,7 +124,7 @@ _BAD_ANYWHERE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came back from one call; `text` is None where nothing did."""
+    """Result of one call; `text` is None where nothing did."""
 
     text: str | None
 
@@ -141,8 +141,8 @@ class CallResult:
     @property
     def output(self) -> str:
         """The text without the facts about the shell at its end."""
-        kept = [line for line in (self.text or "").splitlines() if not re.match(r"\[[A-Z][^\]]*\]\s*$", line)]
-        return "\n".join(kept).strip()
+        lines_left = [line for line in (self.text or "").splitlines() if not re.match(r"\[[A-Z][^\]]*\]\s*$", line)]
+        return "\n".join(lines_left).strip()
 
     @property
     def is_rejected(self) -> bool:
@@ -166,7 +166,7 @@ class MadeCall:
 
 @dataclass(slots=True)
 class Run:
-    """What was said and done from one request of the user on; `interjection` is a later message not answered yet."""
+    """One request of the user and what followed; `interjection` is a later message not answered yet."""
 
     request: str
     wants: Intent
@@ -176,7 +176,7 @@ class Run:
 
 
 class Intent(StrEnum):
-    """What a message of the user asks of somebody who can do little."""
+    """Intent of a user's message, as far as the demo tells them apart."""
 
     TOUR = "tour"
     STOP = "stop"
@@ -430,17 +430,19 @@ class Demo:
         name = next(name for name in names if name not in taken)
         return f"{root.rstrip('/')}/{name}"
 
-    def _create(self, text: str, wanted: dict[str, str]) -> DemoMove[None]:
-        left = dict(wanted)
+    def _create(self, text: str, expected: dict[str, str]) -> DemoMove[None]:
+        left = dict(expected)
         if "file_editor" in self._tools:
-            creations = [{"command": "create", "path": path, "file_text": content} for path, content in wanted.items()]
+            creations = [
+                {"command": "create", "path": path, "file_text": content} for path, content in expected.items()
+            ]
             calls = [DemoCall("file_editor", one, f"Create {one['path'].rpartition('/')[2]}") for one in creations]
             results = yield DemoTurn(text, tuple(calls))
             if any(result.is_rejected for result in results):
                 raise GaveUpError("You did not want these files, so I stop here.")
-            pairs = zip(wanted, results, strict=False)
+            pairs = zip(expected, results, strict=False)
             done = [path for path, result in pairs if not result.is_bad and path in (result.text or "")]
-            left = {path: content for path, content in wanted.items() if path not in done}
+            left = {path: content for path, content in expected.items() if path not in done}
             text = "The editor did not take that; the shell will."
         for path, content in left.items():
             yield from run_command(text, write_by_shell(path, content), f"Write {path.rpartition('/')[2]}")
@@ -520,8 +522,8 @@ class Demo:
 
 def _outcome(did: str, report: UnitReport, result: CallResult) -> str:
     verdict = "all green" if report.is_green else f"not green: `{report.complaint or report.failed or 'see below'}`"
-    said = report.summary or "No test ran"
-    return f"{did} {said}, {verdict}.\n\n{quoted(result.output, 6)}\n\n{HOW_TO_GO_ON}"
+    sentence = report.summary or "No test ran"
+    return f"{did} {sentence}, {verdict}.\n\n{quoted(result.output, 6)}\n\n{HOW_TO_GO_ON}"
 
 
 HOW_TO_GO_ON = (
@@ -561,8 +563,8 @@ def run_command(text: str, command: str, summary: str) -> DemoMove[CallResult]:
     """Run a command until it has ended once: interrupted or hanging ones are tried twice more."""
     result = CallResult(None)
     for attempt in range(3):
-        said = text if attempt == 0 else "That did not come to an end; once more."
-        (result, *_) = yield DemoTurn(said, (DemoCall("terminal", {"command": command}, summary),))
+        sentence = text if attempt == 0 else "That did not come to an end; once more."
+        (result, *_) = yield DemoTurn(sentence, (DemoCall("terminal", {"command": command}, summary),))
         if result.is_rejected:
             raise GaveUpError("You did not want that command to run, so I stop here. Say `tour` and I try again.")
         if result.exit_code is not None:
@@ -585,13 +587,13 @@ def write_by_shell(path: str, text: str) -> str:
 
 def quoted(text: str, lines: int = 12) -> str:
     """The last lines of an output, as a block."""
-    kept = [line for line in text.strip().splitlines() if line.strip()][-lines:]
-    return "```\n" + "\n".join(line[:200] for line in kept) + "\n```"
+    lines_left = [line for line in text.strip().splitlines() if line.strip()][-lines:]
+    return "```\n" + "\n".join(line[:200] for line in lines_left) + "\n```"
 
 
 @dataclass(frozen=True, slots=True)
 class UnitReport:
-    """What a run of the tests said."""
+    """Report of a run of the tests."""
 
     count: int
     is_green: bool

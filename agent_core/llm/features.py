@@ -1,4 +1,4 @@
-"""What a model can do, looked up once: own settings, then the public table, then name patterns."""
+"""Features of models, looked up once: own settings, then the public table, then name patterns."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ from agent_core.llm.capabilities import (
     headers_of,
     lookup_name,
     parameters_of,
-    with_given,
+    with_options,
 )
 from agent_core.llm.completion import PreparedCall, RetryListener
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
-from agent_core.llm.deltas import DeltaListener, TokenListener, heard
+from agent_core.llm.deltas import DeltaListener, TokenListener, combined_listener
 from agent_core.llm.demo import DemoTransport
 from agent_core.llm.features import ModelFeatures, model_entry
 from agent_core.llm.metrics import CHARS_PER_TOKEN, Metrics
@@ -60,7 +60,7 @@ Schema = HasSchema | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """What a call is made with; see `LLM.acompletion`."""
+    """Arguments of a call; see `LLM.acompletion`."""
 
     messages: Sequence[WireMessage]
     tools: Sequence[dict[str, Any]]
@@ -271,7 +271,7 @@ class LLM(LLMConfig):
         if "extra_body" in settings:
             settings["litellm_extra_body"] = settings.pop("extra_body")
         llm = self.model_copy(update=settings) if settings else self
-        async with heard(on_delta, on_token) as listener:
+        async with combined_listener(on_delta, on_token) as listener:
             call = CallArguments(self._wire(messages), schemas, listener, on_retry, made_for, options)
             try:
                 return await llm._ask(call)
@@ -329,17 +329,17 @@ class LLM(LLMConfig):
         if features.inline_images and any(map(has_images, messages)):
             messages = await with_images(messages)
         parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
-        parameters = with_given(parameters, call.options)
-        spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
-        if spoken is not None:
+        parameters = with_options(parameters, call.options)
+        text_calls = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
+        if text_calls is not None:
             parameters.pop("tool_choice", None)
             if tools and features.stop_words and not self.disable_stop_word:
                 parameters["stop"] = [STOP_WORD]
         endpoint, headers = endpoint_of(self), headers_of(parameters)
         request = CompletionRequest(
             endpoint=replace(endpoint, headers=(*headers, *endpoint.headers)) if headers else endpoint,
-            messages=messages if spoken is None else spoken.prompt,
-            tools=tools if spoken is None else (),
+            messages=messages if text_calls is None else text_calls.prompt,
+            tools=tools if text_calls is None else (),
             parameters=parameters,
             extra_body=self.litellm_extra_body,
             timeout=self.timeout,
@@ -361,7 +361,7 @@ class LLM(LLMConfig):
         response = replace(response, metrics=metrics.snapshot())
         if call.context.on_response is not None:
             call.context.on_response(response, self.usage_id)
-        return response if spoken is None else spoken.read(response)
+        return response if text_calls is None else text_calls.read(response)
 
     async def _http(self) -> Any:
         client = shared_client()

@@ -1,4 +1,4 @@
-"""What model calls cost: tokens and prices of a call, the counter of one model, and those of a conversation."""
+"""Usage and cost of model calls: tokens and prices of a call, the counter of one model, and those of a conversation."""
 
 from __future__ import annotations
 
@@ -193,9 +193,9 @@ class ConversationStats:
         )
 
 
-def _keep(kept: list[_T], new: Iterable[_T]) -> None:
-    kept.extend(new)
-    del kept[:-RECENT_CALLS]
+def _keep(recent: list[_T], new: Iterable[_T]) -> None:
+    recent.extend(new)
+    del recent[:-RECENT_CALLS]
 
 
 def _cost(value: float, name: str) -> float:
@@ -217,9 +217,9 @@ def usage_of(
     prompt = _count(raw, "prompt_tokens", "input_tokens")
     completion = _count(raw, "completion_tokens", "output_tokens")
     if not prompt:
-        asked, answered = estimate()
-        prompt = asked // CHARS_PER_TOKEN
-        completion = completion or answered // CHARS_PER_TOKEN
+        prompt_chars, answer_chars = estimate()
+        prompt = prompt_chars // CHARS_PER_TOKEN
+        completion = completion or answer_chars // CHARS_PER_TOKEN
     into = _part(raw, "prompt_tokens_details", "input_tokens_details")
     out = _part(raw, "completion_tokens_details", "output_tokens_details")
     return TokenUsage(

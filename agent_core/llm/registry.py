@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.events.messages import Message
-from agent_core.llm.config import EXPOSE_SECRETS
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.profiles import ProfileFiles
 from agent_core.llm.render import WireMessage
-from agent_core.llm.response import RetryNotice
 from agent_core.llm.router import RouterLLM
 
-UsageRetryListener = Callable[[LLM, RetryNotice], None]
 Subscriber = Callable[[LLM], None]
 
 
@@ -22,14 +20,18 @@ NO_ROUTER = "noop_router"
 
 
 class LLMRegistry:
-    """Models by usage id, and who hears of their retries (`listener_for`).
+    """Models by usage id.
 
     Nothing can be replaced: a conversation that changes its model registers it under another id. With `stats`, a model
-    that has not counted anything yet goes on from what was restored for its id.
+    that has not counted anything yet goes on from what was restored for its id. `retry_listener` is that of the models
+    that `get_llm` registers, unless they have their own (see `LLM.retry_listener`).
     """
 
     def __init__(
-        self, retry_listener: UsageRetryListener | None = None, *, stats: ConversationStats | None = None
+        self,
+        retry_listener: Callable[[int, int, Exception], object] | None = None,
+        *,
+        stats: ConversationStats | None = None,
     ) -> None:
         self._retry_listener = retry_listener
         self._stats = stats
@@ -67,13 +69,16 @@ class LLMRegistry:
         if usage_id not in self._models:
             if config is None:
                 raise ValueError(f"no model with usage_id {usage_id!r} is registered; give its configuration")
-            own = config.model_copy(update={"usage_id": usage_id})
+            listener = config.retry_listener or self._retry_listener
+            own = config.model_copy(update={"usage_id": usage_id, "retry_listener": listener})
             if own.usage_id != config.usage_id:
                 own.reset_metrics()
             self.add(own)
         found = self._models[usage_id]
-        if config is not None and found != config.model_copy(update={"usage_id": usage_id}):
-            raise ValueError(f"usage_id {usage_id!r} is registered with another configuration: give each its own")
+        if config is not None:
+            same = {"usage_id": usage_id, "retry_listener": found.retry_listener}
+            if found != config.model_copy(update=same):
+                raise ValueError(f"usage_id {usage_id!r} is registered with another configuration: give each its own")
         return found
 
     def get_router(self, name: str = NO_ROUTER, usage_id: str = "agent", **llms_for_routing: str) -> LLM:
@@ -109,10 +114,6 @@ class LLMRegistry:
 
     def __len__(self) -> int:
         return len(self._models)
-
-    def listener_for(self, llm: LLM) -> Callable[[RetryNotice], None]:
-        listener = self._retry_listener
-        return lambda notice: listener(llm, notice) if listener is not None else None
 
 
 class ProfileStore:

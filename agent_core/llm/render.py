@@ -157,12 +157,12 @@ def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
     wire = message
     if blocks := wire.get("thinking_blocks"):
         wire = {**wire, "thinking_blocks": _blocks_of(blocks, features)}
-    wanted = {
+    taken = {
         "reasoning_content": features.echo_reasoning,
         "thinking_blocks": features.thinking_blocks or features.responses,
     }
-    if any(key in wire and not is_wanted for key, is_wanted in wanted.items()):
-        wire = {key: value for key, value in wire.items() if wanted.get(key, True)}
+    if any(key in wire and not is_taken for key, is_taken in taken.items()):
+        wire = {key: value for key, value in wire.items() if taken.get(key, True)}
     if not features.responses and any("item_id" in call for call in wire.get("tool_calls") or ()):
         calls = [{key: value for key, value in call.items() if key != "item_id"} for call in wire["tool_calls"]]
         wire = {**wire, "tool_calls": calls}
@@ -200,9 +200,9 @@ def texts_of(messages: Sequence[WireMessage]) -> Iterator[str]:
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 IMAGE_SECONDS = 30.0
-KEPT_IMAGES = 16
+MAX_CACHED_IMAGES = 16
 """How many fetched images are kept for the next requests."""
-KEPT_CHARS = 64 * 1024 * 1024
+MAX_CACHED_CHARS = 64 * 1024 * 1024
 """How long they may be together."""
 
 PUBLIC = Destinations()
@@ -241,7 +241,7 @@ async def _with_image(part: dict[str, Any], client: DirectClient) -> dict[str, A
             cause = "its address is not one of the public internet"
         return {"type": "text", "text": f"[The image at {url[:200]} could not be fetched: {cause}]"}
     _images[url] = data
-    while len(_images) > KEPT_IMAGES or (len(_images) > 1 and sum(map(len, _images.values())) > KEPT_CHARS):
+    while len(_images) > MAX_CACHED_IMAGES or (len(_images) > 1 and sum(map(len, _images.values())) > MAX_CACHED_CHARS):
         del _images[next(iter(_images))]
     return {**part, "image_url": {**part["image_url"], "url": data}}
 
@@ -252,7 +252,7 @@ class _UnfetchedError(Exception):
 
 async def _fetched(url: str, client: DirectClient) -> str:
     """The image as a data URL. It is taken as it comes: what is compressed may be of any size."""
-    async with client.asked("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+    async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
         if response.status_code != 200:
             raise _UnfetchedError(f"the server answered {response.status_code}")
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,4 +1,4 @@
-"""What comes back from a model call, and what kind of answer it is."""
+"""Responses of model calls, and their kinds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RetryNotice:
 
 
 class ResponseKind(StrEnum):
-    """What an answer is, in the order in which the kinds take precedence."""
+    """Kinds of answers, in the order in which they take precedence."""
 
     TOOL_CALLS = "tool_calls"
     CONTENT = "content"

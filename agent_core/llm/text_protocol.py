@@ -226,8 +226,8 @@ def worked_example(tools: Sequence[Mapping[str, Any]]) -> str:
     return f"USER: {task}, please.\n\n" + "\n\n".join(turns)
 
 
-def _turn(said: str, name: str, arguments: str, result: str) -> str:
-    return f"ASSISTANT:\n{said}\n{written(name, arguments)}\n\nUSER: EXECUTION RESULT of [{name}]:\n{result}"
+def _turn(thought: str, name: str, arguments: str, result: str) -> str:
+    return f"ASSISTANT:\n{thought}\n{written(name, arguments)}\n\nUSER: EXECUTION RESULT of [{name}]:\n{result}"
 
 
 def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int, *, is_cut: bool = False) -> Message:
@@ -257,17 +257,17 @@ def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int,
     return message.model_copy(update={"content": content, "tool_calls": [made]})
 
 
-def _checked(name: str, given: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(name: str, texts: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    if unknown := sorted(given.keys() - properties.keys() - {_RISK}):
+    if unknown := sorted(texts.keys() - properties.keys() - {_RISK}):
         raise FunctionCallValidationError(
             f"Function {name!r} has no parameter {unknown[0][:100]!r}. Its parameters: {sorted(properties)}."
         )
-    missing = sorted(set(schema.get("required") or ()) - given.keys() - {_RISK})
+    missing = sorted(set(schema.get("required") or ()) - texts.keys() - {_RISK})
     if missing:
         raise FunctionCallValidationError(f"The call of {name!r} lacks the required parameters {missing}.")
     arguments: dict[str, Any] = {}
-    for key, text in given.items():
+    for key, text in texts.items():
         about = properties.get(key) or {}
         allowed = about.get("enum")
         arguments[key] = _typed(name, key, text.strip() if allowed else text, about.get("type"))
@@ -276,21 +276,21 @@ def _checked(name: str, given: Mapping[str, str], schema: Mapping[str, Any]) -> 
     return arguments
 
 
-def _typed(name: str, key: str, text: str, wanted: object) -> Any:
+def _typed(name: str, key: str, text: str, json_type: object) -> Any:
     problem = f"Parameter {key!r} of {name!r} must be"
-    if wanted == "integer":
+    if json_type == "integer":
         try:
             return int(text.strip())
         except ValueError:
             raise FunctionCallValidationError(f"{problem} an integer.") from None
-    if wanted == "boolean":
+    if json_type == "boolean":
         truth = text.strip().lower()
         if truth not in ("true", "false"):
             raise FunctionCallValidationError(f"{problem} true or false.")
         return truth == "true"
-    if wanted not in _JSON_TYPES:
+    if json_type not in _JSON_TYPES:
         return text
-    kinds, what = _JSON_TYPES[str(wanted)]
+    kinds, what = _JSON_TYPES[str(json_type)]
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

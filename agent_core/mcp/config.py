@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SerializationInfo, field_serializer, field_validator, model_validator
 
-from agent_core.events.masking import SENSITIVE_NAME
+from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME
 from agent_core.events.messages import Frozen
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -53,10 +53,6 @@ CALL_SECONDS = 300.0
 """Until a call has to be answered, unless the server's `timeout` says otherwise."""
 MAX_SECONDS = 86_400.0
 
-EXPOSE_SECRETS = "expose_secrets"
-"""Key of a serialisation context: ``model_dump(context={EXPOSE_SECRETS: True})`` writes secrets in plain text."""
-
-_MASK = "**********"
 _TRANSPORTS = {"shttp": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _MIN_SECRET = 4
@@ -110,8 +106,8 @@ class McpAuth(Frozen):
 def _auth(value: Any) -> Any:
     if value in (None, "none"):
         return McpAuth()
-    if isinstance(value, Mapping) and _MASK in value.values():  # written without its secret: it has to be given again
-        return McpAuth()
+    if isinstance(value, Mapping) and DUMP_MASK in value.values():
+        return McpAuth()  # written without its secret, which has to be given again
     return {"type": value} if isinstance(value, str) else value
 
 
@@ -189,7 +185,9 @@ class McpServer(Frozen):
     @classmethod
     def _masked_is_not_given(cls, value: Any) -> Any:
         """A value that was written without its secret has to be given again."""
-        return {name: text for name, text in value.items() if text != _MASK} if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            return {name: text for name, text in value.items() if text != DUMP_MASK}
+        return value
 
     @field_validator("headers")
     @classmethod
@@ -237,7 +235,7 @@ class McpServer(Frozen):
 
 def _shown(value: str, info: SerializationInfo) -> str:
     exposed = bool(info.context and info.context.get(EXPOSE_SECRETS))
-    return value if exposed or info.mode != "json" or not value or is_reference(value) else _MASK
+    return value if exposed or info.mode != "json" or not value or is_reference(value) else DUMP_MASK
 
 
 def mcp_servers(value: Any) -> Any:

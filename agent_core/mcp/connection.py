@@ -244,8 +244,8 @@ class McpConnection:
         self, client: Client, name: str, arguments: dict[str, Any], on_progress: Callable[[str], None]
     ) -> Any:
         """The server's answer; when cancelled it lets the server know, but does not wait for one that does not read."""
-        asking = client.call_tool(name, arguments, progress_callback=_progress_to(on_progress))
-        calling = asyncio.create_task(asking, name=f"mcp-call:{self.name}")
+        request = client.call_tool(name, arguments, progress_callback=_progress_to(on_progress))
+        calling = asyncio.create_task(request, name=f"mcp-call:{self.name}")
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)
         calling.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to raise it

@@ -94,7 +94,7 @@ class McpServers:
 
     References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`; `unusable`
     says why servers cannot be configured. `changed` is set whenever tools or problems have changed, and cleared by its
-    waiter; `told` has the problems (server and reason) that the user knows already.
+    waiter; `reported` has the problems (server and reason) that the user knows already.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class McpServers:
     ) -> None:
         self.programs = programs or HostPrograms()
         self.changed = asyncio.Event()
-        self.told: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
         self._variables = dict(variables or {})
         self._environment = os.environ if environment is None else environment
         self._lookup: SecretLookup | None = None
@@ -175,8 +175,8 @@ class McpServers:
                     found.setdefault(tool.name, tool)
         return list(found.values())
 
-    def problems(self, taken: Collection[str] = (), wanted: str | None = None) -> dict[str, list[str]]:
-        """Why servers or tools cannot be used; `taken` as for `tools`, `wanted` a pattern of the names that are."""
+    def problems(self, taken: Collection[str] = (), pattern: str | None = None) -> dict[str, list[str]]:
+        """Why servers or tools cannot be used; `taken` as for `tools`, `pattern` matches the names that count."""
         found: dict[str, list[str]] = {name: [reason] for name, reason in self._unusable.items()}
         owners: dict[str, str] = {}
         for connection in self._connections:
@@ -185,7 +185,7 @@ class McpServers:
                 own.append(f"it cannot be used: {connection.failure}")
             own.extend(f"its tool {name!r} is left out: {why}" for name, why in connection.left_out.items())
             for tool in connection.tools:
-                if wanted is not None and not re.match(wanted, tool.name):
+                if pattern is not None and not re.match(pattern, tool.name):
                     continue
                 owner = "the agent itself" if tool.name in taken else owners.setdefault(tool.name, connection.name)
                 if owner != connection.name:

@@ -44,8 +44,8 @@ class RecentEventsCondenser(Condenser):
             end = max(start, cuts.find_tail(len(view) - max(0, self.max_events - start)))
         except ValueError:
             return view  # calls at the end are still open
-        kept_back = view.unread()
-        middle = (event for event in view.events[start:end] if event.id in kept_back)
+        unread_ids = view.unread()
+        middle = (event for event in view.events[start:end] if event.id in unread_ids)
         return view.showing([*view.events[:start], *middle, *view.events[end:]])
 
 
@@ -81,8 +81,8 @@ class AmortizedForgettingCondenser(RollingCondenser):
 
 def _forgetting(view: View, events: Iterable[ViewEvent], **about: Any) -> Condensation:
     """The condensation that takes these out, but what was not read yet; raises `NoCondensationError` for nothing."""
-    kept_back = view.unread()
-    forgotten = [event.id for event in events if event.id not in kept_back]
+    unread_ids = view.unread()
+    forgotten = [event.id for event in events if event.id not in unread_ids]
     if not forgotten:
         raise NoCondensationError(f"of {len(view)} events none can be spared")
     return Condensation(forgotten_event_ids=forgotten, **about)
@@ -303,8 +303,8 @@ class LLMSummarizingCondenser(RollingCondenser):
 
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
         start, end = self._range(view, agent_llm)
-        kept_back = view.unread()
-        forgotten = [event for event in view.events[start:end] if event.id not in kept_back]
+        unread_ids = view.unread()
+        forgotten = [event for event in view.events[start:end] if event.id not in unread_ids]
         if not forgotten:
             raise NoCondensationError("only what the user has just said could be forgotten")
         texts = [as_text(event) for event in forgotten]
@@ -317,8 +317,8 @@ class LLMSummarizingCondenser(RollingCondenser):
     ) -> Condensation | None:
         """Sum up everything but the system prompt, cutting long events shorter at each attempt."""
         start = _behind_prompt(view)
-        kept_back = view.unread()
-        events = [event for event in view.events[start:] if event.id not in kept_back]
+        unread_ids = view.unread()
+        events = [event for event in view.events[start:] if event.id not in unread_ids]
         nothing_new = len(events) == 1 and isinstance(events[0], CondensationSummaryEvent)
         cuts = view.cut_positions()
         if not events or nothing_new or start not in cuts or len(view) not in cuts:

@@ -1,4 +1,4 @@
-"""Where a view may be cut: calls and results, batches of calls, and loops of thinking stay whole."""
+"""Cut positions of a view: calls and results, batches of calls, and loops of thinking stay whole."""
 
 from __future__ import annotations
 

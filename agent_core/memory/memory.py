@@ -72,7 +72,7 @@ class Memory:
         self._instructions = instructions
         self._reads_notes = context is not None and context.load_memory
         self._knowledge = Knowledge(context, model=model, left_out=left_out)
-        self._has_seen_workspace = self._has_told_workspace = False
+        self._has_seen_workspace = self._has_recalled_workspace = False
         self._attach = attach
         self._secrets = SecretCatalog(secrets)
         self._open: dict[int, RecallAction] = {}
@@ -94,7 +94,7 @@ class Memory:
             self._open[event.id] = event
         elif isinstance(event, RecallObservation):
             self._open.pop(event.cause, None)
-            self._has_told_workspace = self._has_told_workspace or event.recall_type == "workspace_context"
+            self._has_recalled_workspace = self._has_recalled_workspace or event.recall_type == "workspace_context"
         self._knowledge.observe(event)
         self._secrets.observe(event)
 
@@ -102,15 +102,15 @@ class Memory:
         """Forget what a rewind among the observed events undid; raises `EventStoreError`."""
         if self._is_stale:
             self._open.clear()
-            self._knowledge.told.clear()
-            self._secrets.told.clear()
+            self._knowledge.recalled.clear()
+            self._secrets.recalled.clear()
             async for event in read_branch(self._stream, self._branches):
                 self._note(event)
             self._is_stale = False
 
     async def look_again(self) -> None:
         """Load the skills of a workspace that an earlier process has told of, before anybody asks for one."""
-        if self._has_told_workspace and not self._is_silent:
+        if self._has_recalled_workspace and not self._is_silent:
             await self._facts()
 
     async def skills(self) -> list[Skill]:
@@ -249,7 +249,7 @@ class Memory:
 class Knowledge:
     """The skills of a conversation and its workspace but for those in `left_out`.
 
-    `context` has all of them, `project` those of the workspace, `told` by which event each was told. Without a
+    `context` has all of them, `project` those of the workspace, `recalled` by which event each was told. Without a
     `context` everything that the workspace holds is used.
     """
 
@@ -262,18 +262,18 @@ class Knowledge:
         self._model = model
         self.project: list[Skill] = []
         self._roots: list[str] = []
-        self.told: dict[str, int] = {}
+        self.recalled: dict[str, int] = {}
 
     def observe(self, event: AnyEvent) -> None:
         if isinstance(event, RecallObservation):
-            self.told.update((known.name, event.id) for known in event.microagent_knowledge)
+            self.recalled.update((known.name, event.id) for known in event.microagent_knowledge)
         elif isinstance(event, ObservationEvent):
-            self.told.update((name, event.id) for name in event.activated_skills)
+            self.recalled.update((name, event.id) for name in event.activated_skills)
             if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
-                self.told[event.observation.skill_name] = event.id
+                self.recalled[event.observation.skill_name] = event.id
         elif isinstance(event, Condensation):
             forgotten = set(event.forgotten_event_ids)
-            self.told = {name: place for name, place in self.told.items() if place not in forgotten}
+            self.recalled = {name: place for name, place in self.recalled.items() if place not in forgotten}
 
     def take_workspace(self, facts: Mapping[str, Any]) -> None:
         files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
@@ -297,7 +297,7 @@ class Knowledge:
         return listed if any(skill.is_agentskills_format for skill in listed) else []
 
     def triggered(self, message: str) -> list[RecalledKnowledge]:
-        return self.context.triggered(message, self.told)
+        return self.context.triggered(message, self.recalled)
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
         """The rules for a touched file that were not told yet, and their names; they count as told now."""
@@ -305,9 +305,9 @@ class Knowledge:
         if path.startswith("/") and root is None:
             return None
         relative = path.removeprefix(f"{root}/") if root is not None else path
-        rules = self.context.get_tool_use_suffix(relative, self.told)
+        rules = self.context.get_tool_use_suffix(relative, self.recalled)
         if rules is not None:
-            self.told.update((name, _NOT_STORED_YET) for name in rules[1])
+            self.recalled.update((name, _NOT_STORED_YET) for name in rules[1])
         return rules
 
 
@@ -316,7 +316,7 @@ class SecretCatalog:
 
     def __init__(self, current: Callable[[], Mapping[str, str]]) -> None:
         self.current = current
-        self.told: dict[str, int] = {}
+        self.recalled: dict[str, int] = {}
 
     def observe(self, event: AnyEvent) -> None:
         if isinstance(event, SystemPromptEvent):
@@ -324,17 +324,17 @@ class SecretCatalog:
         elif isinstance(event, RecallObservation):
             self._note(event, event.additional_agent_instructions)
             if event.recall_type == "knowledge":
-                self.told.update((name, event.id) for name in event.custom_secrets_descriptions)
+                self.recalled.update((name, event.id) for name in event.custom_secrets_descriptions)
         elif isinstance(event, Condensation):
             forgotten = set(event.forgotten_event_ids)
-            self.told = {name: place for name, place in self.told.items() if place not in forgotten}
+            self.recalled = {name: place for name, place in self.recalled.items() if place not in forgotten}
 
     def _note(self, event: AnyEvent, text: str) -> None:
-        self.told.update((name, event.id) for name in _VARIABLE.findall(text))
+        self.recalled.update((name, event.id) for name in _VARIABLE.findall(text))
 
     @property
     def untold(self) -> dict[str, str]:
-        return {name: text for name, text in self.current().items() if name not in self.told}
+        return {name: text for name, text in self.current().items() if name not in self.recalled}
 
 
 def _text(value: Any) -> str:

@@ -34,7 +34,7 @@ from agent_core.memory.transcript import CHARACTERS_PER_TOKEN, Transcript, ViewE
 
 HIDDEN_SOON = 200
 """Hooks judge a message before the agent goes on: a refused one is among so many of the newest events."""
-KEPT = 32
+MAX_SHARED = 32
 """How many system prompts and sets of tools are kept: equal ones of many conversations share one object."""
 
 
@@ -225,8 +225,8 @@ class View:
     def _condense(self, event: Condensation) -> None:
         self.wants_condensation = self.is_too_long = False
         self.attempts.failed_at = 0
-        gone = together(self.events, set(event.forgotten_event_ids))
-        self.events = [one for one in self.events if one.id not in gone]
+        forgotten = together(self.events, set(event.forgotten_event_ids))
+        self.events = [one for one in self.events if one.id not in forgotten]
         if event.summary is not None and event.summary_offset is not None:
             summary = CondensationSummaryEvent(id=event.id, timestamp=event.timestamp, summary=event.summary)
             cuts = self.cut_positions()
@@ -285,12 +285,12 @@ def shared_tools(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return _tools(json.dumps(schemas))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_SHARED)
 def _text(content: TextContent) -> TextContent:
     return content
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_SHARED)
 def _tools(tools: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(tools)
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Final, Self
 
 from pydantic import ValidationError
@@ -31,7 +31,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
-from agent_core.security.secrets import GivenSecret, SecretRegistry
+from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.context import Clients, DraftModel, SandboxAccess, SubAgents, Vision
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import CallableTools, tool_called
@@ -259,7 +259,7 @@ class ActionContext:
 
 
 class DirectContext:
-    """The context of a call that is in no log (`agent_core.tools.spec.ToolContext`)."""
+    """The context of a call that is in no log (`agent_core.tools.spec.ToolContext`), or of no conversation at all."""
 
     action_id = -1
     hard_timeout: float | None = None
@@ -271,23 +271,22 @@ class DirectContext:
 
     def __init__(
         self,
-        conversation_id: str,
         sandbox: ConversationSandbox,
-        named_secrets: Mapping[str, GivenSecret],
-        hide: Callable[[Iterable[str]], None],
-        latest: Observation | None,
+        conversation_id: str = "",
+        *,
+        secrets: SecretRegistry | None = None,
+        latest: Observation | None = None,
         draft_model: DraftModel | None = None,
     ) -> None:
-        self.conversation_id = conversation_id
         self.sandbox = sandbox
+        self.conversation_id = conversation_id
         self.latest = latest
         self.draft_model = draft_model
-        self.idempotency_key = f"direct:{secrets.token_hex(16)}"
-        self._secrets = SecretRegistry(hide)
-        self._secrets.update(named_secrets)
+        self.idempotency_key = f"direct:{token_hex(16)}" if conversation_id else ""
+        self._secrets = secrets
 
     async def secrets_for(self, command: str) -> dict[str, str]:
-        return await self._secrets.environment_for(command)
+        return await self._secrets.environment_for(command) if self._secrets else {}
 
     def emit_output(self, text: str) -> None:
         """Nobody is looking."""
@@ -340,8 +339,8 @@ class ActionRunner:
         hooks = self._hooks if action.source == "agent" else None
         turn: ResourceTurn | None = None
         try:
-            is_told = definition.tells_when_busy and action.source == "user"
-            touched = DeclaredResources(declared=True) if is_told else definition.declared_resources(action.action)
+            waits_itself = definition.tells_when_busy and action.source == "user"
+            touched = DeclaredResources(declared=True) if waits_itself else definition.declared_resources(action.action)
             turn = self._locks.turn(definition.name, touched)
             if hooks is not None and (refused := await hooks.before(action)) is not None:
                 return refused

@@ -183,10 +183,10 @@ class ConversationHooks:
         return decision
 
     async def _of_project(self) -> HookConfig | None:
-        asked = {"path": f"{self._sandbox.working_dir}/{HOOK_FILE}", "limit": MAX_CONFIG_BYTES}
+        arguments = {"path": f"{self._sandbox.working_dir}/{HOOK_FILE}", "limit": MAX_CONFIG_BYTES}
         where = self._stream.conversation_id
         try:
-            reply = await self._sandbox.request("file.read", asked, limit_seconds=CONFIG_SECONDS)
+            reply = await self._sandbox.request("file.read", arguments, limit_seconds=CONFIG_SECONDS)
             return HookConfig.from_json((reply.blob or b"").decode("utf-8", "replace"))
         except (TimeoutError, ToolError, SandboxError) as error:
             logger.debug("no hooks of the project of %s: %s", where, error)

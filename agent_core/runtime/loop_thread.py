@@ -15,7 +15,7 @@ T = TypeVar("T")
 Closer = Callable[[], Awaitable[None]]
 
 EXIT_SECONDS = 15.0
-_making = threading.Lock()
+_creation_lock = threading.Lock()
 
 
 class LoopThread:
@@ -49,7 +49,7 @@ class LoopThread:
         self._closers.pop(closer, None)
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with _making:
+        with _creation_lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._turn, args=(self._loop,), name="agent-core", daemon=True)

@@ -67,7 +67,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What is wanted: whose sandbox, made from what, within which bounds.
+    """Specification of a sandbox: whose it is, what it is made from, its bounds.
 
     Attributes:
         instance_id: the server's own stable id; every object made is labelled with it.

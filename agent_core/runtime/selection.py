@@ -1,4 +1,4 @@
-"""Which kind of sandbox to use: the configured one, or the best that works here, with the reason in words."""
+"""Selection of a sandbox provider: the configured one, or the best that works here, with the reason in words."""
 
 from __future__ import annotations
 

@@ -54,20 +54,20 @@ class ConversationSnapshots:
         self._sandbox = sandbox
         self._tools = tools
         self._position = -1
-        self._asked: int | None = None
+        self._request_id: int | None = None
         self._rewinding = rewinding
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account: since the user's first message behind the last action nothing was done."""
         self._position = event.id
         if isinstance(event, ObservationEvent | Rewind):
-            self._asked = None
-        elif isinstance(event, MessageEvent) and event.source == "user" and self._asked is None:
-            self._asked = event.id
+            self._request_id = None
+        elif isinstance(event, MessageEvent) and event.source == "user" and self._request_id is None:
+            self._request_id = event.id
 
     async def run(self) -> None:
         """Keep the present files, and follow the log until the stream is closed."""
-        await self._take(self._position if self._asked is None else self._asked)
+        await self._take(self._position if self._request_id is None else self._request_id)
         async with self._stream.subscribe(after=self._position) as events:
             async for event in events:
                 if isinstance(event, MessageEvent) and event.source == "user":

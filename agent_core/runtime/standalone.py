@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_core.errors import SandboxError
-from agent_core.events.schema import Observation
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.local.folder import remove_tree
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import NetworkWish, SandboxSpec
-from agent_core.tools.context import Clients, DraftModel, SubAgents, ToolContext, Vision
+from agent_core.tools.context import ToolContext
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class FolderSandbox:
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(self._open(), name="own-sandbox")
         connection = await asyncio.shield(self._opening)
-        return await work(AloneContext(connection))
+        return await work(DirectContext(connection))
 
     async def _open(self) -> SandboxConnection:
         require_isolation()
@@ -109,31 +109,3 @@ class FolderSandbox:
         if self._data_dir:
             remove_tree(Path(self._data_dir))
             self._data_dir = ""
-
-
-class AloneContext:
-    """The context of a call without a conversation (`agent_core.tools.spec.ToolContext`)."""
-
-    conversation_id = ""
-    action_id = -1
-    hard_timeout: float | None = None
-    hidden: bool = False
-    at_once: bool = False
-    idempotency_key = ""
-    latest: Observation | None = None
-    subagents: SubAgents | None = None
-    vision: Vision | None = None
-    clients: Clients | None = None
-    draft_model: DraftModel | None = None
-
-    def __init__(self, sandbox: SandboxConnection) -> None:
-        self.sandbox = sandbox
-
-    async def secrets_for(self, command: str) -> dict[str, str]:
-        return {}
-
-    def emit_output(self, text: str) -> None:
-        """Nobody is looking."""
-
-    async def request_condensation(self) -> None:
-        """There is no history."""

@@ -143,8 +143,8 @@ async def list_folder(
     ``kind`` (file, folder, other, missing), ``link``, ``size``, ``modified`` (seconds since 1970) and ``hidden``:
     usually not looked at, or named by the workspace's ``.gitignore``.
     """
-    asked = {"path": path, "after": after, "after_folder": after_folder}
-    return (await sandbox.request("folder.list", asked, limit_seconds=PART_SECONDS)).result
+    arguments = {"path": path, "after": after, "after_folder": after_folder}
+    return (await sandbox.request("folder.list", arguments, limit_seconds=PART_SECONDS)).result
 
 
 def _let_go(sandbox: SandboxAccess, ident: str) -> None:

@@ -18,7 +18,7 @@ from agent_core.tools.definition import ToolDefinition
 
 logger = logging.getLogger(__name__)
 
-_NEVER_ASKED = (FinishAction, ThinkAction)
+_NEVER_CONFIRMED = (FinishAction, ThinkAction)
 
 
 class ConfirmationPolicy(Polymorphic):
@@ -38,7 +38,7 @@ class ConfirmationPolicy(Polymorphic):
         return any(
             self.should_confirm(SecurityRisk(action.security_risk))
             for action in actions
-            if not isinstance(action.action, _NEVER_ASKED)
+            if not isinstance(action.action, _NEVER_CONFIRMED)
         )
 
 
@@ -129,7 +129,7 @@ class ConfirmationGate:
 
     def decide(self, classified: Sequence[tuple[ActionEvent, SecurityRisk]]) -> bool:
         """Whether the user has to agree before any of the batch runs; not for a single thought or finish."""
-        if not classified or (len(classified) == 1 and isinstance(classified[0][0].action, _NEVER_ASKED)):
+        if not classified or (len(classified) == 1 and isinstance(classified[0][0].action, _NEVER_CONFIRMED)):
             return False
         return any(self.policy.should_confirm(risk) for _, risk in classified)
 
@@ -140,7 +140,7 @@ class ConfirmationGate:
         self, classified: Iterable[tuple[ActionEvent, SecurityRisk]]
     ) -> list[tuple[ActionEvent, SecurityRisk]]:
         def only_reads(action: ActionEvent) -> bool:
-            return action.tool_name in self.read_only_tools or isinstance(action.action, _NEVER_ASKED)
+            return action.tool_name in self.read_only_tools or isinstance(action.action, _NEVER_CONFIRMED)
 
         return [
             (action, SecurityRisk.LOW if risk is SecurityRisk.UNKNOWN and only_reads(action) else risk)

@@ -123,7 +123,7 @@ class CallableSecret:
         return result
 
 
-GivenSecret = SecretSource | SecretStr | str | Callable[[], str | None] | Callable[[], Awaitable[str | None]]
+SecretValue = SecretSource | SecretStr | str | Callable[[], str | None] | Callable[[], Awaitable[str | None]]
 
 
 class SecretRegistry:
@@ -138,7 +138,7 @@ class SecretRegistry:
     def __bool__(self) -> bool:
         return bool(self._sources)
 
-    def update(self, secrets: Mapping[str, GivenSecret]) -> None:
+    def update(self, secrets: Mapping[str, SecretValue]) -> None:
         """Add these secrets; one of a known name replaces it. Empty values are left out: they were not given again."""
         for name, secret in secrets.items():
             source = _source(secret)
@@ -204,7 +204,7 @@ def _can_be_variable(name: str, value: str) -> bool:
     return _VARIABLE_NAME.fullmatch(name) is not None and is_text and "\0" not in value
 
 
-def _source(secret: GivenSecret) -> SecretSource:
+def _source(secret: SecretValue) -> SecretSource:
     if isinstance(secret, str):
         return StaticSecret(secret=SecretStr(secret))
     if isinstance(secret, SecretStr):

@@ -41,7 +41,7 @@ from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 from agent_core.runtime.snapshots import plant
 from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.hooks import HookEvent
-from agent_core.security.secrets import GivenSecret
+from agent_core.security.secrets import SecretValue
 from agent_core.session.factory import as_sent, make_agent, make_secrets, prepare_tools
 from agent_core.session.hooks import make_hooks
 from agent_core.session.repository import set_up
@@ -347,7 +347,7 @@ class AgentSession:
         """Give the agent these tools of clients from its next step on; `ValueError`, and no change, where it cannot."""
         self._tool_servers.set_client_tools(tools)
 
-    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+    def set_named_secrets(self, secrets: Mapping[str, SecretValue]) -> None:
         """Give commands these in place of the settings' `named_secrets`; a former secret stays hidden."""
         self.secrets.remove(self.settings.named_secrets.keys() - secrets.keys())
         self.secrets.update(secrets)

@@ -1,4 +1,4 @@
-"""What a session works with, made from its settings: the agent with its context, secrets, step, model for drafts."""
+"""Factories of a session's parts, from its settings: the agent with its context, secrets, step, model for drafts."""
 
 from __future__ import annotations
 

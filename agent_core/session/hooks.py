@@ -49,7 +49,7 @@ def home_hooks(home: Path | None = None) -> HookConfig:
 
 
 USAGE_ID: Final = "hook"
-MAX_TOLD_CHARS: Final = 50_000
+MAX_EVENT_CHARS: Final = 50_000
 MAX_CALLS: Final = 8
 _OTHERS: Final = frozenset({"finish", "think", "invoke_skill"})
 
@@ -84,7 +84,7 @@ class ModelJudge:
 
     async def judge(self, hook: PromptHook | AgentHook, payload: HookInput) -> HookResult:
         """The model's judgement, after as many looks around as the hook allows."""
-        event = self._masker.text(payload.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
+        event = self._masker.text(payload.to_json(exclude_none=True))[:MAX_EVENT_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
         tools: dict[str, ToolDefinition] = {}
         if isinstance(hook, AgentHook):
@@ -112,7 +112,7 @@ class ModelJudge:
         if parsed.action is not None and self._would_ask_about(tools[parsed.tool_name]):
             text = "Not called: the user decides about such calls, and cannot be asked about those of a hook."
         elif parsed.action is not None:
-            context = DirectContext(self._context.session_id, self._sandbox, {}, lambda values: None, None)
+            context = DirectContext(self._sandbox, self._context.session_id)
             try:
                 seen = await tools[parsed.tool_name].acall(parsed.action, context)
                 text = "\n".join(part.text for part in seen.to_llm_content if isinstance(part, TextContent))

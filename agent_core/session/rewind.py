@@ -61,7 +61,7 @@ class Rewinder:
     async def _rewind(self, place: int, is_back: bool, client_key: str | None) -> Rewind:
         async with self.lock, AsyncExitStack() as rest:
             if (agent := self._running()) is not None:
-                await rest.enter_async_context(agent.controller.held())
+                await rest.enter_async_context(agent.controller.paused())
                 await agent.runtime.interrupt()
             await self.bring_back_files()
             state = await self._state(place)

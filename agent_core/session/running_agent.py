@@ -24,7 +24,7 @@ from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import ConversationSnapshots
 from agent_core.session.factory import make_drafts
 from agent_core.session.hooks import make_hooks
-from agent_core.session.subagent_factory import Shared, SubagentFactory, told_of_kinds
+from agent_core.session.subagent_factory import Shared, SubagentFactory, describe_subagent_kinds
 from agent_core.skills.skill import Skill
 from agent_core.tools.registry import LiveTools
 
@@ -85,7 +85,7 @@ class RunningAgent:
 
     async def stop(self) -> None:
         """Enter the state `stopped`, with every step ended and every action answered."""
-        async with self.controller.held():
+        async with self.controller.paused():
             if self.controller.state.agent_state is not AgentState.STOPPED:
                 await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
             # An action that was stored just before is answered, too, once the runtime has seen it.
@@ -111,7 +111,7 @@ async def make_running_agent(
         tools.replace(agent.tools_map)
 
     async def remarks(facts: Mapping[str, object]) -> str:
-        return "\n\n".join(filter(None, [settings.sandbox_remarks, await told_of_kinds(agent, facts)]))
+        return "\n\n".join(filter(None, [settings.sandbox_remarks, await describe_subagent_kinds(agent, facts)]))
 
     def check_money() -> None:
         if budget is not None:

@@ -23,7 +23,7 @@ from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.hooks import HookConfig
-from agent_core.security.secrets import GivenSecret
+from agent_core.security.secrets import SecretValue
 from agent_core.session.repository import GitSetup
 from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
@@ -193,7 +193,7 @@ class SessionSettings:
     agent: AgentBase | None = None
     hooks: HookConfig = field(default_factory=HookConfig)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    named_secrets: Mapping[str, GivenSecret] = field(default_factory=dict, repr=False)
+    named_secrets: Mapping[str, SecretValue] = field(default_factory=dict, repr=False)
     agent_context: AgentContext | None = None
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)

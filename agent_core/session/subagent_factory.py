@@ -66,7 +66,7 @@ _leaves = ThreadPoolExecutor(max_workers=2, thread_name_prefix="subagents")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What the session of a sub-agent has from the one that asks it; `budget` pays for it."""
+    """Parts that a sub-agent's session has from its parent's; `budget` pays for it."""
 
     shared: Shared
     budget: SubAgentBudget
@@ -74,7 +74,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What a session works with, and gives to those of its sub-agents."""
+    """Parts that a session shares with those of its sub-agents."""
 
     stream: EventStream
     store: EventStore
@@ -98,7 +98,7 @@ class Shared:
 
 
 class SubagentFactory:
-    """Where the sub-agents of a session come from: their kinds, agents and sessions."""
+    """Makes the sub-agents of a session: their kinds, agents and sessions."""
 
     def __init__(self, shared: Shared, state: Callable[[], ControllerState]) -> None:
         self._shared = shared
@@ -111,9 +111,9 @@ class SubagentFactory:
 
     async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
         """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
-        asking, name = self._shared.agent, order.agent_type
+        caller, name = self._shared.agent, order.agent_type
         if order.is_class and not is_registered(name):
-            agent = make_agent_of_class(name, asking, order.label)
+            agent = make_agent_of_class(name, caller, order.label)
             if agent is not None:
                 return agent, None
         kind = (await self._known()).find(name)
@@ -123,7 +123,7 @@ class SubagentFactory:
         if kind is None or not is_kind_usable(kind):
             known = ", ".join(usable_kinds(await self._known()))
             raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
-        return make_subagent(kind, asking, order.label), kind
+        return make_subagent(kind, caller, order.label), kind
 
     async def session(
         self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
@@ -187,17 +187,17 @@ class SubagentFactory:
         return self._catalog
 
 
-async def end_tools_of_child(agent: AgentBase, asking: AgentBase) -> None:
+async def end_tools_of_child(agent: AgentBase, caller: AgentBase) -> None:
     """End what the tools of a sub-agent hold, if it has any yet; what they share with the asking agent's stays."""
-    kept = {id(tool.executor) for tool in asking.tools_map.values()}
+    shared_ids = {id(tool.executor) for tool in caller.tools_map.values()}
     for tool in agent.tools_map.values() if agent.is_initialized else ():
         executor = tool.executor
         if (
-            id(executor) not in kept
+            id(executor) not in shared_ids
             and isinstance(executor, ToolExecutor)
             and type(executor).close is not ToolExecutor.close
         ):
-            kept.add(id(executor))
+            shared_ids.add(id(executor))
             with ending_nothing():
                 await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
 
@@ -208,7 +208,7 @@ async def kinds_in_leaves(facts: Mapping[str, Any]) -> list[AgentDefinition]:
     return [*project_agents(facts), *user]
 
 
-async def told_of_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
+async def describe_subagent_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
     """The description of the kinds in files for an agent that can have sub-agents; its tools tell of the others."""
     if not any(canonical_name(tool.name) in DELEGATING for tool in agent.tools):
         return ""
@@ -228,26 +228,26 @@ def project_agents(facts: Mapping[str, Any]) -> list[AgentDefinition]:
     return agents_in_texts(files, "project")
 
 
-def _policy(own: AgentDefinition | None, asking: ConfirmationPolicy) -> ConfirmationPolicy:
+def _policy(own: AgentDefinition | None, caller: ConfirmationPolicy) -> ConfirmationPolicy:
     """The kind's policy, if it sets one; a project's files may make it stricter, not laxer."""
     if own is None or own.permission_mode is None:
-        return asking
-    wanted = _POLICIES[own.permission_mode]
-    is_stricter = isinstance(asking, NeverConfirm) or isinstance(wanted, AlwaysConfirm)
-    return wanted if own.level != "project" or is_stricter else asking
+        return caller
+    chosen = _POLICIES[own.permission_mode]
+    is_stricter = isinstance(caller, NeverConfirm) or isinstance(chosen, AlwaysConfirm)
+    return chosen if own.level != "project" or is_stricter else caller
 
 
 DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent"})
 """The tools that make sub-agents; any but the main agent gets them only by name."""
 
 
-def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
-    """A fresh agent of this kind for a sub-conversation of `asking`; its model is counted under `label`.
+def make_subagent(kind: AgentKind, caller: AgentBase, label: str) -> AgentBase:
+    """A fresh agent of this kind for a sub-conversation of `caller`; its model is counted under `label`.
 
     Raises `SubAgentError` where its profile, its condenser or a tool is not there.
     """
     definition = kind.definition
-    llm = _llm(definition, asking.llm).model_copy(update={"usage_id": label})
+    llm = _llm(definition, caller.llm).model_copy(update={"usage_id": label})
     llm.reset_metrics()
     try:
         if kind.make is not None:
@@ -261,23 +261,23 @@ def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
             condenser = Condenser.revive(definition.condenser)
         return Agent(
             llm=llm,
-            tools=[tool for tool in asking.tools if canonical_name(tool.name) not in DELEGATING]
+            tools=[tool for tool in caller.tools if canonical_name(tool.name) not in DELEGATING]
             if names is None
             else [Tool(name=name) for name in names],
-            agent_context=_context(definition, asking.agent_context),
+            agent_context=_context(definition, caller.agent_context),
             condenser=condenser,
-            system_prompt_kwargs=dict(asking.system_prompt_kwargs),
+            system_prompt_kwargs=dict(caller.system_prompt_kwargs),
             **_servers(definition),
         )
     except (ValidationError, ValueError) as error:
         raise SubAgentError(f"the sub-agent {definition.name!r} cannot be made: {error}") from error
 
 
-def make_agent_of_class(name: str, asking: AgentBase, label: str) -> AgentBase | None:
+def make_agent_of_class(name: str, caller: AgentBase, label: str) -> AgentBase | None:
     """A fresh agent of a registered class as that is configured; None for no such class, or one without its tools."""
     if name not in AgentBase.list_agents():
         return None
-    llm = asking.llm.model_copy(update={"usage_id": label})
+    llm = caller.llm.model_copy(update={"usage_id": label})
     llm.reset_metrics()
     agent = AgentBase.get_cls(name)(llm=llm, condenser=get_default_condenser(llm))
     return agent if has_usable_tools(agent.tools) else None
@@ -296,14 +296,14 @@ def _llm(definition: AgentDefinition, inherited: LLM) -> LLM:
         raise SubAgentError(f"the sub-agent {definition.name!r} has no model: {error}") from error
 
 
-def _context(definition: AgentDefinition, asking: AgentContext | None) -> AgentContext:
-    at_hand = {skill.name: skill for skill in asking.skills} if asking is not None else {}
+def _context(definition: AgentDefinition, caller: AgentContext | None) -> AgentContext:
+    at_hand = {skill.name: skill for skill in caller.skills} if caller is not None else {}
     if missing := [name for name in definition.skills if name not in at_hand]:
         logger.warning("the sub-agent %r goes without the skills %s: they are not at hand", definition.name, missing)
     return AgentContext(
         skills=[at_hand[name] for name in definition.skills if name in at_hand],
         system_message_suffix=definition.instructions,
-        load_project_skills=asking is None or asking.load_project_skills,
+        load_project_skills=caller is None or caller.load_project_skills,
     )
 
 

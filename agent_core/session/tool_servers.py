@@ -213,9 +213,9 @@ class ToolServers:
         problems = self.servers.problems(self._own_names(), self._agent.filter_tools_regex)
         for server, reasons in problems.items():
             for reason in reasons:
-                if (server, reason) in self.servers.told:
+                if (server, reason) in self.servers.reported:
                     continue
-                self.servers.told.add((server, reason))
+                self.servers.reported.add((server, reason))
                 text = f"MCP server {server!r}: {reason}"
                 logger.warning("conversation %s: %s", self._stream.conversation_id, text)
                 try:

@@ -30,7 +30,7 @@ SendFrame = Callable[[Mapping[str, Any], bytes | None], None]
 
 @dataclass(frozen=True, slots=True)
 class FakeBehaviour:
-    """How a fake sandbox misbehaves.
+    """Faults of a fake sandbox.
 
     `error` is raised by each start; `never_ready` ends it with ``start_timeout``; `mute`: the runner greets and never
     answers.
@@ -285,8 +285,8 @@ class FakeRunner:
                 self._work[cancelled].task.cancel()
             stream.send({"id": ident, "ok": True, "result": {}})
         elif op == "journal.lookup":
-            asked = args["key"]
-            state = "done" if asked in self._journal else "running" if asked in self._work else "unknown"
+            requested = args["key"]
+            state = "done" if requested in self._journal else "running" if requested in self._work else "unknown"
             stream.send({"id": ident, "ok": True, "result": {"state": state}})
         elif op == "journal.ack":
             self._forget(args["keys"])
@@ -438,10 +438,10 @@ class FakeProvider:
         return self.create(spec)
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
-        gone = [key for key in self.sandboxes if key[0] == instance_id and key[1] not in keep]
-        for key in gone:
+        removed = [key for key in self.sandboxes if key[0] == instance_id and key[1] not in keep]
+        for key in removed:
             await self.sandboxes.pop(key).destroy()
-        return sorted(conversation for _, conversation in gone)
+        return sorted(conversation for _, conversation in removed)
 
     async def prepare(self, spec: SandboxSpec) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What a scripted model says: turns, and the bytes of an OpenAI-compatible answer that say them."""
+"""Turns of a scripted model, and the bytes of an OpenAI-compatible answer that say them."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def stream_parts(turn: Turn, model: str) -> Iterator[bytes]:
     yield _event({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     usage = turn.usage
     if usage == "auto":
-        said = len(turn.text) + len(turn.reasoning) + sum(len(one.arguments_text) for one in turn.calls)
-        completion = max(1, said // 4)
+        characters = len(turn.text) + len(turn.reasoning) + sum(len(one.arguments_text) for one in turn.calls)
+        completion = max(1, characters // 4)
         usage = {"prompt_tokens": 100, "completion_tokens": completion, "total_tokens": 100 + completion}
     if usage is not None:
         yield _event({**base, "choices": [], "usage": usage})

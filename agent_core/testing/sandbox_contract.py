@@ -30,7 +30,7 @@ LIMITS = SandboxLimits(
 class SandboxKit:
     """Makes connections for conversations of an instance of its own, and removes everything in the end.
 
-    `confined` is False for a provider without isolation; `told` holds ``(conversation, status id, text)``.
+    `confined` is False for a provider without isolation; `notices` holds ``(conversation, status id, text)``.
     """
 
     provider: SandboxProvider
@@ -38,7 +38,7 @@ class SandboxKit:
     image: str = DEFAULT_IMAGE
     confined: bool = True
     instance: str = field(default_factory=lambda: f"test-{secrets.token_hex(6)}")
-    told: list[tuple[str, str, str]] = field(default_factory=list)
+    notices: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._connections: list[SandboxConnection] = []
@@ -62,15 +62,15 @@ class SandboxKit:
         spec = self.spec(conversation, **changes)
         sandbox = maker.create(spec) if state is None else maker.restore(spec, state)
 
-        def told(status: str, text: str) -> None:
-            self.told.append((conversation, status, text))
+        def note(status: str, text: str) -> None:
+            self.notices.append((conversation, status, text))
 
-        connection = SandboxConnection(sandbox, on_status=told, limits=patience)
+        connection = SandboxConnection(sandbox, on_status=note, limits=patience)
         self._connections.append(connection)
         return connection
 
     def statuses(self, conversation: str = "first") -> list[str]:
-        return [status for name, status, _ in self.told if name == conversation]
+        return [status for name, status, _ in self.notices if name == conversation]
 
     async def close(self) -> None:
         for connection in self._connections:
@@ -103,10 +103,10 @@ async def eventually(condition: Callable[[], Any], *, limit: float = 10.0) -> No
     """Wait until a condition holds (it may be a coroutine function), looking often."""
     async with asyncio.timeout(limit):
         while True:
-            held = condition()
-            if asyncio.iscoroutine(held):
-                held = await held
-            if held:
+            is_true = condition()
+            if asyncio.iscoroutine(is_true):
+                is_true = await is_true
+            if is_true:
                 return
             await asyncio.sleep(0.01)
 
@@ -154,12 +154,12 @@ class SandboxLifecycleContract:
     async def test_the_newest_stream_wins(self, kit: SandboxKit) -> None:
         first, second = kit.connect(), kit.connect()
         await first.start()
-        asked = asyncio.create_task(run(first, "sleep 5", key="first:1"))
+        pending = asyncio.create_task(run(first, "sleep 5", key="first:1"))
         await eventually(lambda: _is_running(first, "first:1"))
         await second.start()
         assert (await run(second, "echo second", args={"session": "second"}))["output"].strip() == "second"
         with pytest.raises(SandboxLostError, match="Another server"):
-            await asked
+            await pending
 
     async def test_a_stopped_sandbox_keeps_its_workspace_and_starts_again(self, kit: SandboxKit) -> None:
         sandbox = kit.connect(limits=replace(LIMITS, stop_seconds=600.0))
@@ -292,9 +292,9 @@ class SandboxRequestContract:
 
     async def test_output_arrives_while_the_command_runs(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
-        heard: list[str] = []
-        task = asyncio.create_task(run(sandbox, "echo early; read line; echo late $line", on_output=heard.append))
-        await eventually(lambda: "early" in "".join(heard))
+        chunks: list[str] = []
+        task = asyncio.create_task(run(sandbox, "echo early; read line; echo late $line", on_output=chunks.append))
+        await eventually(lambda: "early" in "".join(chunks))
         assert not task.done()
         await sandbox.request("shell.run", {"session": "default", "command": "now", "is_input": True}, limit_seconds=30)
         await task
@@ -303,11 +303,11 @@ class SandboxRequestContract:
     async def test_a_hundred_megabytes_of_output_are_cut_and_cost_little(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         await sandbox.start()
-        heard = 0
+        chunks = 0
 
         def listen(text: str) -> None:
-            nonlocal heard
-            heard += len(text)
+            nonlocal chunks
+            chunks += len(text)
 
         before = _resident()
         result = await run(sandbox, f"yes {'x' * 99} | head -c 100000000", on_output=listen)
@@ -373,10 +373,10 @@ class SandboxTogetherContract:
             for number in range(30)
         ]
         shells = [run(sandbox, f"echo shell {number}", args={"session": f"s{number}"}) for number in range(6)]
-        asked = [sandbox.request("file.edit", edit) for edit in edits]
-        done = await asyncio.gather(*asked, *shells)
+        pending = [sandbox.request("file.edit", edit) for edit in edits]
+        done = await asyncio.gather(*pending, *shells)
         assert [reply.result["path"] for reply in done[: len(edits)]] == [edit["path"] for edit in edits]
-        assert [said["output"].strip() for said in done[len(edits) :]] == [f"shell {number}" for number in range(6)]
+        assert [shell["output"].strip() for shell in done[len(edits) :]] == [f"shell {number}" for number in range(6)]
         assert await output(sandbox, "cat file0 file29; touch flag") == "text 0\ntext 29"
         assert (await waiting)["output"].strip() == "seen"
 

@@ -1,4 +1,4 @@
-"""What every `EventStore` must do: a conformance suite (pytest).
+"""Conformance suite of event stores (pytest).
 
 Derive a class whose name begins with `Test` and override its `store` fixture with a fresh store::
 
@@ -144,9 +144,9 @@ class EventStoreContract:
         assert await payloads(store, log) == [log.encode(), large]
 
     async def test_payloads_come_back_byte_for_byte(self, store: EventStore) -> None:
-        wanted = [b"", bytes(range(256)), "ünïcode 💡 \u2028".encode(), b"x" * 100_000]
-        await store.append(LOG, new_events(*wanted))
-        assert await payloads(store) == wanted
+        expected = [b"", bytes(range(256)), "ünïcode 💡 \u2028".encode(), b"x" * 100_000]
+        await store.append(LOG, new_events(*expected))
+        assert await payloads(store) == expected
 
     async def test_large_payloads_come_back_like_small_ones(self, store: EventStore) -> None:
         large, larger = b"L" * (MEGABYTE + 1), bytes(range(256)) * (3 * MEGABYTE // 256)
@@ -156,18 +156,18 @@ class EventStoreContract:
         assert await store.read_before(LOG, before=4, limit=1) == [(3, larger)]
 
     async def test_a_page_of_large_payloads_may_be_short_but_never_empty(self, store: EventStore) -> None:
-        wanted = [b"%d" % i + b"x" * (900 * 1024 if i % 3 else 6 * MEGABYTE) for i in range(9)]
-        await store.append(LOG, new_events(*wanted))
-        assert await payloads(store) == wanted
+        expected = [b"%d" % i + b"x" * (900 * 1024 if i % 3 else 6 * MEGABYTE) for i in range(9)]
+        await store.append(LOG, new_events(*expected))
+        assert await payloads(store) == expected
         backward: list[StoredEvent] = []
         while page := await store.read_before(LOG, before=backward[-1].id if backward else 9):
             backward += page
-        assert [event.payload for event in reversed(backward)] == wanted
+        assert [event.payload for event in reversed(backward)] == expected
 
     async def test_an_append_longer_than_any_page_stays_together(self, store: EventStore) -> None:
-        wanted = [b"%d" % i for i in range(2500)]
-        assert await store.append(LOG, new_events(*wanted)) == 0
-        assert await payloads(store) == wanted
+        expected = [b"%d" % i for i in range(2500)]
+        assert await store.append(LOG, new_events(*expected)) == 0
+        assert await payloads(store) == expected
 
     async def test_simultaneous_appends_get_their_ids_in_the_order_of_the_calls(self, store: EventStore) -> None:
         calls = [store.append(LOG, new_events(f"{i}", f"{i}'")) for i in range(100)]

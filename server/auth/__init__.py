@@ -1,1 +1,1 @@
-"""Who is asking, and whether the question may come from where it comes from."""
+"""Authentication, origins, and encryption at rest."""

@@ -61,7 +61,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class NotLetIn:
-    """Why somebody is refused: for having shown nothing, something wrong, or too much of it (seconds to wait)."""
+    """A refusal: for having shown nothing, something wrong, or too much of it (seconds to wait)."""
 
     was_shown: bool
     retry_after: int | None = None

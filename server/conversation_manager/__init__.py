@@ -1,1 +1,1 @@
-"""Which conversations run in this process, and who is connected to them."""
+"""Conversation managers: the conversations that run in this process, and their connections."""

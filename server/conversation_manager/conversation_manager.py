@@ -61,7 +61,7 @@ class LiveConversation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ManagerParts:
-    """What a conversation manager is built from."""
+    """Parts of a conversation manager."""
 
     settings: Settings
     database: Database

@@ -205,7 +205,7 @@ class StandaloneConversationManager(ConversationManager):
             self._unloaded(victim)
 
     def first_message(self, session: WebSession, text: str) -> None:
-        self._titles.user_said(session.conversation_id, text, *session.side_model)
+        self._titles.take_message(session.conversation_id, text, *session.side_model)
 
     # --- in the background ---
 

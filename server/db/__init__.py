@@ -1,1 +1,1 @@
-"""What the server keeps: the event log, conversations and settings, in SQLite or PostgreSQL."""
+"""Storage of the server: the event log, conversations and settings, in SQLite or PostgreSQL."""

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRecord:
-    """What is kept about one conversation. `agent_state` is the last recorded one; the log is the truth.
+    """The stored facts about one conversation. `agent_state` is the last recorded one; the log is the truth.
 
     `sandbox` is the small state from which its sandbox is found again; `options` what else the creator asked for.
     """

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What is kept. `instance_id` (16 hexadecimal digits) lasts as long as the data folder, and labels sandboxes."""
+    """The server's storage. `instance_id` (16 hexadecimal digits) lasts as long as its folder and labels sandboxes."""
 
     data_dir: Path
     instance_id: str

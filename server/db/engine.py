@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class DatabaseSettings(BaseModel):
-    """How the database is reached and how careful it is.
+    """Settings of the database: its address, and how careful it is.
 
     Attributes:
         url: SQLAlchemy URL with an async driver; None keeps a SQLite database in the data folder.

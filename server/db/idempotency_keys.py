@@ -18,7 +18,7 @@ from server.db.tables import idempotency_keys
 from server.db.writer import Writer
 from server.errors import KeyInUseError, KeyReusedError
 
-KEPT: Final = timedelta(days=7)
+RETENTION: Final = timedelta(days=7)
 """For how long a key is remembered."""
 
 MAX_KEY_CHARS: Final = 255
@@ -129,7 +129,7 @@ class _Row(NamedTuple):
     async def claim(self, connection: AsyncConnection, resource: str, now: datetime) -> Row[Any, Any, Any] | None:
         """What is stored under the key; None: it was new, and is kept now."""
         table = idempotency_keys.c
-        await connection.execute(delete(idempotency_keys).where(table.created_at < now - KEPT))
+        await connection.execute(delete(idempotency_keys).where(table.created_at < now - RETENTION))
         found = (
             await connection.execute(select(table.digest, table.resource, table.answer).where(self.is_it))
         ).one_or_none()

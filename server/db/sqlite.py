@@ -1,4 +1,4 @@
-"""What is true of SQLite only: how its connections are set up, and its fast append and reads."""
+"""SQLite's own ways: the set-up of connections, and its fast append and reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_ROWS = 512
 WAL_PAGES_BEFORE_CHECKPOINT = 1000
 """SQLite's default; a file that grows is slow to sync."""
 
-_WAL_BYTES_KEPT = 32 * 1024 * 1024
+_MAX_WAL_BYTES = 32 * 1024 * 1024
 
 _INSERT = (
     "INSERT INTO events (conversation_id, id, kind, source, cause, timestamp, size, blob, payload) "
@@ -84,7 +84,7 @@ def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_sec
             "foreign_keys = ON",
             f"cache_size = -{cache_kib}",
             f"wal_autocheckpoint = {WAL_PAGES_BEFORE_CHECKPOINT}",
-            f"journal_size_limit = {_WAL_BYTES_KEPT}",
+            f"journal_size_limit = {_MAX_WAL_BYTES}",
         ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()

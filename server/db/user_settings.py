@@ -36,7 +36,7 @@ class ProviderToken(BaseModel):
 
 
 class StoredSettings(BaseModel):
-    """What a user has set; None where the server's default applies. Unknown (newer) fields are dropped."""
+    """A user's stored settings; None where the server's default applies. Unknown (newer) fields are dropped."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 

@@ -66,7 +66,7 @@ class StoredWebhook:
 
 
 class WebhookChanges(TypedDict, total=False):
-    """What may change of a webhook."""
+    """Changes of a webhook."""
 
     url: str
     events: tuple[str, ...]

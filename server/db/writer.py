@@ -287,7 +287,7 @@ def _fail(item: PendingAppend | PendingChange, error: BaseException) -> None:
 
 
 class PendingQueue:
-    """What waits, in the order of the calls; a log whose next append is still being prepared is passed over."""
+    """Pending appends and changes, in the order of the calls; logs that prepare their next append are passed over."""
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -336,7 +336,7 @@ class PendingQueue:
 
 
 class TableRepository:
-    """What keeps something in the database. Every method raises `DatabaseError` when it cannot be read or written."""
+    """Base of repositories. Every method raises `DatabaseError` when the database cannot be read or written."""
 
     def __init__(self, engines: Engines, writer: Writer) -> None:
         self._engines = engines

@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
+from server.errors import GitProviderError
 from server.git_providers.azure_devops import AzureDevOps
 from server.git_providers.bitbucket import Bitbucket
 from server.git_providers.forgejo import Forgejo
@@ -18,8 +19,7 @@ from server.git_providers.http import HttpPool
 from server.git_providers.kinds import base_url, host_lacks, known_tokens, repository_in
 from server.git_providers.model import (
     AccessRefusedError,
-    GitProviderError,
-    MadeRequest,
+    CreatedRequest,
     MissingError,
     PageWish,
     Repository,
@@ -168,7 +168,7 @@ class GitAccounts:
                     return True
         return True
 
-    async def create_request(self, provider: Provider, repository: str, wish: RequestWish) -> MadeRequest:
+    async def create_request(self, provider: Provider, repository: str, wish: RequestWish) -> CreatedRequest:
         """Make a request in the repository (named in full, or by address); AccessRefusedError: it is not there."""
         account = self.account(provider)
         is_address = repository.startswith(("http://", "https://"))

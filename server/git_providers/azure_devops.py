@@ -12,7 +12,7 @@ from server.git_providers.http import Api, At, Form, HttpPool, at, list_at, numb
 from server.git_providers.kinds import host_lacks, organization
 from server.git_providers.model import (
     Branch,
-    MadeRequest,
+    CreatedRequest,
     MissingError,
     PageWish,
     Repository,
@@ -71,7 +71,7 @@ class AzureDevOps(GitProvider):
         last_push_date=At(),
     )
     task_form: ClassVar = Form(SuggestedTask, issue_number="pullRequestId")
-    request_form: ClassVar = Form(MadeRequest, number="pullRequestId", url=At(default=""))
+    request_form: ClassVar = Form(CreatedRequest, number="pullRequestId", url=At(default=""))
     requests_path: ClassVar = "/pullrequests"
     frame: ClassVar = "value"
     has_labels_apart: ClassVar = False
@@ -146,7 +146,7 @@ class AzureDevOps(GitProvider):
         request = await self._api.get(f"{self._path(repository)}/pullRequests/{number}")
         return text_at(request, "status", self.name, "") == "active"
 
-    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+    async def create_request(self, repository: str, wish: RequestWish) -> CreatedRequest:
         self._api.check_host()
         request = await super().create_request(repository, wish)
         page = self._path(repository).replace("/_apis/git/repositories/", "/_git/")

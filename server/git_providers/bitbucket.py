@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from server.git_providers.http import Api, At, Form, HttpPool, at, segments, text_at
 from server.git_providers.model import (
     Branch,
-    MadeRequest,
+    CreatedRequest,
     MissingError,
     PageWish,
     Repository,
@@ -54,7 +54,7 @@ class Bitbucket(GitProvider):
         Branch, commit_sha="target.hash", last_push_date="target.date", protected=At("protected", default=False)
     )
     task_form: ClassVar = Form(SuggestedTask, repo="destination.repository.full_name", issue_number="id")
-    request_form: ClassVar = Form(MadeRequest, number="id", url=At("links.html.href", default=""))
+    request_form: ClassVar = Form(CreatedRequest, number="id", url=At("links.html.href", default=""))
     branches_path: ClassVar = "/refs/branches"
     requests_path: ClassVar = "/pullrequests"
     open_state: ClassVar = "OPEN"

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from server.errors import GitProviderError
 from server.git_providers.http import Api, At, Form, HttpPool, at, nodes_at, segments, text_at
 from server.git_providers.model import (
     Branch,
-    GitProviderError,
     MissingError,
     PageWish,
     Repository,

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from server.git_providers.http import Api, At, Form, HttpPool, at, nodes_at, number_at, segments, text_at
 from server.git_providers.model import (
     Branch,
-    MadeRequest,
+    CreatedRequest,
     PageWish,
     Repository,
     RequestWish,
@@ -50,7 +50,7 @@ class GitLab(GitProvider):
         repo=At("project.fullPath", "references.full", to=lambda path: str(path).partition("#")[0]),
         issue_number="iid",
     )
-    request_form: ClassVar = Form(MadeRequest, number="iid", url=At("web_url", default=""))
+    request_form: ClassVar = Form(CreatedRequest, number="iid", url=At("web_url", default=""))
     branches_path: ClassVar = "/repository/branches"
     requests_path: ClassVar = "/merge_requests"
     open_state: ClassVar = "opened"

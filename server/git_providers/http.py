@@ -14,8 +14,8 @@ import orjson
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from agent_core.json_values import TooManyValuesError, check_values
+from server.errors import GitProviderError
 from server.git_providers.model import (
-    GitProviderError,
     MissingError,
     RateLimitedError,
     TokenRefusedError,
@@ -351,7 +351,7 @@ def text_at(data: Any, place: str, provider: str, default: str | None = None) ->
 
 
 class At:
-    """Where a value is: the first of some places that is there and not empty; `to` turns it into the field's."""
+    """Place of a value: the first of some places that is there and not empty; `to` turns it into the field's."""
 
     def __init__(self, *places: str, to: Callable[[Any], Any] = lambda value: value, default: Any = None) -> None:
         self.places = places
@@ -368,7 +368,7 @@ _OWN: Final = frozenset({"git_provider", "link_header", "note"})
 
 
 class Form(Generic[T]):
-    """How a provider tells a `kind`: where each of its fields is; under its name where that is not said.
+    """A provider's form of a `kind`: the place of each of its fields; under its name where that is not said.
 
     Null is as good as absent.
     """

@@ -1,4 +1,4 @@
-"""What is known of each provider without asking it: where it is, and how git is given a token for it."""
+"""Kinds of providers: their addresses, and how git is given a token for each."""
 
 from __future__ import annotations
 

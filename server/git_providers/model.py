@@ -1,4 +1,4 @@
-"""What git providers tell, in the protocol's form, and what can go wrong; no message ever holds a token."""
+"""Models of what git providers answer, in the protocol's form, and their errors; no message ever holds a token."""
 
 from __future__ import annotations
 
@@ -8,17 +8,8 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from server.errors import PlainError
+from server.errors import GitProviderError
 from server.settings.git_hosts import Provider
-
-
-class GitProviderError(PlainError):
-    """A provider cannot be asked, or answers with an error or in an unknown form; the text is fit for users."""
-
-    def __init__(self, message: str, *, status: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        """The status of the provider's answer, where it is an unusual one."""
 
 
 class TokenRefusedError(GitProviderError):
@@ -80,11 +71,11 @@ T = TypeVar("T")
 TaskType = Literal["MERGE_CONFLICTS", "FAILING_CHECKS", "UNRESOLVED_COMMENTS", "OPEN_ISSUE"]
 
 
-class _Told(BaseModel):
+class _ProviderModel(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
 
-class User(_Told):
+class User(_ProviderModel):
     """Whose token it is."""
 
     id: str
@@ -95,7 +86,7 @@ class User(_Told):
     email: str | None = None
 
 
-class Repository(_Told):
+class Repository(_ProviderModel):
     """A repository; `link_header` is the same on all of one page and says whether there is another."""
 
     id: str
@@ -109,7 +100,7 @@ class Repository(_Told):
     main_branch: str | None = None
 
 
-class Branch(_Told):
+class Branch(_ProviderModel):
     """A branch and its newest commit."""
 
     name: str
@@ -118,7 +109,7 @@ class Branch(_Told):
     last_push_date: str | None = None
 
 
-class SuggestedTask(_Told):
+class SuggestedTask(_ProviderModel):
     """Work that waits for the user: a request of theirs that needs a hand, or an issue that they were given."""
 
     git_provider: Provider
@@ -141,8 +132,8 @@ class RequestWish:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeRequest:
-    """A request that was made; `note` says what of the wish could not be done."""
+class CreatedRequest:
+    """A pull or merge request that was created; `note` says what of the wish could not be done."""
 
     number: int
     url: str

@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
+from server.errors import GitProviderError
 from server.git_providers.http import Api, At, Form, segments, text_at
 from server.git_providers.model import (
     Branch,
-    GitProviderError,
-    MadeRequest,
+    CreatedRequest,
     MissingError,
     PageWish,
     Repository,
@@ -52,7 +52,7 @@ class GitProvider(ABC):
     branch_form: ClassVar[Form[Branch]]
     task_form: ClassVar[Form[SuggestedTask]]
     """Issues and requests that are open."""
-    request_form: ClassVar = Form(MadeRequest, url=At("html_url", default=""))
+    request_form: ClassVar = Form(CreatedRequest, url=At("html_url", default=""))
 
     branches_path: ClassVar = "/branches"
     requests_path: ClassVar = "/pulls"
@@ -106,7 +106,7 @@ class GitProvider(ABC):
         request = await self._api.get(f"{self._path(repository)}{self.requests_path}/{number}")
         return text_at(request, "state", self.name, "") == self.open_state
 
-    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+    async def create_request(self, repository: str, wish: RequestWish) -> CreatedRequest:
         """Ask once for a pull or merge request. UnknownOutcomeError: whether it was made cannot be said."""
         path = self._path(repository)
         request = await self._api.post(

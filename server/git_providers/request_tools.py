@@ -21,7 +21,7 @@ from server.db.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError
 from server.git_providers.accounts import GitAccess, GitAccounts
 from server.git_providers.kinds import known_tokens
-from server.git_providers.model import MadeRequest, RequestWish, TokenMissingError
+from server.git_providers.model import CreatedRequest, RequestWish, TokenMissingError
 from server.settings.git_hosts import Provider
 
 MAX_BODY: Final = 500_000
@@ -171,7 +171,7 @@ class RequestMaker:
     def __init__(self, database: Database, git: GitAccess) -> None:
         self._database = database
         self._git = git
-        self._running: set[asyncio.Task[MadeRequest]] = set()
+        self._running: set[asyncio.Task[CreatedRequest]] = set()
 
     async def aclose(self) -> None:
         """Let what was begun come to its end, for some seconds."""
@@ -183,7 +183,7 @@ class RequestMaker:
 
     async def make(
         self, tool: RequestTool, arguments: RequestArguments, *, user_id: str, conversation_id: str | None = None
-    ) -> MadeRequest:
+    ) -> CreatedRequest:
         """Make the request with the user's account as it is stored now; its number is added to the conversation's.
 
         Once begun it is made and noted also where this is cancelled. Raises ConversationNotFoundError when nothing was
@@ -201,14 +201,14 @@ class RequestMaker:
         request.add_done_callback(self._over)
         return await asyncio.shield(request)
 
-    def _over(self, task: asyncio.Task[MadeRequest]) -> None:
+    def _over(self, task: asyncio.Task[CreatedRequest]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # whoever waits is told of it; where nobody does, the provider has said no
 
     async def _create(
         self, accounts: GitAccounts, provider: Provider, arguments: RequestArguments, conversation_id: str | None
-    ) -> MadeRequest:
+    ) -> CreatedRequest:
         pr = await accounts.create_request(provider, arguments.repository, arguments.wish())
         if conversation_id is None:
             return pr
@@ -255,6 +255,6 @@ def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSet
     )
 
 
-def summary(request: MadeRequest) -> str:
+def summary(request: CreatedRequest) -> str:
     """What an agent is told: the address of the request, and what of the wish could not be done."""
     return f"{request.url}\n({request.note})" if request.note else request.url

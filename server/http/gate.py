@@ -39,7 +39,7 @@ class _BodyRefusedError(HTTPException):
 
 
 class _Pace:
-    """How long a body may be waited for: some time, and more with what has come of it."""
+    """Time limit of a body: some time, and more with what has come of it."""
 
     seconds: ClassVar[float] = 30.0
     bytes_per_second: ClassVar[float] = 16 * 1024

@@ -33,7 +33,7 @@ from server.conversation_manager.forks import fork_conversation
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
-from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NothingSaidError
+from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
 from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body
 from server.routes.new_conversation import NewConversation, begin_conversation
@@ -290,7 +290,7 @@ async def complete_chat(
     _check_model(body.model)
     try:
         history = ChatHistory.of(body.messages, speaker=body.speaker)
-    except NothingSaidError as error:
+    except NoUserMessageError as error:
         raise ReplyError(400, {"message": str(error), "param": "messages"}) from error
     chosen = conversation or body.chosen_conversation
     record, goes_on, claim = await _place(services, identity, history, chosen)

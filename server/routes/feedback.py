@@ -1,4 +1,4 @@
-"""What users say of conversations. It is kept here and sent nowhere."""
+"""Feedback of users on conversations. It is kept here and sent nowhere."""
 
 from __future__ import annotations
 

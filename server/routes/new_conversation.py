@@ -22,7 +22,7 @@ from server.db.errors import ConversationExistsError
 from server.db.idempotency_keys import Attempt
 from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
-from server.errors import PlainError, ReplyError
+from server.errors import GitProviderError, ReplyError
 from server.git_providers.kinds import KINDS
 from server.routes.replies import ErrorReply, errors, status_error
 from server.routes.route_classes import make_router
@@ -87,7 +87,7 @@ async def create_once(
         scope=scope,
         request=request,
         resource=uuid.uuid4().hex,
-        refusals=(ReplyError, PlainError),
+        refusals=(ReplyError, GitProviderError),
     )
 
 

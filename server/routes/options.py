@@ -1,4 +1,4 @@
-"""What a client may choose from, and what this server is."""
+"""Options that a client may choose from, and facts about this server."""
 
 from __future__ import annotations
 

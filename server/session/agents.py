@@ -29,7 +29,7 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
-from agent_core.security.secrets import GivenSecret, StaticSecret
+from agent_core.security.secrets import SecretValue, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import AgentOptions, SessionSettings
@@ -247,7 +247,7 @@ class LoadedAgent(Protocol):
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None: ...
 
-    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None: ...
+    def set_named_secrets(self, secrets: Mapping[str, SecretValue]) -> None: ...
 
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None: ...
 

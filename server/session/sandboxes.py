@@ -170,7 +170,7 @@ class Sandboxes:
         """This provider's sandbox of the conversation, new or found again, not started; raises as `provider` does."""
         provider = await self.provider()
         spec = self.spec(record)
-        state = _kept_state(record, provider.name)
+        state = _stored_state(record, provider.name)
         if state is not None:
             return provider.restore(spec, {key: str(value) for key, value in state.items()})
         return provider.create(spec)
@@ -264,7 +264,7 @@ class Sandboxes:
             logger.info("removed the sandboxes of %d deleted conversations", len(removed))
 
 
-def _kept_state(record: ConversationRecord, provider: str) -> Mapping[str, Any] | None:
+def _stored_state(record: ConversationRecord, provider: str) -> Mapping[str, Any] | None:
     state = record.sandbox
     if state is not None and state.get("provider", provider) == provider:
         return state

@@ -107,7 +107,7 @@ class TitleKeeper:
         self._done: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def user_said(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
+    def take_message(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
         """Take the user's message into account; never waits, and costs nothing from the second message on."""
         if conversation_id in self._done or conversation_id in self._tasks or not text.strip():
             return

@@ -62,7 +62,7 @@ class ModelChoice(NamedTuple):
 
 
 class ConversationOptions(NamedTuple):
-    """What a conversation runs with."""
+    """Options of a conversation."""
 
     model: ModelChoice
     agent_class: str

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class SessionOwner(Protocol):
-    """What a session asks of the manager that holds it."""
+    """Interface of the manager for its sessions."""
 
     async def make_room(self, session: WebSession) -> None:
         """Unload others, so that one more conversation may be loaded."""
@@ -380,7 +380,7 @@ def check_images(event: AnyEvent, llm: LLM, *, inspected: bool = False) -> None:
 
 
 class Activity(NamedTuple):
-    """What a loaded conversation is doing; `last_activity` is monotonic time."""
+    """Activity of a loaded conversation; `last_activity` is monotonic time."""
 
     last_activity: float
     is_busy: bool

@@ -172,7 +172,7 @@ class _Place(NamedTuple):
 
 
 class AgentServers(NamedTuple):
-    """What an agent is given: the servers by name, and what they may do."""
+    """MCP servers of an agent: the servers by name, and what they may do."""
 
     servers: dict[str, McpServer]
     rules: McpRules

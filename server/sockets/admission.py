@@ -28,7 +28,7 @@ _CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a connection asks for: events after the id `after` (-1: all), at most `replay_limit` (None: no limit)."""
+    """Parameters of a handshake: events after the id `after` (-1: all), at most `replay_limit` (None: no limit)."""
 
     conversation_id: str
     after: int

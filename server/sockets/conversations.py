@@ -1,4 +1,4 @@
-"""What the sockets ask of the conversations: the seam between gateway and conversation manager."""
+"""The interface between the sockets' gateway and the conversation manager."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from server.wire.frames import (
     to_json,
 )
 
-MAX_HELD: Final = 100
+MAX_BUFFERED: Final = 100
 
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
@@ -230,7 +230,7 @@ class HistoryReplay:
         elif frame is not None:
             self._buffered.append(frame)
             self._newest_id = event.id
-        if self._undecided and len(self._buffered) < MAX_HELD:
+        if self._undecided and len(self._buffered) < MAX_BUFFERED:
             return []
         self._undecided.clear()
         return self._release()

@@ -23,7 +23,7 @@ _TAKEN: Final = (socketio.packet.CONNECT, socketio.packet.DISCONNECT, socketio.p
 _TYPE_PROBLEM: Final = "the packet is of no type that clients send here; send an event"
 """python-socketio would raise, or warn of an acknowledgement that nobody has asked for."""
 
-_ASKED: Final = re.compile(r"[25](?:[0-9]{1,9}-)?([0-9]{1,15})\[")
+_ACKNOWLEDGED_EVENT: Final = re.compile(r"[25](?:[0-9]{1,9}-)?([0-9]{1,15})\[")
 """The beginning of an event whose sender asks for an acknowledgement: with its number."""
 _RESERVED: Final = frozenset({"connect", "disconnect", "*"})
 """Names of handlers: python-socketio would call them for a client's event of the same name."""
@@ -139,7 +139,7 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
             return 0
 
         def _set_malformed(self, problem: str, encoded_packet: object = "") -> None:
-            match = _ASKED.match(encoded_packet) if isinstance(encoded_packet, str) else None
+            match = _ACKNOWLEDGED_EVENT.match(encoded_packet) if isinstance(encoded_packet, str) else None
             self.packet_type = socketio.packet.EVENT
             self.namespace = None
             self.id = None if match is None else int(match[1])

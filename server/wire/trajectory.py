@@ -172,7 +172,7 @@ def with_transcript(events: Sequence[Recorded]) -> Iterator[Recorded]:
         messages: list[MessageEvent | ActionEvent | ObservationEvent] = []
         name = event.record.get("action")
         if counts[place] and name in ("message", "finish"):
-            messages = _said(event, place)
+            messages = _messages_of(event, place)
         elif counts[place] and name is not None and name not in _NO_TOOLS:
             open_calls[place] = event
         elif counts[place] and event.cause is not None and (action := open_calls.pop(event.cause, None)) is not None:
@@ -185,7 +185,7 @@ def with_transcript(events: Sequence[Recorded]) -> Iterator[Recorded]:
         yield event.model_copy(update={"told": messages}) if messages else event
 
 
-def _said(event: Recorded, place: int) -> list[MessageEvent | ActionEvent | ObservationEvent]:
+def _messages_of(event: Recorded, place: int) -> list[MessageEvent | ActionEvent | ObservationEvent]:
     args: dict[str, Any] = event.record["args"]
     if event.record["action"] == "finish":
         message = Message.assistant(args.get("final_thought") or args.get("thought") or event.record["message"])

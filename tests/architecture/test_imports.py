@@ -354,6 +354,21 @@ def test_packages_do_not_import_each_other_in_a_circle() -> None:
     assert not wrong, wrong
 
 
+def test_importing_a_module_does_nothing_but_define() -> None:
+    """At the top of a module stand definitions and conditions (for types, for a program's start), and no work."""
+    allowed = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    values = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources("agent_core", "deploy", "drydock_client", "server", "runtime_images")
+        for node in ast.parse(path.read_text()).body
+        if not isinstance(node, (*allowed, *values))
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        and not ast.unparse(node).startswith("router.routes.extend(")
+    ]
+    assert not wrong, wrong
+
+
 @pytest.mark.parametrize("library", sorted(HOMES))
 def test_each_library_has_one_home(library: str) -> None:
     wrong = [

@@ -50,3 +50,50 @@ def test_no_folder_has_a_module_and_a_package_of_one_name() -> None:
         str(path.relative_to(ROOT)) for path in sources(*PRODUCT) if (path.with_suffix("") / "__init__.py").is_file()
     ]
     assert not twice, twice
+
+
+ONE_SUBCLASS = {
+    "AmortizedForgettingCondenser": "a condenser that configurations name (`amortized`)",
+    "CriticMixin": "published: programs ask with it whether an agent has a critic",
+    "LLMConfig": "what functions below `LLM` read, which `LLM` calls (docs/decisions.md)",
+    "ReadOnlyAgent": "an agent that settings name",
+    "ResultArgs": "the body of a route",
+    "SseServer": "an entry of the servers that users configure",
+}
+"""Bases with one subclass that are made nowhere by name, and why they are there all the same."""
+
+
+def called_or_passed(tree: ast.Module) -> set[str]:
+    """The names that are called, whose methods are called, or that are handed to a call."""
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            values = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
+            if isinstance(node.func, ast.Attribute):
+                values.append(node.func.value)
+            names.update(map(bare_name, values))
+    return names
+
+
+def bare_name(node: ast.expr) -> str:
+    """``Name`` of ``Name``, ``module.Name`` and ``Name[Argument]``."""
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def test_a_base_class_has_two_subclasses_or_is_something_by_itself() -> None:
+    """A class is not cut into layers: who needs a part of it is given that part. Protocols are for others to fulfil."""
+    trees = [ast.parse(path.read_text()) for path in sources(*PRODUCT)]
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    bases = {node.name: {bare_name(base) for base in node.bases} for node in classes}
+    subclasses: dict[str, set[str]] = defaultdict(set)
+    for node in classes:
+        for base in map(bare_name, node.bases):
+            subclasses[base].add(node.name)
+    used = set[str]().union(*map(called_or_passed, trees))
+    layers = {
+        name
+        for name, names in bases.items()
+        if len(subclasses[name]) == 1 and name not in used and "Protocol" not in names
+    }
+    assert layers == ONE_SUBCLASS.keys()

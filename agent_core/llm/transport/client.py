@@ -225,15 +225,15 @@ _may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
 def _decide_by_call(library: ModuleType) -> None:
     """Have litellm ask for each call: its own `modify_params` is one switch for the whole process."""
 
-    class Asking(type(library)):  # type: ignore[misc] # a class that only litellm itself knows
+    class LiteLLMModule(type(library)):  # type: ignore[misc] # a class that only litellm itself knows
         modify_params = property(lambda self: _may_mend.get())
 
     vars(library).pop("modify_params", None)
-    library.__class__ = Asking
+    library.__class__ = LiteLLMModule
 
 
 class _Library:
-    """What is used of litellm, imported and silenced. Constructing it takes seconds."""
+    """The used part of litellm, imported and silenced. Constructing it takes seconds."""
 
     def __init__(self) -> None:
         for name, value in _ENVIRONMENT.items():

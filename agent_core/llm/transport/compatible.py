@@ -155,7 +155,7 @@ def _is_sendable(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where something is asked for; `authorization` is the header for the user and password of the base URL.
+    """Address of a request; `authorization` is the header for the user and password of the base URL.
 
     `other_url` is to be tried where `url` is not found (many people leave ``/v1`` out); None when a path was given.
     """
@@ -296,15 +296,15 @@ class CompatibleExchange:
         except self._library.http_errors:
             text = text or b"(its text could not be read)"
         endpoint, secret = self._request.endpoint, self._request.secret
-        return from_status(endpoint, response.status_code, _said(text), dict(response.headers), secret=secret)
+        return from_status(endpoint, response.status_code, _error_text(text), dict(response.headers), secret=secret)
 
     def _failed(self, error: Exception, slow: str, lost: str, kind: type[LLMError]) -> LLMError:
         """The error for a failure of the HTTP client: `slow` when it was a timeout, else `lost`, of this kind."""
         endpoint, secret = self._request.endpoint, self._request.secret
         if isinstance(error, self._library.http_timeouts):
             return build(endpoint, LLMTimeoutError, slow, secret=secret)
-        said = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
-        return build(endpoint, kind, f"{lost} ({said[:200] or type(error).__name__})", secret=secret)
+        reason = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
+        return build(endpoint, kind, f"{lost} ({reason[:200] or type(error).__name__})", secret=secret)
 
 
 async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
@@ -313,7 +313,7 @@ async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
         yield body[start : start + _PIECE_BYTES]
 
 
-def _said(text: bytes) -> str:
+def _error_text(text: bytes) -> str:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -26,13 +26,13 @@ class CallContext:
     on_response: Callable[[LLMResponse, str], object] | None = None
 
     def counted_as(self, usage_id: str) -> CallContext:
-        heard = self.on_response
-        return replace(self, on_response=None if heard is None else lambda response, _: heard(response, usage_id))
+        listener = self.on_response
+        return replace(self, on_response=None if listener is None else lambda response, _: listener(response, usage_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached; hashable. `options` are settings of one provider alone, by litellm's names."""
+    """Endpoint of a model; hashable. `options` are settings of one provider alone, by litellm's names."""
 
     model: str
     base_url: str | None = None

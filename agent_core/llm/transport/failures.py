@@ -110,8 +110,8 @@ def from_status(
     kind = _kind_by_text(status, text.lower()) or _STATUS_ERRORS.get(status)
     if kind is None:
         kind = LLMInternalError if status >= 500 else LLMBadRequestError
-    said = readable(hide_keys(text, endpoint, secret))
-    what = f"The provider answered {status} for model {endpoint.label}" + (f": {said}" if said else ".")
+    reason = readable(hide_keys(text, endpoint, secret))
+    what = f"The provider answered {status} for model {endpoint.label}" + (f": {reason}" if reason else ".")
     wait = retry_after(headers or {})
     if wait is not None and kind.retryable:
         what = f"{what.removesuffix('.')}. It asks to wait {wait:.0f} seconds."
@@ -157,8 +157,8 @@ def from_exception(endpoint: Endpoint, error: Exception, *, secrets: Iterable[st
         kind = _STATUS_ERRORS.get(status) or (LLMBadRequestError if 400 <= status < 500 else LLMInternalError)
     response = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    said = readable(hide_keys(text.removeprefix(f"litellm.{name}: "), endpoint, *secrets))
-    what = f"The call of model {endpoint.label} failed ({name}): {said}"
+    reason = readable(hide_keys(text.removeprefix(f"litellm.{name}: "), endpoint, *secrets))
+    what = f"The call of model {endpoint.label} failed ({name}): {reason}"
     return build(endpoint, kind, what, retry_after=retry_after(dict(headers)))
 
 

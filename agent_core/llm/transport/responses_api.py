@@ -148,8 +148,8 @@ class ResponsesEvents:
         if item.get("type") == "message":
             parts = item.get("content")
             texts = [_object(part) for part in parts] if isinstance(parts, list) else []
-            said = "".join(_word(part.get("text")) or _word(part.get("refusal")) for part in texts)
-            return Chunk(text="" if index in self._with_text else said, has_choice=True)
+            joined = "".join(_word(part.get("text")) or _word(part.get("refusal")) for part in texts)
+            return Chunk(text="" if index in self._with_text else joined, has_choice=True)
         calls = list(self._head(index, item))
         if item.get("type") == "function_call" and index not in self._with_arguments:
             calls.append(CallDelta(index=index, arguments=_word(item.get("arguments"))))

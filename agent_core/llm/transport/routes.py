@@ -1,4 +1,4 @@
-"""Where a configured model is reached, with which keys, and by which route: over HTTP, or through litellm."""
+"""Endpoints and routes of configured models: addresses, keys, and the way there (HTTP, or through litellm)."""
 
 from __future__ import annotations
 

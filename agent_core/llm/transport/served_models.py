@@ -1,4 +1,4 @@
-"""What servers say of the models that they serve: context window and longest answer.
+"""Limits that servers report of their models: context window and longest answer.
 
 Only servers known to say it (proxies of litellm, vLLM, OpenRouter) are asked, once in a while; a call waits a moment.
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 SECONDS: Final = 3.0
 FRESH_SECONDS: Final = 300.0
 """After which a server is asked again."""
-KEPT: Final = 256
+MAX_MODELS: Final = 256
 """Of how many models it is kept."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 _ROUTES: Final[Mapping[str, str]] = {
@@ -37,7 +37,7 @@ _ROUTES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServedLimits:
-    """What a server says of a model; None where it says nothing."""
+    """Limits that a server reports of a model; None where it reports none."""
 
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -54,7 +54,7 @@ _Key = tuple[str, str]
 
 
 class ServedModels:
-    """What was said by now; `generation` changes with it."""
+    """The reported limits; `generation` changes with it."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -76,7 +76,7 @@ class ServedModels:
         try:
             client = await http()
             async with asyncio.timeout(SECONDS):
-                limits = await _asked(config, key, client)
+                limits = await _fetch_limits(config, key, client)
         except asyncio.CancelledError:
             known.until = 0.0
             raise
@@ -86,7 +86,7 @@ class ServedModels:
         if limits != known.limits:
             known.limits = limits
             self.generation += 1
-        while len(self._known) > KEPT:
+        while len(self._known) > MAX_MODELS:
             del self._known[next(iter(self._known))]
 
 
@@ -99,7 +99,7 @@ def _key(config: LLMConfig) -> _Key | None:
     return None if base_url is None else (base_url, name)
 
 
-async def _asked(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
+async def _fetch_limits(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
     base_url, name = key
     endpoint = endpoint_of(config)
     address = address_of(endpoint, base_url, _ROUTES[config.model.partition("/")[0]])
@@ -111,7 +111,7 @@ async def _asked(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
     headers |= dict(endpoint.headers)
     for url in (address.url, address.other_url):
         if url is not None and (body := await _body(http, url, headers)) is not None:
-            return next((limits for named, limits in _said(orjson.loads(body)) if named == name), _UNKNOWN)
+            return next((limits for named, limits in _listed_limits(orjson.loads(body)) if named == name), _UNKNOWN)
     return _UNKNOWN
 
 
@@ -127,7 +127,7 @@ async def _body(http: Any, url: str, headers: Mapping[str, str]) -> bytes | None
     return bytes(body)
 
 
-def _said(value: Any) -> Iterator[tuple[str, ServedLimits]]:
+def _listed_limits(value: Any) -> Iterator[tuple[str, ServedLimits]]:
     entries = value.get("data") if isinstance(value, dict) else None
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, dict):

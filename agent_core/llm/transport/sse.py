@@ -27,8 +27,8 @@ def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
     choices = value.get("choices")
     choices = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
     choice = next((one for one in choices if one.get("index") in (0, None, "0")), None)
-    said = (choice.get(part), choice.get("message")) if choice else ()
-    delta = next((one for one in said if isinstance(one, dict)), {})
+    candidates = (choice.get(part), choice.get("message")) if choice else ()
+    delta = next((one for one in candidates if isinstance(one, dict)), {})
     model, blocks = value.get("model"), delta.get("thinking_blocks")
     reason = choice.get("finish_reason") if choice else None
     return Chunk(

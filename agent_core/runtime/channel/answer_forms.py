@@ -270,7 +270,7 @@ _NAMED: Final = {"error": (text(4000), ""), "code": (text(40), "")}
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What may be answered to one operation: a result, bytes of JSON and attachment, live output."""
+    """Form of the answers to one operation: a result, bytes of JSON and attachment, live output."""
 
     result: Check
     json_bytes: SizeLimit = SMALL

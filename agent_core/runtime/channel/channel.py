@@ -81,16 +81,16 @@ class Watchdog:
         self._owes = owes
         self._ask = ask
         self._give_up = give_up
-        self._heard_at = 0.0
-        self._was_asked = False
+        self._last_activity = 0.0
+        self._was_pinged = False
         self._next: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        self.heard()
+        self.note_activity()
         self._plan(self._limit)
 
-    def heard(self) -> None:
-        self._heard_at, self._was_asked = asyncio.get_running_loop().time(), False
+    def note_activity(self) -> None:
+        self._last_activity, self._was_pinged = asyncio.get_running_loop().time(), False
 
     def end(self) -> None:
         if self._next is not None:
@@ -101,15 +101,15 @@ class Watchdog:
         self._next = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        if (left := self._heard_at + self._limit - asyncio.get_running_loop().time()) > 0:
+        if (left := self._last_activity + self._limit - asyncio.get_running_loop().time()) > 0:
             self._plan(left)
-        elif self._was_asked and self._owes():
+        elif self._was_pinged and self._owes():
             self._next = None
             self._give_up()
         else:
-            self._was_asked = self._owes()
+            self._was_pinged = self._owes()
             self._plan(self._limit)
-            if self._was_asked:
+            if self._was_pinged:
                 self._ask()
 
 
@@ -123,12 +123,12 @@ class _Request:
     on_output: Callable[[str], None] | None = None
     most_json: int = 0
     most_blob: int = 0
-    asked_at: float = 0.0
+    sent_at: float = 0.0
     pieces: int = 0
 
     def __post_init__(self) -> None:
         self.most_json, self.most_blob = self.form.most_json(self.args), self.form.most_blob(self.args)
-        self.asked_at = asyncio.get_running_loop().time()
+        self.sent_at = asyncio.get_running_loop().time()
 
 
 class PendingAnswers:
@@ -201,7 +201,7 @@ class PendingAnswers:
         if not isinstance(output, str) or not request.form.is_live:
             raise protocol_error("live output that nobody has asked for")
         request.pieces += 1
-        if request.pieces > PIECES_AT_ONCE + PIECES_PER_SECOND * (asyncio.get_running_loop().time() - request.asked_at):
+        if request.pieces > PIECES_AT_ONCE + PIECES_PER_SECOND * (asyncio.get_running_loop().time() - request.sent_at):
             raise protocol_error("more pieces of live output than a command can have")
         if request.on_output is not None:
             try:
@@ -298,7 +298,7 @@ class RunnerChannel:
             ask=lambda: self.post("ping", {}),
             give_up=self._lost,
         )
-        self._frames = FrameReader(reader, self._watchdog.heard)
+        self._frames = FrameReader(reader, self._watchdog.note_activity)
         self.suspended = False
 
     @classmethod

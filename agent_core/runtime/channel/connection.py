@@ -390,7 +390,7 @@ class SharedSandbox:
     def __init__(self, sandbox: ConversationSandbox, prefix: str) -> None:
         self._sandbox = sandbox
         self._prefix = prefix
-        self._asked: set[asyncio.Task[SandboxReply]] = set()
+        self._requests: set[asyncio.Task[SandboxReply]] = set()
         self._closed = asyncio.Event()
 
     @property
@@ -410,21 +410,21 @@ class SharedSandbox:
             args = {**args, SESSION: self.session_name(str(args[SESSION]))}
         elif op.startswith("shell."):
             args = {**args, SESSION: self.session_name("default")}
-        asking: asyncio.Task[SandboxReply] = asyncio.ensure_future(self._sandbox.request(op, args, **options))
+        pending: asyncio.Task[SandboxReply] = asyncio.ensure_future(self._sandbox.request(op, args, **options))
         closing = asyncio.ensure_future(self._closed.wait())
-        self._asked.add(asking)
-        asking.add_done_callback(self._answered)
+        self._requests.add(pending)
+        pending.add_done_callback(self._answered)
         try:
-            await asyncio.wait({asking, closing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({pending, closing}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            asking.cancel()
-            await asyncio.wait({asking})
+            pending.cancel()
+            await asyncio.wait({pending})
             raise
         finally:
             closing.cancel()
-        if not asking.done():
+        if not pending.done():
             raise SandboxLostError("The sub-agent has let go of the sandbox.")
-        return asking.result()
+        return pending.result()
 
     async def connect_port(self, port: int) -> PortConnection:
         return await self._sandbox.connect_port(port)
@@ -452,7 +452,7 @@ class SharedSandbox:
     async def close(self) -> None:
         self._closed.set()
 
-    def _answered(self, asking: asyncio.Task[SandboxReply]) -> None:
-        self._asked.discard(asking)
-        if not asking.cancelled():
-            asking.exception()  # whoever waited for it has it; nobody may be left
+    def _answered(self, pending: asyncio.Task[SandboxReply]) -> None:
+        self._requests.discard(pending)
+        if not pending.cancelled():
+            pending.exception()  # whoever waited for it has it; nobody may be left

@@ -45,14 +45,14 @@ _parsers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="large-frames")
 
 
 class FrameReader:
-    """Reads one stream, until the first error; `heard` is called whenever bytes have come.
+    """Reads one stream, until the first error; `on_bytes` is called whenever bytes have come.
 
     Both methods raise `ChannelClosedError` when the stream has ended, and `SandboxError` (``protocol``).
     """
 
-    def __init__(self, reader: asyncio.StreamReader, heard: Callable[[], None]) -> None:
+    def __init__(self, reader: asyncio.StreamReader, on_bytes: Callable[[], None]) -> None:
         self._reader = reader
-        self._heard = heard
+        self._on_bytes = on_bytes
         self._buffer = bytearray()
         self._start = 0
         self._turn_began = 0.0
@@ -96,7 +96,7 @@ class FrameReader:
             if not data:
                 truncated = " in the middle of an answer" if is_inside or len(self._buffer) > self._start else ""
                 raise ChannelClosedError(f"the other side closed it{truncated}")
-            self._heard()
+            self._on_bytes()
             self._turn_began = asyncio.get_running_loop().time()
             if self._start:
                 del self._buffer[: self._start]

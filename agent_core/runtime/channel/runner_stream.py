@@ -18,7 +18,7 @@ from agent_core.runtime.sandbox import Attachment, Sandbox, SandboxStatus
 READ_LIMIT = 256 * 1024
 _OPENING = 5
 _LONGEST_GREETING = 128 * 1024
-_STRAY_KEPT = 2000
+_MAX_STRAY = 2000
 _LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = _LAST | os.O_DIRECTORY
 
@@ -54,7 +54,7 @@ class RunnerStream(asyncio.StreamReaderProtocol):
         if self._first.result():
             super().data_received(data)
         else:
-            self.stray += data[: _STRAY_KEPT - len(self.stray)]
+            self.stray += data[: _MAX_STRAY - len(self.stray)]
 
     def eof_received(self) -> bool | None:
         self.ended = True

@@ -21,7 +21,7 @@ from runtime_images.runner import wire
 MAX_TUNNELS = 240
 OPEN_SECONDS = 10.0
 MAX_WORDS = 2_000
-MAX_GONE = 1024
+MAX_CLOSED = 1024
 MAX_LATE = 64
 
 
@@ -45,7 +45,7 @@ class PortConnection:
         self._credit = wire.TUNNEL_WINDOW  # what may still be sent
         self._is_open = False
         self._at_end = False
-        self._said_end = False
+        self._sent_end = False
         self._error: SandboxError | None = None
         self.last_words = ""
         self._changed = asyncio.Event()
@@ -79,8 +79,8 @@ class PortConnection:
             await self._tunnels.send(self._number, bytes(piece))
 
     def end(self) -> None:
-        if not self._said_end and self._error is None:
-            self._said_end = True
+        if not self._sent_end and self._error is None:
+            self._sent_end = True
             self._tunnels.post(self._number, {"end": True})
             self._forget_if_over()
 
@@ -88,7 +88,7 @@ class PortConnection:
         """Let go of it at once; may be called at any time, more than once."""
         if self._error is None:
             self._error = PortError("The connection to the port was closed.", code="reset")
-            if not (self._at_end and self._said_end):
+            if not (self._at_end and self._sent_end):
                 self._tunnels.post(self._number, {"reset": True})
         self._tunnels.forget(self._number, self._granted)
         self._received.clear()
@@ -141,7 +141,7 @@ class PortConnection:
         await self._changed.wait()
 
     def _forget_if_over(self) -> None:
-        if self._at_end and self._said_end:
+        if self._at_end and self._sent_end:
             self._tunnels.forget(self._number, self._granted)
 
 
@@ -167,7 +167,7 @@ class Tunnels:
         self._drain = drain
         self._numbers = itertools.count(1)
         self._open: dict[int, PortConnection] = {}
-        self._gone: dict[int, _Late] = {}
+        self._closed: dict[int, _Late] = {}
         self._turn = asyncio.Lock()
 
     async def open(self, order: Mapping[str, Any]) -> PortConnection:
@@ -203,8 +203,8 @@ class Tunnels:
         number = message["stream"]
         if is_number(number) and number in self._open:
             self._open[number].take(message, blob)
-        elif is_number(number) and number in self._gone:
-            self._gone[number].take(blob)
+        elif is_number(number) and number in self._closed:
+            self._closed[number].take(blob)
             if "error" in message:
                 self.ended(number)
         else:
@@ -217,12 +217,12 @@ class Tunnels:
     def forget(self, number: int, granted: int) -> None:
         """Close a connection here; of what still comes for it at most so many bytes are ignored."""
         if self._open.pop(number, None) is not None:
-            while len(self._gone) >= MAX_GONE:
-                del self._gone[next(iter(self._gone))]
-            self._gone[number] = _Late(granted)
+            while len(self._closed) >= MAX_CLOSED:
+                del self._closed[next(iter(self._closed))]
+            self._closed[number] = _Late(granted)
 
     def ended(self, number: int) -> None:
-        self._gone.pop(number, None)
+        self._closed.pop(number, None)
 
     def post(self, number: int, message: Mapping[str, Any]) -> None:
         self._post(wire.encode({"stream": number, **message}))

@@ -25,11 +25,11 @@ from agent_core.runtime.channel.runner_stream import RunnerStream
 _HEADER = struct.Struct(">BxxxL")
 _STDOUT = 1
 _MAX_HEAD = 16 * 1024
-_ERRORS_KEPT = 4096
+_MAX_ERRORS = 4096
 
 
 class EngineAddress(NamedTuple):
-    """Where an engine listens: a socket file, or host and port with or without TLS."""
+    """Address of an engine: a socket file, or host and port with or without TLS."""
 
     socket_path: str | None = None
     host: str = ""
@@ -82,7 +82,7 @@ class ExecStream(RunnerStream):
                 super().data_received(piece)
             else:
                 self.errors += piece
-                del self.errors[:-_ERRORS_KEPT]
+                del self.errors[:-_MAX_ERRORS]
 
     def eof_received(self) -> bool | None:
         self._hung_up()

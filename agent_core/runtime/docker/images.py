@@ -79,21 +79,21 @@ async def ensure_image(engine: DockerEngine, image: str, progress: Progress) -> 
     if is_own(image):
         raise missing_error(image, "it has not been built")
     progress("STATUS$BUILDING_RUNTIME", f"Pulling the image {image}")
-    given_up = threading.Event()
+    abandoned = threading.Event()
     try:
         await engine.call(
             "pull the image",
-            lambda client: _pull(client, image, given_up),
+            lambda client: _pull(client, image, abandoned),
             limit=PULL_SECONDS + 1,
-            on_abandon=given_up.set,
+            on_abandon=abandoned.set,
         )
     except EngineRefusedError as error:
         raise missing_error(image, f"it cannot be pulled ({error.explanation.strip().rstrip('.')})") from error
     finally:
-        given_up.set()
+        abandoned.set()
 
 
-def _pull(client: Any, image: str, given_up: threading.Event) -> None:
+def _pull(client: Any, image: str, abandoned: threading.Event) -> None:
     end = time.monotonic() + PULL_SECONDS
     name, _, digest_or_tag = image.partition("@") if "@" in image else image.rpartition(":")
     if not name or "/" in digest_or_tag:
@@ -101,7 +101,7 @@ def _pull(client: Any, image: str, given_up: threading.Event) -> None:
     for step in client.pull(name, tag=digest_or_tag, stream=True, decode=True):
         if "error" in step:
             raise missing_error(image, f"it cannot be pulled ({str(step['error']).strip().rstrip('.')})")
-        if given_up.is_set() or time.monotonic() > end:
+        if abandoned.is_set() or time.monotonic() > end:
             raise missing_error(image, f"it could not be pulled within {PULL_SECONDS:g} s")
 
 

@@ -19,7 +19,6 @@ from agent_core.runtime.sandbox import LABEL_INSTANCE, LABEL_ROLE, Availability,
 
 _BORDER_ROLE = "border"
 
-_PROGRAM = Path(network_border.__file__).read_text("utf-8")
 _SET_SECONDS = 20.0
 _AGAIN_SECONDS = 600.0
 _WORDS = 300
@@ -83,12 +82,17 @@ class DockerBorder:
             return _UNKNOWN, str(error)
 
 
+def border_program() -> str:
+    """The source of the program that sets the border."""
+    return Path(network_border.__file__).read_text("utf-8")
+
+
 def border_config(image: str) -> dict[str, Any]:
     """A container with no right but to set the rules of the network of the engine's host."""
     return {
         "Image": image,
         "User": "0:0",
-        "Entrypoint": ["python3", "-I", "-S", "-c", _PROGRAM],
+        "Entrypoint": ["python3", "-I", "-S", "-c", border_program()],
         "Cmd": [],
         "WorkingDir": "/",
         "Labels": {LABEL_ROLE: _BORDER_ROLE},

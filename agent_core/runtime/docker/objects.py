@@ -135,7 +135,7 @@ _TRIED_BYTES = 16 * 1024**2
 
 
 class Quota(NamedTuple):
-    """What an engine takes a size for: new volumes; the writable layer of a container."""
+    """Kinds of objects that an engine limits in size: new volumes; the writable layer of a container."""
 
     volumes: bool = False
     root: bool = False
@@ -197,7 +197,7 @@ T = TypeVar("T")
 
 _PAUSE_ATTEMPTS = 4
 _LOG_LINES = 15
-_LOG_KEPT = 1500
+_LOG_TAIL = 1500
 
 
 class DockerObjects:
@@ -341,4 +341,4 @@ class DockerObjects:
             )
         except SandboxError:
             return ""
-        return str(text, "utf-8", "replace").strip()[-_LOG_KEPT:]
+        return str(text, "utf-8", "replace").strip()[-_LOG_TAIL:]

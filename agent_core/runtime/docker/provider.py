@@ -73,23 +73,23 @@ class DockerProvider:
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}
         remaining = set(keep)
-        gone: set[str] = set()
+        removed: set[str] = set()
 
         def sweep(client: Any) -> None:
             for container in client.containers(all=True, filters=filters):
                 conversation = labels_of(container).get(LABEL_CONVERSATION, "")
                 if conversation not in remaining:
                     unless_gone(client.remove_container, container["Id"], v=True, force=True)
-                    gone.add(conversation)
+                    removed.add(conversation)
             for volume in client.volumes(filters=filters)["Volumes"] or ():
                 conversation = labels_of(volume).get(LABEL_CONVERSATION, "")
                 if conversation not in remaining:
                     unless_gone(client.remove_volume, volume["Name"], force=True)
-                    gone.add(conversation)
+                    removed.add(conversation)
 
         await self._engine.call("remove what is left of former sandboxes", sweep)
         await self._networks.remove_unused(instance_id, all_of_instance=not remaining)
-        return sorted(gone - {""})
+        return sorted(removed - {""})
 
     async def prepare(self, spec: SandboxSpec) -> None:
         if spec.network in GUARDED and not await self._border.ensure(spec):

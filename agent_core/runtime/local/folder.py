@@ -21,7 +21,7 @@ HOME = "/home/agent"
 INNER_UID = 1000
 RESOLVER = "10.0.2.3"
 _FIRST_UID, _UIDS = 1_900_000_000, 50_000_000
-_LOG_KEPT = 1500
+_LOG_TAIL = 1500
 _SHOWN_FOLDER, _SHOWN_FILE = 0o755, 0o644
 """Modes of what the sandbox's user is to read."""
 
@@ -190,8 +190,8 @@ def _end_of(path: Path) -> str:
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return ""
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_KEPT))
-            return file.read(_LOG_KEPT).decode("utf-8", "replace").strip()
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL))
+            return file.read(_LOG_TAIL).decode("utf-8", "replace").strip()
     except OSError:
         return ""
 

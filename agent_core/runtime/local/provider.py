@@ -67,15 +67,15 @@ class LocalProvider:
         return self._sandbox(spec, known or object_name(spec.instance_id, spec.conversation_id))
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
-        remaining, gone = set(keep), []
+        remaining, removed = set(keep), []
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, remove_stale, _STALE_SECONDS)
         for name, conversation in await loop.run_in_executor(self._pool, self._found, instance_id):
             if conversation not in remaining:
                 spec = SandboxSpec(conversation, instance_id, image="", data_dir=self._data_dir)
                 await self._sandbox(spec, name).destroy()
-                gone.append(conversation)
-        return sorted(gone)
+                removed.append(conversation)
+        return sorted(removed)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
         """Whether sandboxes get this network, tried with one that is removed again."""

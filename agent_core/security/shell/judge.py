@@ -84,8 +84,8 @@ class Walker:
             sinks.folders = frozenset({".", Mark.UNKNOWN} if sinks.roams else {"."})
             # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
             self._script(self._read(text, Budget()), "")
-            kept = (*sinks.files.values(), rules.texts, rules.assigned, self._functions)
-            before, learned = learned, (sinks.moves, sinks.roams, *map(len, kept))
+            collected = (*sinks.files.values(), rules.texts, rules.assigned, self._functions)
+            before, learned = learned, (sinks.moves, sinks.roams, *map(len, collected))
             if learned == before:
                 return
         sinks.unknown("too-complex", "the command changes too much of what it runs itself")

@@ -219,8 +219,8 @@ class Parser:
                 following = self._text[self._position + 1 : self._position + 2]
                 self._position += 2
                 if following != "\n":
-                    kept = "\\" if not following or (in_quotes and following not in escaped) else ""
-                    parts.append(Text(kept + following, quoted=True))
+                    backslash = "\\" if not following or (in_quotes and following not in escaped) else ""
+                    parts.append(Text(backslash + following, quoted=True))
             case "'" if not in_quotes:
                 found = self._expect(_SINGLE_QUOTED, "a single quote is not closed")
                 parts.append(Text(found[1], quoted=True))

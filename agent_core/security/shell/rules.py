@@ -207,8 +207,8 @@ class Rules:
 
     def container(self, call: ProgramCall) -> str:
         for word in call.arguments:
-            given = re.match(r"(?=.*[:=])(?:-v=?|--volume=|.*\b(?:source|src)=)?([/~][^:,]*)", word, re.DOTALL)
-            if "docker.sock" in word or (given and self._sinks.scopes(given[1]) & GRAVE):
+            mount = re.match(r"(?=.*[:=])(?:-v=?|--volume=|.*\b(?:source|src)=)?([/~][^:,]*)", word, re.DOTALL)
+            if "docker.sock" in word or (mount and self._sinks.scopes(mount[1]) & GRAVE):
                 self._sinks.high("container", f"gives a container {shown(word)} of the host")
         return self.opaque(call)
 
@@ -476,12 +476,12 @@ class Rules:
             self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs git {verb}")
         if rest[:1] in [["run"], ["foreach"]] and verb in {"bisect", "submodule"}:
             return self._run_code(" ".join(rest[1:]), "")
-        asking = [one.removeprefix(verb) for one in LISTS["git asks"] if verb + one not in LISTS["git calm"]]
+        risky_options = [one.removeprefix(verb) for one in LISTS["git asks"] if verb + one not in LISTS["git calm"]]
         for position, word in enumerate(rest):
             if verb == "push" and any(_is_option(option, word) for option in LISTS["git forces"]):
                 self._sinks.high("force-push", "overwrites or deletes what others have in the repository")
             is_open = may_be_option(word) and "--" not in rest[:position]
-            if is_open or "ext::" in word or any(_is_option(option, word) for option in asking):
+            if is_open or "ext::" in word or any(_is_option(option, word) for option in risky_options):
                 self._ask(call, "an option that may run something, or is not known")
         return f"./{Mark.PIECE}\n" if verb == "ls-files" else Mark.NETWORK if verb == "ls-remote" else derived("")
 

@@ -57,7 +57,7 @@ _LOCAL: Final = re.compile(
 
 
 class Scope(Enum):
-    """Where a path leads."""
+    """Kinds of places that paths lead to."""
 
     INSIDE = auto()  # some place in the workspace, a temporary folder, or a cache
     WHOLE = auto()  # all of the workspace (or of a temporary folder) at once, or what is beside it

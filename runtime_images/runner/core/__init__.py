@@ -1,1 +1,1 @@
-"""What every room of the runner is built on: its loop, threads, processes, requests and journal."""
+"""Foundations of the runner: its loop, threads, processes, requests and journal."""

@@ -35,7 +35,7 @@ _WITHHELD = failed_answer(
 
 
 class Journal:
-    """What became of each request with a key.
+    """Outcomes of the requests with a key.
 
     On disk it is one file of lines, appended to before a request begins and when it is done. A line that the disk does
     not take costs the next runner that knowledge, nothing else; ``trouble`` then says why. Answers that may show lent

@@ -1,4 +1,4 @@
-"""What all editing tools share: checks and limits, earlier versions, and how files are shown."""
+"""Shared parts of the editing tools: checks and limits, earlier versions, and how files are shown."""
 
 from __future__ import annotations
 

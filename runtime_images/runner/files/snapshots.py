@@ -1,4 +1,4 @@
-"""When snapshots of the workspace are taken, and the operations that restore them (see `snapshot_tree`).
+"""Snapshots of the workspace: when they are taken, and the operations that restore them (see `snapshot_tree`).
 
 Once a server has asked for one, one is taken after each operation that may have changed something, under its key, while
 the model thinks. Operations that come meanwhile wait for its end, within a limit. Where it takes too long (a large

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
@@ -59,7 +58,6 @@ class Cell:
         self.order = order
         self.request = request
         self.number = number
-        self.began = time.monotonic()
         self.ticks = processes.now_in_ticks()
         self.stopped_as = ""
         self.error = ""

@@ -20,7 +20,7 @@ INTERRUPT_KEY = b"\x03"
 _YOUNG_SECONDS = 0.1
 _OF_THE_SHELL = 8
 """The shell itself is asked less often: it may do with each what it likes."""
-_HEARD_WITHIN = 0.015
+_REACTION_SECONDS = 0.015
 
 
 class TypedInterrupt:
@@ -38,7 +38,7 @@ class TypedInterrupt:
         self._tries = 100
 
     def press(self) -> None:
-        self._aim(time.monotonic() + _HEARD_WITHIN)
+        self._aim(time.monotonic() + _REACTION_SECONDS)
 
     def _aim(self, patience_ends: float) -> None:
         if self._is_over():
@@ -54,7 +54,7 @@ class TypedInterrupt:
         self._shell.type(INTERRUPT_KEY)
         self._tries -= _OF_THE_SHELL if group == shell else 1
         if is_brief and self._tries > 0:
-            self._loop.call_later(_HEARD_WITHIN, lambda: self._look(group, is_young or group == shell))
+            self._loop.call_later(_REACTION_SECONDS, lambda: self._look(group, is_young or group == shell))
 
     def _look(self, group: int, is_doubtful: bool) -> None:
         if is_doubtful or self._shell.foreground() != group:

@@ -16,7 +16,7 @@ FIRST_LOOK_SECONDS = 0.1
 
 
 class Ended(NamedTuple):
-    """How a command ended; ``background`` is the process id of its last background job (-1: none).
+    """End of a command; ``background`` is the process id of its last background job (-1: none).
 
     ``reason`` says how its shell ended with it, if it did; ``killed``: not by the command's own will.
     """
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
 
 class ShellEvents(Protocol):
-    """What a shell tells its owner; every method is called from the loop."""
+    """Events of a shell for its owner; every method is called from the loop."""
 
     def ready(self) -> None:
         """The shell takes a command now."""

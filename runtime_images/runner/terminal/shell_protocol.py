@@ -184,7 +184,7 @@ def _posix_start(
 
 
 class Dialect(NamedTuple):
-    """How a kind of shell is started and spoken to."""
+    """A kind of shell: its start and its commands."""
 
     arguments: Tuple[str, ...]
     known_by: str

@@ -105,7 +105,7 @@ class Permissions:
         self._editor = editor
         self._is_expected = False
         self._missing: int | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._question: asyncio.Task[None] | None = None
         self._is_decided = False
 
     def state(self) -> schema.SessionModeState:
@@ -126,7 +126,7 @@ class Permissions:
         if not self._is_expected or self._missing is None or self._missing > 0:
             return
         self._is_expected, self._missing, self._is_decided = False, None, False
-        self._asking = asyncio.create_task(self._decide(dict(waiting)), name=f"acp-permission-{self._session_id}")
+        self._question = asyncio.create_task(self._decide(dict(waiting)), name=f"acp-permission-{self._session_id}")
 
     async def drop(self) -> None:
         self._is_expected, self._missing = False, None
@@ -134,10 +134,10 @@ class Permissions:
             await self.aclose()
 
     async def aclose(self) -> None:
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.cancel()
-            await asyncio.wait([asking])
+        question, self._question = self._question, None
+        if question is not None:
+            question.cancel()
+            await asyncio.wait([question])
 
     async def _decide(self, waiting: Mapping[str, Action]) -> None:
         try:

@@ -28,7 +28,7 @@ NOT_FOUND = -32002
 
 
 class MessageWriter(Protocol):
-    """Where messages go."""
+    """A writer of messages."""
 
     def write(self, data: bytes) -> None:
         """Take data; they may wait in memory."""

@@ -1,4 +1,4 @@
-"""What a user says in an editor, as a message to an agent; and back."""
+"""Prompts of an editor's user as messages to an agent; and back."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class EditorTurn:
         self._state = state
         self._message_id = -1
         self._early: list[Action | Observation | State] | None = []
-        self._is_heard = self._is_at_work = False
+        self._is_received = self._is_at_work = False
         self._ended: asyncio.Future[schema.StopReason] = asyncio.get_running_loop().create_future()
 
     async def ended(self) -> schema.StopReason:
@@ -113,13 +113,13 @@ class EditorTurn:
 
     def _follow(self, item: Action | Observation | State) -> None:
         if item.id is not None:
-            self._is_heard = item.id >= self._message_id
+            self._is_received = item.id >= self._message_id
         if not isinstance(item, State):
-            self._is_at_work |= self._is_heard and (isinstance(item, Observation) or item.source == "agent")
+            self._is_at_work |= self._is_received and (isinstance(item, Observation) or item.source == "agent")
             return
         before, self._state = self._state, item.state
-        is_blocked = self._is_heard and item.state == AgentState.FINISHED and before != AgentState.RUNNING
-        self._is_at_work = self._is_at_work or is_blocked or (self._is_heard and item.state not in _WAITING)
+        is_blocked = self._is_received and item.state == AgentState.FINISHED and before != AgentState.RUNNING
+        self._is_at_work = self._is_at_work or is_blocked or (self._is_received and item.state not in _WAITING)
         if not self._is_at_work:
             return
         reason = _AT_REST.get(item.state)

@@ -1,4 +1,4 @@
-"""What an editor is shown of a conversation: its items, as updates of a session."""
+"""Updates of an editor's session, from the items of its conversation."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ PlainMessage = tuple[str, str, list[str]]
 """A message as it is digested: role, text, images."""
 
 
-class NothingSaidError(ValueError):
+class NoUserMessageError(ValueError):
     """The history does not end with a word of the user's."""
 
 
@@ -158,17 +158,17 @@ class ChatHistory:
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], *, speaker: str = "") -> ChatHistory:
-        spoken = [message for message in messages if message.role in _SPEAKERS]
-        if not spoken or spoken[-1].role != "user":
-            raise NothingSaidError("messages: the last one must be the user's")
-        answered = max((at for at, message in enumerate(spoken) if message.role == "assistant"), default=-1)
-        now = spoken[answered + 1 :]
+        dialogue = [message for message in messages if message.role in _SPEAKERS]
+        if not dialogue or dialogue[-1].role != "user":
+            raise NoUserMessageError("messages: the last one must be the user's")
+        answered = max((at for at, message in enumerate(dialogue) if message.role == "assistant"), default=-1)
+        now = dialogue[answered + 1 :]
         text = "\n\n".join(message.text for message in now if message.text)
         images = tuple(url for message in now for url in message.images)
         if not text and not images:
-            raise NothingSaidError("messages: the user's last one is empty")
+            raise NoUserMessageError("messages: the user's last one is empty")
         instructions = (message.text for message in messages if message.role in ("system", "developer"))
-        return cls(tuple(spoken[: answered + 1]), text, images, "\n\n".join(filter(None, instructions)), speaker)
+        return cls(tuple(dialogue[: answered + 1]), text, images, "\n\n".join(filter(None, instructions)), speaker)
 
     @property
     def digests(self) -> list[str]:

@@ -59,8 +59,8 @@ class TurnRun:
         self._streamed: dict[str, str] = {}
         self._pending: list[str] = []
         self._speaker = ""
-        self._is_sent = self._is_heard = self._is_at_work = self._is_over = False
-        self._is_asking = self._is_rejected = False
+        self._is_sent = self._is_received = self._is_at_work = self._is_over = False
+        self._awaits_confirmation = self._is_rejected = False
 
     async def run(self, event: AnyEvent) -> AsyncGenerator[Piece, None]:
         """Say it, and yield the answer as it comes; leaving early pauses the agent. Raises `ChatFailedError`."""
@@ -100,7 +100,7 @@ class TurnRun:
         match item:
             case TextDelta(channel="message"):
                 self._streamed[item.response_id] = self._streamed.get(item.response_id, "") + item.text
-                return self._spoken(item.response_id, item.text)
+                return self._content(item.response_id, item.text)
             case TextDelta():
                 return [Piece("reasoning", item.text)]
             case TextDiscarded():
@@ -114,7 +114,7 @@ class TurnRun:
             case ActionEvent(source="agent"):
                 return self._action(item)
             case AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION):
-                self._is_asking = True  # the actions come behind it
+                self._awaits_confirmation = True  # the actions come behind it
                 return []
             case AgentStateChanged() if self._is_at_work and item.agent_state in _AT_REST:
                 self._is_over, self.last_event_id = True, item.id
@@ -130,37 +130,37 @@ class TurnRun:
             raise ChatFailedError(item.detail or item.reason or "the agent failed")
         if item.agent_state in _INTERRUPTED:
             raise ChatFailedError(f"the agent was {item.agent_state} from elsewhere; say something to let it go on")
-        return self._spoken("rejected", REJECTED) if self._is_rejected and not self.text else []
+        return self._content("rejected", REJECTED) if self._is_rejected and not self.text else []
 
     def _follow(self, item: AnyEvent | Transient) -> None:
         match item:
             case MessageEvent(source="user") | ChangeAgentState(source="user"):
-                self._is_heard = True
+                self._is_received = True
             case AgentStateChanged(agent_state=state):
-                self._is_at_work = self._is_at_work or (self._is_heard and state not in _WAITING)
+                self._is_at_work = self._is_at_work or (self._is_received and state not in _WAITING)
             case ActionEvent(source="agent") | MessageEvent(source="agent"):
-                self._is_at_work = self._is_heard
+                self._is_at_work = self._is_received
                 if item.metrics is not None:
                     self.usage = item.metrics.usage
 
     def _action(self, event: ActionEvent) -> list[Piece]:
         pieces = self._rest_of(event.llm_response_id, event.thought_text)
         if isinstance(event.action, FinishAction):
-            return [*pieces, *self._spoken(f"{event.llm_response_id}:finish", event.action.message)]
+            return [*pieces, *self._content(f"{event.llm_response_id}:finish", event.action.message)]
         pieces.append(Piece("reasoning", f"\n[{event.summary}]\n"))
-        if self._is_asking:
+        if self._awaits_confirmation:
             self._pending.append(f"- {event.summary}")
             if len(self._pending) >= event.calls_in_response:
                 self._is_over, self.last_event_id = True, event.id
                 question = "\n".join(["May I do this?", *self._pending, f"Answer “{APPROVE}” or “{REJECT}”."])
-                pieces += self._spoken("question", question)
+                pieces += self._content("question", question)
         return pieces
 
     def _rest_of(self, response_id: str, text: str) -> list[Piece]:
         streamed = self._streamed.pop(response_id, "")
-        return self._spoken(response_id, text[len(streamed) :] if text.startswith(streamed) else "")
+        return self._content(response_id, text[len(streamed) :] if text.startswith(streamed) else "")
 
-    def _spoken(self, speaker: str, text: str) -> list[Piece]:
+    def _content(self, speaker: str, text: str) -> list[Piece]:
         if not text:
             return []
         between = "\n\n" if self.text and speaker != self._speaker else ""

@@ -122,7 +122,7 @@ class TurnStatus:
         self.replies: list[str] = []
         self.pending: dict[int, str] = {}
         self._calls = 1
-        self._is_heard = self._is_at_work = False
+        self._is_received = self._is_at_work = False
 
     @property
     def is_at_rest(self) -> bool:
@@ -130,7 +130,7 @@ class TurnStatus:
             return False
         if self.state.state == AgentState.AWAITING_USER_CONFIRMATION and len(self.pending) < self._calls:
             return False  # what it asks about comes behind the state
-        return self._is_at_work or not self._is_heard
+        return self._is_at_work or not self._is_received
 
     def settle(self) -> None:
         """Nothing has happened for a while: a state of rest counts, as in a log that was recorded elsewhere."""
@@ -148,11 +148,11 @@ class TurnStatus:
             case Action(source="user", action="message"):
                 self.replies.clear()
                 self.pending.clear()
-                self._is_heard, self._is_at_work = True, False
+                self._is_received, self._is_at_work = True, False
             case Action(source="user", action="change_agent_state"):
                 if event.args.get("agent_state") in _DECISIONS:
                     self.pending.clear()  # what was approved comes again, under another id
-                    self._is_heard, self._is_at_work = True, False
+                    self._is_received, self._is_at_work = True, False
             case Action(source="agent", action="message" | "finish"):
                 self._is_at_work = True
                 self.replies.append(text_of(event))

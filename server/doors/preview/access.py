@@ -29,7 +29,7 @@ _LASTING_LIMIT: Final = 1000
 
 
 class PreviewPass(NamedTuple):
-    """What may be looked at, by whom, and from where."""
+    """A right to look at a preview: which one, by whom, and from where."""
 
     conversation_id: str
     port: int

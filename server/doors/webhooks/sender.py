@@ -54,7 +54,7 @@ class Sender:
         try:
             async with (
                 asyncio.timeout(self._limit_seconds),
-                self._client.asked("POST", webhook.url, headers=headers, content=body) as answer,
+                self._client.stream("POST", webhook.url, headers=headers, content=body) as answer,
             ):
                 passed = 0
                 async for piece in answer.aiter_raw():

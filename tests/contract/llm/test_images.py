@@ -12,7 +12,7 @@ from agent_core.destinations import Destinations
 from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.llm import render
 from agent_core.llm.llm import LLM
-from agent_core.llm.render import KEPT_CHARS, MAX_IMAGE_BYTES, with_images
+from agent_core.llm.render import MAX_CACHED_CHARS, MAX_IMAGE_BYTES, with_images
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from tests.listening import listening
@@ -166,10 +166,10 @@ async def test_over_tls_the_name_is_asked_for_at_the_address_that_was_looked_up(
 
 async def test_what_is_kept_has_a_limit(pictures: tuple[Pictures, str], monkeypatch: pytest.MonkeyPatch) -> None:
     _, url = pictures
-    monkeypatch.setattr(render, "KEPT_CHARS", 2 * len(INLINE))
+    monkeypatch.setattr(render, "MAX_CACHED_CHARS", 2 * len(INLINE))
     await with_images(shown(*(f"{url}/{number}.png" for number in range(3))), HERE)
     assert list(render._images) == [f"{url}/1.png", f"{url}/2.png"]
-    assert KEPT_CHARS >= MAX_IMAGE_BYTES * 4 / 3, "the largest image is kept at least alone"
+    assert MAX_CACHED_CHARS >= MAX_IMAGE_BYTES * 4 / 3, "the largest image is kept at least alone"
 
 
 async def test_only_models_that_need_it_have_images_fetched_and_never_from_this_hosts_networks(

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_contract import output
 from agent_core.tools.browser import (
     BrowserAction,
@@ -50,7 +50,7 @@ class BrowserKit:
 
     async def do(self, action: BrowserAction, executor: BrowserToolExecutor | None = None) -> BrowserObservation:
         """Carry out one action, well or not."""
-        context = AloneContext(self.sandbox)
+        context = DirectContext(self.sandbox)
         self._count += 1
         context.idempotency_key = f"{self.sandbox.sandbox.spec.conversation_id}:{self._count}"
         return await (executor or self.executor).acall(action, context)

@@ -142,7 +142,7 @@ class SandboxDiskContract:
         loop = "i=0; while :; do head -c 4000000 /dev/zero > file$i; i=$((i + 1)); sleep 0.01; done"
         task = asyncio.create_task(run(sandbox, f"kill -STOP $PPID; {loop}"))
         await eventually(lambda: DISK_LIMIT in kit.statuses(), limit=60)
-        (text,) = {text for _, status, text in kit.told if status == DISK_LIMIT}
+        (text,) = {text for _, status, text in kit.notices if status == DISK_LIMIT}
         assert "was stopped" in text
         assert "24.0 MiB" in text
         with pytest.raises(SandboxError):
@@ -155,7 +155,7 @@ class SandboxDiskContract:
         sandbox = kit.connect(limits=SMALL)
         await filled(sandbox)
         await eventually(lambda: DISK_LIMIT in kit.statuses(), limit=30)
-        text = next(text for _, status, text in kit.told if status == DISK_LIMIT)
+        text = next(text for _, status, text in kit.notices if status == DISK_LIMIT)
         assert "What ran in the sandbox was ended" in text
         assert "24.0 MiB" in text
         assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING

@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_contract import SandboxKit, drop_stream, output
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation, edit
 
@@ -75,7 +75,7 @@ class _Editor:
     async def __call__(self, command: str, name: str, key: str | None = None, **given: Any) -> FileEditorObservation:
         action = FileEditorAction.model_validate({"command": command, "path": self.path(name), **given})
         async with asyncio.timeout(20):
-            return FileEditorObservation(**await edit(action, AloneContext(self.sandbox), key, {}))
+            return FileEditorObservation(**await edit(action, DirectContext(self.sandbox), key, {}))
 
     async def fails(self, words: str, command: str, name: str, **given: Any) -> None:
         seen = await self(command, name, **given)

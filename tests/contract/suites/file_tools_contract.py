@@ -10,8 +10,8 @@ import asyncio
 import pytest
 
 from agent_core.events.schema import Action
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_contract import SandboxKit, eventually, output, run
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchObservation
 from agent_core.tools.file_editor import (
@@ -47,7 +47,7 @@ class FileToolsContract:
     async def test_files_are_found_by_content_and_name_newest_first(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         await output(sandbox, PROJECT)
-        root, context = sandbox.working_dir, AloneContext(sandbox)
+        root, context = sandbox.working_dir, DirectContext(sandbox)
         ship, boat = f"{root}/src/deep/ship.py", f"{root}/src/boat.py"
         found = await GrepExecutor().carry_out(GrepAction(pattern="^CLASS \\w+"), context, None)
         if await output(sandbox, "id -u") == "0":
@@ -74,13 +74,13 @@ class FileToolsContract:
     async def test_a_search_that_nobody_waits_for_any_more_is_gone(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         await output(sandbox, "printf '%040d\\n' 0 | tr 0 a > a")
-        task = asyncio.create_task(GrepExecutor().carry_out(ENDLESS, AloneContext(sandbox), None))
+        task = asyncio.create_task(GrepExecutor().carry_out(ENDLESS, DirectContext(sandbox), None))
         await eventually(lambda: _searches(sandbox, "1"))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await eventually(lambda: _searches(sandbox, "0"))
-        assert (await GrepExecutor().carry_out(GrepAction(pattern="a"), AloneContext(sandbox), None)).matches
+        assert (await GrepExecutor().carry_out(GrepAction(pattern="a"), DirectContext(sandbox), None)).matches
 
     async def test_the_plan_is_made_and_is_all_that_can_be_changed(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
@@ -90,7 +90,9 @@ class FileToolsContract:
         assert await output(sandbox, "cat PLAN.md") == BLANK_PLAN.strip()
 
         async def do(key: str | None = None, **action: object) -> PlanningFileEditorObservation:
-            return await executor.carry_out(PlanningFileEditorAction.model_validate(action), AloneContext(sandbox), key)
+            return await executor.carry_out(
+                PlanningFileEditorAction.model_validate(action), DirectContext(sandbox), key
+            )
 
         assert "x = 1" in (await do(command="view", path=f"{root}/main.py")).text
         refused = await do(command="str_replace", path=f"{root}/main.py", old_str="1", new_str="2")
@@ -108,7 +110,7 @@ class FileToolsContract:
 
         async def apply(*lines: str, key: str | None = None) -> ApplyPatchObservation:
             action = ApplyPatchAction(patch="\n".join(["*** Begin Patch", *lines, "*** End Patch"]))
-            return await ApplyPatchExecutor().carry_out(action, AloneContext(sandbox), key)
+            return await ApplyPatchExecutor().carry_out(action, DirectContext(sandbox), key)
 
         change = ("*** Update File: a", "@@", " one", "-two", "+zwei", "*** Add File: sub/b", "+x")
         first = await apply(*change, key="c:1")
@@ -131,7 +133,7 @@ class FileToolsContract:
         sandbox = kit.connect()
 
         async def do(action: Action, key: str | None = None) -> FileEditorObservation:
-            return await GeminiFileExecutor().carry_out(action, AloneContext(sandbox), key)
+            return await GeminiFileExecutor().carry_out(action, DirectContext(sandbox), key)
 
         write = WriteFileAction(file_path="sub/a", content="one\none\n")
         assert (await do(write, "c:1")).prev_exist is False

@@ -10,9 +10,9 @@ import asyncio
 import zipfile
 from io import BytesIO
 
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.channel.tunnels import listening
-from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_contract import output
 from agent_core.tools.ipython import IPythonAction, IPythonExecutor, IPythonObservation
 
@@ -28,7 +28,7 @@ class NotebookKit:
 
     async def cell(self, code: str, *, limit: float | None = None, extra: bool = False) -> IPythonObservation:
         """Run one cell, with a time limit in seconds; `extra` is its `include_extra`."""
-        context = AloneContext(self.sandbox)
+        context = DirectContext(self.sandbox)
         self._count += 1
         context.idempotency_key = f"{self.sandbox.sandbox.spec.conversation_id}:{self._count}"
         context.hard_timeout = limit

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxLostError
+from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_contract import SandboxKit, run
 from agent_core.tools.terminal import (
     FreshTerminalAction,
@@ -89,7 +89,7 @@ class _Terminal:
 
     async def do(self, action: TerminalAction) -> TerminalObservation:
         async with asyncio.timeout(60):
-            return await self.executor.carry_out(action, AloneContext(self.sandbox), None)
+            return await self.executor.carry_out(action, DirectContext(self.sandbox), None)
 
     async def __call__(self, command: str, *, wait: float | None = 20.0, **given: Any) -> TerminalObservation:
         return await self.do(TerminalAction(command=command, timeout=wait, **given))
@@ -192,7 +192,7 @@ class TerminalContract:
     async def test_a_user_types_at_a_command_while_somebody_waits_for_it(self, kit: SandboxKit) -> None:
         terminal = _Terminal(kit.connect())
         await terminal.says("true", "")
-        user = AloneContext(terminal.sandbox)
+        user = DirectContext(terminal.sandbox)
         user.at_once = True
 
         async def types(command: str, *, is_input: bool) -> TerminalObservation:

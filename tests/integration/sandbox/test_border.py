@@ -193,10 +193,12 @@ async def test_an_engine_that_lets_no_border_be_set_is_told_of_and_sandboxes_run
     docker_kit: SandboxKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the kernel has no packet filter: the program that sets the rules fails."""
-    monkeypatch.setattr("agent_core.runtime.docker.networks._PROGRAM", "raise SystemExit('no such filter')")
+    monkeypatch.setattr(
+        "agent_core.runtime.docker.networks.border_program", lambda: "raise SystemExit('no such filter')"
+    )
     sandbox = docker_kit.connect(network="full")
     assert await output(sandbox, "echo runs") == "runs"
-    (warning,) = [text for _, status, text in docker_kit.told if status == "STATUS$NETWORK_WARNING"]
+    (warning,) = [text for _, status, text in docker_kit.notices if status == "STATUS$NETWORK_WARNING"]
     assert "can reach the host" in warning
     assert "no such filter" in warning
     provider = DockerProvider()

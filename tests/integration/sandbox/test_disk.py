@@ -27,7 +27,7 @@ async def test_a_sandbox_whose_runner_does_nothing_is_stopped(local_kit: Sandbox
     os.close(os.open(f"{local_kit.data_dir}/sandboxes/{state['name']}/workspace/go", os.O_CREAT))
     task = asyncio.create_task(run(sandbox, "echo never"))
     await eventually(lambda: DISK_LIMIT in local_kit.statuses(), limit=60)
-    (text,) = {text for _, status, text in local_kit.told if status == DISK_LIMIT}
+    (text,) = {text for _, status, text in local_kit.notices if status == DISK_LIMIT}
     assert "The sandbox was stopped" in text
     assert "24.0 MiB" in text
     with pytest.raises(SandboxError):

@@ -51,7 +51,7 @@ async def test_a_network_leads_to_the_host_where_that_is_wished_and_never_to_its
     assert shutil.which("slirp4netns"), "slirp4netns is missing: scripts/real-parts bubblewrap"
     sandbox = local_kit.connect(network=network)
     await sandbox.start()
-    assert local_kit.told[-2:] == [
+    assert local_kit.notices[-2:] == [
         ("first", "STATUS$RUNTIME_STARTED", "The sandbox runs"),
         ("first", "STATUS$READY", "The sandbox is ready"),
     ]
@@ -106,7 +106,7 @@ async def test_without_a_border_there_is_no_network_and_people_are_told(
     monkeypatch.setattr(network_border, "__file__", str(program))
     sandbox = local_kit.connect(network="full")
     assert (await output(sandbox, "tail -n +3 /proc/net/dev | cut -d: -f1")).split() == ["lo"]
-    (warning,) = [text for _, status, text in local_kit.told if status == "STATUS$NETWORK_WARNING"]
+    (warning,) = [text for _, status, text in local_kit.notices if status == "STATUS$NETWORK_WARNING"]
     assert warning.startswith("This sandbox has no network: [Errno 95] the kernel's packet filter refuses a rule")
     assert "modprobe nf_tables" in warning
     assert "host-access" in warning
@@ -121,7 +121,7 @@ async def test_a_program_for_the_network_that_fails_is_told_with_its_words(
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     sandbox = local_kit.connect(network="full")
     assert await output(sandbox, "echo runs") == "runs"
-    (warning,) = [text for _, status, text in local_kit.told if status == "STATUS$NETWORK_WARNING"]
+    (warning,) = [text for _, status, text in local_kit.notices if status == "STATUS$NETWORK_WARNING"]
     assert "it has no mind to" in warning
 
 
@@ -141,7 +141,7 @@ async def test_without_the_program_for_it_there_is_no_network_and_people_are_tol
     assert "no slirp4netns" in (await local_kit.provider.check()).reason
     sandbox = local_kit.connect(network="full")
     assert (await output(sandbox, "tail -n +3 /proc/net/dev | cut -d: -f1")).split() == ["lo"]
-    (warning,) = [text for _, status, text in local_kit.told if status == "STATUS$NETWORK_WARNING"]
+    (warning,) = [text for _, status, text in local_kit.notices if status == "STATUS$NETWORK_WARNING"]
     assert "slirp4netns is not installed" in warning
     assert "apt-get install slirp4netns" in warning
 

@@ -45,7 +45,7 @@ async def main(folder, beyond, host):
         print(json.dumps({
             "reached": reached.split(),
             "devices": (await output(sandbox, "tail -n +3 /proc/net/dev | cut -d: -f1")).split(),
-            "warnings": [text for _, status, text in kit.told if status == "STATUS$NETWORK_WARNING"],
+            "warnings": [text for _, status, text in kit.notices if status == "STATUS$NETWORK_WARNING"],
         }))
     finally:
         await kit.close()

@@ -9,7 +9,7 @@ import pytest
 
 from agent_core.events.event import utc_now
 from server.db.database import Database, open_database
-from server.db.idempotency_keys import KEPT, Attempt, IdempotencyKeys
+from server.db.idempotency_keys import RETENTION, Attempt, IdempotencyKeys
 from server.errors import KeyInUseError, KeyReusedError
 
 
@@ -143,7 +143,7 @@ async def test_old_keys_are_forgotten(database: Database) -> None:
     now = utc_now()
     keys = IdempotencyKeys(database.writer, now=lambda: now)
     await once(keys, work)
-    now += KEPT - timedelta(seconds=1)
+    now += RETENTION - timedelta(seconds=1)
     await once(keys, work)
     now += timedelta(seconds=2)
     assert await once(keys, work, resource="b") == {"made": "b"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent_core.errors import LLMUnavailableError
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
 from agent_core.events.messages import Message
-from agent_core.llm.llm import LLM, LLMResponse, RetryNotice
+from agent_core.llm.llm import LLM, LLMResponse
 from agent_core.llm.metrics import RECENT_CALLS, ConversationStats, Metrics
 from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
@@ -214,8 +214,7 @@ async def test_a_model_that_has_counted_already_keeps_its_own_count() -> None:
 
 
 def test_models_are_registered_once_each() -> None:
-    heard: list[tuple[str, int]] = []
-    registry = LLMRegistry(lambda llm, notice: heard.append((llm.usage_id, notice.attempt)))
+    registry = LLMRegistry()
     agent = LLM(usage_id="agent")
     registry.add(agent)
     registry.add(LLM(usage_id="condenser"))
@@ -227,8 +226,19 @@ def test_models_are_registered_once_each() -> None:
         registry.add(LLM(usage_id="agent"))
     with pytest.raises(KeyError, match="registered: agent, condenser"):
         registry.get("title")
-    registry.listener_for(agent)(RetryNotice(1, 5, 8.0, LLMUnavailableError("x")))
-    assert heard == [("agent", 1)]
+
+
+def test_a_registry_gives_its_retry_listener_to_the_models_that_it_registers() -> None:
+    heard: list[tuple[int, int, str]] = []
+    registry = LLMRegistry(lambda attempt, attempts, error: heard.append((attempt, attempts, str(error))))
+    config = LLM(usage_id="agent")
+    made = registry.get_llm("agent", config)
+    assert registry.get_llm("agent", config) is made
+    assert made.retry_listener is not None
+    made.retry_listener(1, 5, LLMUnavailableError("x"))
+    assert heard == [(1, 5, "x")]
+    own = LLM(usage_id="own", retry_listener=print)
+    assert registry.get_llm("own", own).retry_listener is print
 
 
 def test_registered_models_of_different_ids_do_not_count_together() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.events.messages import Message
-from agent_core.llm.config import EXPOSE_SECRETS
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.tools.builtin import ThinkTool

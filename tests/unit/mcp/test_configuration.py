@@ -12,9 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 from agent_core import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
+from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.llm.llm import LLM
 from agent_core.mcp.client import headers_of
-from agent_core.mcp.config import EXPOSE_SECRETS, McpServer, McpServerMap, expanded, names_in
+from agent_core.mcp.config import McpServer, McpServerMap, expanded, names_in
 from agent_core.mcp.servers import servers_with_skills
 from agent_core.skills.skill import KeywordTrigger, Skill
 

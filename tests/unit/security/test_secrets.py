@@ -17,15 +17,15 @@ from agent_core.events.masking import MASK, SecretMasker
 from agent_core.security import secrets as module
 from agent_core.security.secrets import (
     CallableSecret,
-    GivenSecret,
     LookupSecret,
     SecretRegistry,
     SecretSource,
+    SecretValue,
     StaticSecret,
 )
 
 
-def registry(**given: GivenSecret) -> tuple[SecretRegistry, SecretMasker]:
+def registry(**given: SecretValue) -> tuple[SecretRegistry, SecretMasker]:
     masker = SecretMasker()
     made = SecretRegistry(masker.add)
     made.update(given)

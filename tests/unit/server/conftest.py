@@ -21,7 +21,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import SandboxConnection
-from agent_core.security.secrets import GivenSecret
+from agent_core.security.secrets import SecretValue
 from agent_core.session.agent_session import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
@@ -72,7 +72,7 @@ class FakeAgent:
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
         self.client_tools = list(tools)
 
-    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+    def set_named_secrets(self, secrets: Mapping[str, SecretValue]) -> None:
         self.settings = replace(self.settings, named_secrets=dict(secrets))
 
     async def start(self, initial_message: MessageEvent | None = None) -> None:

@@ -9,10 +9,11 @@ import pytest
 from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
+from server.errors import GitProviderError
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import MAX_VALUES, At, Form, HttpPool, message, read
 from server.git_providers.kinds import KINDS, clone_url, credentials, host_lacks, repository_in
-from server.git_providers.model import GitProviderError, Repository
+from server.git_providers.model import Repository
 from server.settings.git_hosts import PROVIDERS, Provider
 
 

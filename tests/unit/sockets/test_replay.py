@@ -14,7 +14,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
-from server.sockets.feed import MAX_HELD, HistoryReplay, state_before
+from server.sockets.feed import MAX_BUFFERED, HistoryReplay, state_before
 from server.wire.envelope import to_wire
 
 ASKING = "awaiting_user_confirmation"
@@ -107,11 +107,11 @@ def test_only_what_is_still_asked_comes_behind_the_state_that_asks() -> None:
 def test_a_question_that_nobody_answers_does_not_hold_a_history_back() -> None:
     events: list[AnyEvent] = [
         asking(0),
-        *(MessageEvent(id=i, source="user", llm_message=Message.user("hi")) for i in range(1, 3 * MAX_HELD)),
+        *(MessageEvent(id=i, source="user", llm_message=Message.user("hi")) for i in range(1, 3 * MAX_BUFFERED)),
     ]
     replay = HistoryReplay()
     counts = [len(replay.take(event)) for event in events]
-    assert counts == [0] * (MAX_HELD - 1) + [MAX_HELD] + [1] * (2 * MAX_HELD)
+    assert counts == [0] * (MAX_BUFFERED - 1) + [MAX_BUFFERED] + [1] * (2 * MAX_BUFFERED)
 
 
 def test_an_earlier_state_is_said_without_its_id() -> None:

@@ -1,4 +1,4 @@
-"""What the browser leaves in the workspace: screenshots, long texts, recordings and downloads."""
+"""Files that the browser leaves in the workspace: screenshots, long texts, recordings and downloads."""
 
 from __future__ import annotations
 
