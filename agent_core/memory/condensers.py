@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -238,7 +237,9 @@ class BrowserOutputCondenser(MaskingCondenser):
         pages = {
             index: getattr(event.observation, "url", "") or "a page"
             for index, event in enumerate(events)
-            if isinstance(event, ObservationEvent) and re.match(r"browser(_|\Z)", event.tool_name)
+            if isinstance(event, ObservationEvent)
+            and event.tool_name.startswith("browser")  # each step asks this of the whole view
+            and event.tool_name[7:8] in ("", "_")
         }
         old = list(pages.items())[: max(0, len(pages) - self.attention_window)]
         return {index: f"Visited {page}. What the page showed is left out here." for index, page in old}

@@ -93,8 +93,11 @@ class Transcript:
         self._answers[event.cause or 0] = event
         if len(self.batch) < self.batch[0].calls_in_response or len(self._answers) < len(self.batch):
             return
-        calls = [action.tool_call for action in self.batch if action.tool_call is not None]
-        self.settled.append(self.batch[0].to_llm_message().model_copy(update={"tool_calls": calls}))
+        message = self.batch[0].to_llm_message()
+        if len(self.batch) > 1:
+            calls = [action.tool_call for action in self.batch if action.tool_call is not None]
+            message = message.model_copy(update={"tool_calls": calls})
+        self.settled.append(message)
         for action in self.batch:
             message = self._answers[action.id].to_llm_message()
             named = {"tool_call_id": action.tool_call_id, "name": action.tool_name}
