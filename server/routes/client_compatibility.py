@@ -135,7 +135,7 @@ async def read_vscode_url(
     """The page of the workspace, since no editor runs in the sandbox (`server.routes.workspace_page`).
 
     Null while it is not there, and where an access token has to come with each request: browsers send none with an
-    address. One that has signed in (`server.http.sign_in`) needs none.
+    address. One that has signed in needs none.
     """
     if not services.authenticator.opens_addresses or services.manager.sandbox(record.id) is None:
         return {"vscode_url": None}
