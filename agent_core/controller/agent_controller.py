@@ -33,7 +33,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.hooks import HookEvent
-from agent_core.tools.execution import ending_nothing
+from agent_core.tools.execution import exit_as_error
 
 logger = logging.getLogger(__name__)
 
@@ -296,7 +296,7 @@ class AgentController:
     async def _run_step(self) -> None:
         try:
             self._check(self.state)
-            with ending_nothing():  # an agent, a condenser, or a critic of the user's
+            with exit_as_error():  # an agent, a condenser, or a critic of the user's
                 await self._step.take(self.state)
         except StreamClosedError:
             return

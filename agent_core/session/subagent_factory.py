@@ -45,7 +45,7 @@ from agent_core.skills.agent_catalog import (
 )
 from agent_core.skills.context import AgentContext
 from agent_core.tools.context import SubAgentError
-from agent_core.tools.execution import ToolExecutor, called, ending_nothing
+from agent_core.tools.execution import ToolExecutor, called, exit_as_error
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import Tool
 from agent_core.tools.subagents import has_usable_tools, is_kind_usable, usable_kinds, usable_tools
@@ -198,7 +198,7 @@ async def end_tools_of_child(agent: AgentBase, caller: AgentBase) -> None:
             and type(executor).close is not ToolExecutor.close
         ):
             shared_ids.add(id(executor))
-            with ending_nothing():
+            with exit_as_error():
                 await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
 
 

@@ -15,7 +15,7 @@ from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.context import ToolContext
-from agent_core.tools.execution import ActionT, ObservationT, ending_nothing, execute, execute_now
+from agent_core.tools.execution import ActionT, ObservationT, execute, execute_now, exit_as_error
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
         Raises NotImplementedError without an executor, TypeError where the result is no observation.
         """
-        with ending_nothing():
+        with exit_as_error():
             return self._checked(await execute(self._executor, action, conversation))
 
     @property

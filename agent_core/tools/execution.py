@@ -84,7 +84,7 @@ def present_call() -> ThreadCall | None:
 
 
 @contextmanager
-def ending_nothing() -> Iterator[None]:
+def exit_as_error() -> Iterator[None]:
     """RuntimeError stands for what is no `Exception` (`SystemExit`, say), which would end everybody's loop."""
     try:
         yield

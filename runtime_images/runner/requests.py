@@ -237,10 +237,8 @@ class Requests:
         name, amend = f"fresh:{self._fresh}", request.amend
         session = self._open(name, directory)
 
-        def ended(
-            answer: JournaledAnswer,
-        ) -> JournaledAnswer:  # nobody could ask a command any more that is not done yet
-            self._close(name)
+        def ended(answer: JournaledAnswer) -> JournaledAnswer:
+            self._close(name)  # nobody could ask a command any more that is not done yet
             return amend(fresh_answer(answer))
 
         request.amend = ended
