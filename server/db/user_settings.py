@@ -67,6 +67,9 @@ class StoredSettings(BaseModel):
     git_user_email: str | None = None
     provider_tokens: dict[str, ProviderToken] = Field(default_factory=dict)
     agent_options: dict[str, Any] | None = None
+    system_message_suffix: str | None = None
+    user_message_suffix: str | None = None
+    disabled_skills: list[str] | None = None
 
 
 class SettingsRepository(SealedRepository):

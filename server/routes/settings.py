@@ -57,6 +57,9 @@ class PublicSettings(BaseModel):
     git_user_name: str | None
     git_user_email: str | None
     agent_options: dict[str, Any] | None = Field(description="An addition to the protocol.")
+    system_message_suffix: str | None = Field(description="An addition, like the two that follow.")
+    user_message_suffix: str | None
+    disabled_skills: list[str] | None
     provider_tokens_set: dict[str, str | None] = Field(description="The providers with a token, each with its host.")
     llm_api_key_set: bool
     search_api_key_set: bool

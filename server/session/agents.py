@@ -42,6 +42,7 @@ from server.db.user_settings import ProviderToken, StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
 from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
 from server.git_providers.request_tools import RequestMaker, agent_tools
+from server.session.agent_context import agent_context
 from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
@@ -415,6 +416,7 @@ def session_settings(
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
         agent_options=options_of(user, server, record),
+        agent_context=agent_context(user, server),
         client_tools=declared_tools(record.options),
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
@@ -20,7 +20,7 @@ from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.settings.mcp_config import McpConfig, agent_servers, read_config
 from server.settings.settings import DEMO_MODEL, Settings
-from server.settings.text_fields import WEB, OneLine, SettingText, TrimmedText, passwords_of, whole_address
+from server.settings.text_fields import WEB, LongText, OneLine, SettingText, TrimmedText, passwords_of, whole_address
 
 DEMO_PREFIX = "demo/"
 HOSTED_PREFIX = "openhands/"
@@ -120,6 +120,10 @@ KEPT_WHEN_EMPTY = frozenset({"search_api_key"})
 """Browser clients send "" for a key that they do not show; sent alone it is a wish."""
 
 
+MAX_DISABLED_SKILLS: Final = 500
+SkillName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
 def _known_agent(name: str) -> str:
     if name and name not in AgentBase.agents:
         raise ValueError(f"there is no such agent; choose one of {', '.join(AgentBase.list_agents())}")
@@ -161,6 +165,9 @@ class SettingsChange(BaseModel):
     git_user_name: SettingText | None = None
     git_user_email: SettingText | None = None
     agent_options: AgentOptions | None = None
+    system_message_suffix: LongText | None = None
+    user_message_suffix: LongText | None = None
+    disabled_skills: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None
 
 
 def merged(

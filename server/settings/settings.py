@@ -207,6 +207,16 @@ class Settings(BaseModel):
         "`filter_tools_regex`, `tool_concurrency_limit`, and `preset` or `tools` by name (docs/extending.md); a table "
         "in the file, JSON in the variable.",
     )
+    system_message_suffix: OptionalText = Field(
+        None,
+        description="Text at the end of every agent's system message; what its user has chosen for there follows it.",
+    )
+    user_message_suffix: OptionalText = Field(
+        None, description="Text that agents are told after each message of their user, who may have one of their own."
+    )
+    disabled_skills: Words = Field(
+        (), description="Names of skills that no agent is told, wherever they come from; users may name others."
+    )
     enable_browsing: Literal["auto", "always", "never"] = Field(
         "auto",
         description="Whether agents get a browser. `auto`: where their sandbox may have one, which is where its image "

@@ -70,6 +70,9 @@ def passwords_of(address: str) -> list[str]:
 SettingText = Annotated[str, Field(max_length=_MAX_TEXT)]
 """Kept as it was typed."""
 
+LongText = Annotated[str, Field(max_length=20_000)]
+"""A text of some paragraphs, kept as it was typed."""
+
 TrimmedText = Annotated[SettingText, AfterValidator(str.strip)]
 """Without the space around it, so that what holds nothing else is empty."""
 

@@ -78,6 +78,9 @@ class Served:
             "mcp_config": {},
             "confirmation_mode": False,
             "agent_options": None,
+            "system_message_suffix": None,
+            "user_message_suffix": None,
+            "disabled_skills": None,
         }
         self.ask("POST", "/api/settings", json=settings)
         self.ask("POST", "/api/unset-provider-tokens")

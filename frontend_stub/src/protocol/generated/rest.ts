@@ -555,6 +555,7 @@ export interface PublicSettings {
   readonly agent_options: Readonly<Record<string, unknown>> | null;
   readonly condenser_max_size: number | null;
   readonly confirmation_mode: boolean | null;
+  readonly disabled_skills: readonly string[] | null;
   readonly email: string | null;
   readonly email_verified: boolean | null;
   readonly enable_default_condenser: boolean;
@@ -580,7 +581,9 @@ export interface PublicSettings {
   readonly search_api_key_set: boolean;
   readonly secrets_store: SecretsStore;
   readonly security_analyzer: string | null;
+  readonly system_message_suffix: string | null;
   readonly user_consents_to_analytics: boolean | null;
+  readonly user_message_suffix: string | null;
   readonly v1_enabled: boolean;
 }
 
@@ -701,6 +704,7 @@ export interface SettingsChange {
   readonly agent_options?: AgentOptions | null;
   readonly condenser_max_size?: number | null;
   readonly confirmation_mode?: boolean | null;
+  readonly disabled_skills?: readonly string[] | null;
   readonly email?: string | null;
   readonly email_verified?: boolean | null;
   readonly enable_default_condenser?: boolean;
@@ -722,7 +726,9 @@ export interface SettingsChange {
   readonly sandbox_runtime_container_image?: string | null;
   readonly search_api_key?: string | null;
   readonly security_analyzer?: string | null;
+  readonly system_message_suffix?: string | null;
   readonly user_consents_to_analytics?: boolean | null;
+  readonly user_message_suffix?: string | null;
 }
 
 /** An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call. */
