@@ -41,7 +41,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
-from agent_core.llm.llm import RetryNotice
+from agent_core.llm.llm import CallContext, RetryNotice
 from agent_core.llm.response import LLMResponse
 from agent_core.memory.condenser import condensed_by
 from agent_core.memory.transcript import PromptCache
@@ -77,7 +77,7 @@ class Step:
         gate: ConfirmationGate,
         max_budget: float | None,
         loops: StuckDetectionThresholds | None = USUAL_THRESHOLDS,
-        cache_key: str = "",
+        context: CallContext | None = None,
         payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
         self._view = View()
@@ -91,7 +91,7 @@ class Step:
         self._tools = tools
         self._offer(dict(tools))
         models = [*agent.get_all_llms(), agent.llm]
-        self.usage = UsageTracker(stream, models, max_budget=max_budget, cache_key=cache_key, payer=payer)
+        self.usage = UsageTracker(stream, models, max_budget=max_budget, context=context, payer=payer)
         self._gate = gate
         self._prompts = PromptCache(renderer(agent.llm, tools))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ControllerState
@@ -26,8 +26,8 @@ class UsageTracker:
     """Usage tracker: counts the calls that are made with its `context`, whatever model they ask.
 
     The usage goes into the log with the events that the calls lead to; `settle` stores those of calls that led to none.
-    `payer` is told of each call, too: a sub-agent's calls are paid by whoever asked it. `cache_key`, by default the
-    conversation's id, is the one under which providers cache the prompts. `registry` has the models by usage id.
+    `payer` is told of each call, too: a sub-agent's calls are paid by whoever asked it. `context` is what the calls
+    tell of the conversation, by default its id. `registry` has the models by usage id.
     """
 
     def __init__(
@@ -36,18 +36,15 @@ class UsageTracker:
         models: Iterable[LLM],
         *,
         max_budget: float | None,
-        cache_key: str = "",
+        context: CallContext | None = None,
         payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
         self._stream = stream
         self._models = tuple(models)
         self._max_budget = max_budget
         self._payer = payer
-        self.context = CallContext(
-            prompt_cache_key=cache_key or stream.conversation_id,
-            session_id=stream.conversation_id,
-            on_response=self._count,
-        )
+        own = context or CallContext(prompt_cache_key=stream.conversation_id, session_id=stream.conversation_id)
+        self.context = replace(own, on_response=self._count)
         self.stats = ConversationStats(max_budget=max_budget)
         self._noted = 0
         self.registry = self._registered()

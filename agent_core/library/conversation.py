@@ -51,7 +51,6 @@ from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.skills.agent_catalog import is_registered, register_agent_definition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.plugin import Plugin, read_plugin
-from agent_core.spelling import spelled
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 
@@ -60,7 +59,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@spelled
 class Conversation:
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
@@ -146,6 +144,7 @@ class Conversation:
                 hooks=hooks,
                 confirm_subagents=confirm_subagents,
                 git=GitSetup() if git is None else _checked(git, GitSetup, "git"),
+                tags=tuple(f"{name}:{value}" for name, value in (tags or {}).items()),
             ),
             workspace=self.workspace,
             callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),

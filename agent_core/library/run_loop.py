@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -60,11 +61,6 @@ class RunLoop:
         self.conversation_id = conversation_id
         self.log = ConversationLog(store, conversation_id)
         self.side_usage = ConversationStats()
-        self.side_context = CallContext(
-            prompt_cache_key=conversation_id,
-            session_id=conversation_id,
-            on_response=lambda response, usage_id: self.side_usage.add(response, usage_id),
-        )
         self.callbacks = callbacks
         self.is_closed = False
         self._persistence_dir = persistence_dir
@@ -91,6 +87,11 @@ class RunLoop:
     def is_running(self) -> bool:
         """Whether a run is under way whose agent is not at rest yet."""
         return self._is_beginning or self.sessions.at_work is not None
+
+    @property
+    def side_context(self) -> CallContext:
+        context = self.settings.call_context(self.conversation_id, self.agent)
+        return replace(context, on_response=lambda response, usage_id: self.side_usage.add(response, usage_id))
 
     @property
     def call_context(self) -> CallContext:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_core.errors import LLMBadRequestError
-from agent_core.llm.config import DEFAULT_EFFORT, LLMConfig
+from agent_core.llm.config import DEFAULT_EFFORT, LLMConfig, RequestFact
 from agent_core.llm.features import ModelFeatures, features_of, matches
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.llm.transport.served_models import SERVED
+from agent_core.version import VERSION
 
 MIN_WINDOW = 16_384
 SHORT_WINDOWS = "ALLOW_SHORT_CONTEXT_WINDOWS"
@@ -112,6 +114,29 @@ def parameters_of(config: LLMConfig, features: ModelFeatures, prompt_tokens: Cal
         if config.auth_type == "subscription":
             del options["max_tokens"]
     return {name: value for name, value in options.items() if value is not None}
+
+
+def extra_body_of(config: LLMConfig, context: CallContext) -> Mapping[str, Any]:
+    """The further members of a request; what is known of its conversation joins the metadata that is configured.
+
+    What is configured counts where both say something; tags come together.
+    """
+    body = config.litellm_extra_body
+    own = body.get("metadata")
+    if not isinstance(own, Mapping):
+        return body
+    tags = [f"model:{config.model}", f"agent:{context.agent}" if context.agent else "", f"usage_id:{config.usage_id}"]
+    facts: dict[RequestFact, Any] = {
+        "session_id": context.session_id,
+        "trace_user_id": context.user_id,
+        "trace_version": VERSION,
+        "tags": [*filter(None, tags), f"drydock_version:{VERSION}", *context.tags],
+    }
+    told: dict[str, Any] = {name: facts[name] for name in config.request_metadata if facts[name]}
+    if isinstance(own_tags := own.get("tags"), list) and "tags" in told:
+        told["tags"] = list(dict.fromkeys([*own_tags, *told["tags"]]))
+        own = {**own, "tags": told["tags"]}
+    return {**body, "metadata": {**told, **own}}
 
 
 def headers_of(parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:

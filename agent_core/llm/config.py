@@ -23,18 +23,15 @@ from pydantic import (
 from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
 from agent_core.llm.profiles import FallbackStrategy
-from agent_core.spelling import SpelledModel
 
 DEMO_MODEL = "demo/tour"
+RequestFact = Literal["session_id", "trace_user_id", "trace_version", "tags"]
 DEFAULT_EFFORT: Final = "high"
 _SECRETS = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
-class LLMConfig(BaseModel, metaclass=SpelledModel):
-    """Settings of a model. Frozen; keys are masked in JSON unless asked for.
-
-    Unknown fields of data that are read are ignored; an unknown option of the constructor is refused.
-    """
+class LLMConfig(BaseModel):
+    """Settings of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
 
     # Its building is deferred until `kind` has its default.
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, hide_input_in_errors=True)
@@ -162,7 +159,14 @@ class LLMConfig(BaseModel, metaclass=SpelledModel):
     extra_headers: dict[str, str] | None = Field(default=None, repr=False)
     """Sent with every request. Values of those whose names tell of secrets are masked in JSON as keys are."""
     litellm_extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once."""
+    """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once.
+
+    Where ``metadata`` is among them, an empty object too, the facts of `request_metadata` join it.
+    """
+    request_metadata: tuple[RequestFact, ...] = ("session_id", "trace_user_id", "trace_version", "tags")
+    """Which facts of the conversation are told in ``litellm_extra_body["metadata"]``, if there is that: its id, its
+    user, Drydock's version; as tags the model, the agent, what is asked for (`usage_id`) and the conversation's own.
+    """
     fallback_strategy: FallbackStrategy | None = Field(default=None, exclude=True)
     """Whom to ask when this model fails; not stored."""
     retry_listener: Callable[[int, int, Exception], object] | None = Field(default=None, exclude=True)

@@ -21,6 +21,7 @@ from agent_core.events.messages import Message
 from agent_core.llm.capabilities import (
     capabilities_of,
     check_window,
+    extra_body_of,
     headers_of,
     lookup_name,
     parameters_of,
@@ -341,7 +342,7 @@ class LLM(LLMConfig):
             messages=messages if text_calls is None else text_calls.prompt,
             tools=tools if text_calls is None else (),
             parameters=parameters,
-            extra_body=self.litellm_extra_body,
+            extra_body=extra_body_of(self, call.context),
             timeout=self.timeout,
             context=call.context,
             api="responses" if features.responses else "chat",

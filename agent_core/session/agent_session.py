@@ -170,7 +170,9 @@ class AgentSession:
                 gate=ConfirmationGate.for_tools(settings.policy, settings.analyzer, tool_servers.tools),
                 max_budget=settings.max_budget,
                 loops=settings.stuck_thresholds if settings.stuck_detection else None,
-                cache_key=parent.shared.cache_key if parent is not None else "",
+                context=settings.call_context(
+                    conversation_id, agent, cache_key=parent.shared.cache_key if parent is not None else ""
+                ),
                 payer=parent.budget.count if parent is not None else None,
             )
             opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]

@@ -15,7 +15,7 @@ from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThreshol
 from agent_core.errors import ToolNotFoundError
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import Frozen
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpRules
 from agent_core.mcp.tool import OwnTool
@@ -173,6 +173,7 @@ class SessionSettings:
         git: the repository that its workspace begins with, and whose name stands on commits.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.
+        user_id, tags: told to models that are to get metadata (see `LLMConfig.request_metadata`).
     """
 
     llm: LLM
@@ -204,3 +205,15 @@ class SessionSettings:
     enable_browsing: bool = True
     git: GitSetup = field(default_factory=GitSetup)
     confirm_subagents: ConfirmSubagents | None = None
+    user_id: str = ""
+    tags: tuple[str, ...] = ()
+
+    def call_context(self, conversation_id: str, agent: AgentBase, *, cache_key: str = "") -> CallContext:
+        """What calls of models tell of the conversation; `cache_key` is its id unless given."""
+        return CallContext(
+            prompt_cache_key=cache_key or conversation_id,
+            session_id=conversation_id,
+            agent=agent.name,
+            user_id=self.user_id,
+            tags=self.tags,
+        )

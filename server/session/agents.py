@@ -386,6 +386,11 @@ def _moved(before: str, now: str, *, is_known: bool) -> AnyEvent:
     return ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
 
 
+def _tags(record: ConversationRecord) -> tuple[str, ...]:
+    facts = {"repository": record.selected_repository, "branch": record.selected_branch, "trigger": record.trigger}
+    return tuple(f"{name}:{value}" for name, value in facts.items() if value)
+
+
 def session_settings(
     user: StoredSettings | None,
     server: Settings,
@@ -422,4 +427,6 @@ def session_settings(
         enable_browsing=browsing,
         snapshots=server.enable_snapshots,
         seed=seed_of(server.data_dir, record.id),
+        user_id=record.user_id,
+        tags=_tags(record),
     )

@@ -11,20 +11,22 @@ import orjson
 from pydantic import SecretStr
 
 from agent_core.llm.response import LLMResponse
-from agent_core.spelling import spelled
 
 
-@spelled
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration.
 
     `prompt_cache_key` is the key under which a provider may cache the prompt: the conversation's id, for a sub-agent
     its parent's. `session_id` stands in the log of calls; `on_response` hears of every finished call with its usage id.
+    `agent`, `user_id` and `tags` are told to providers that are to get metadata (see `LLMConfig.request_metadata`).
     """
 
     prompt_cache_key: str = ""
     session_id: str = ""
+    agent: str = ""
+    user_id: str = ""
+    tags: tuple[str, ...] = ()
     on_response: Callable[[LLMResponse, str], object] | None = None
 
     def counted_as(self, usage_id: str) -> CallContext:
