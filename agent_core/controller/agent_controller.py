@@ -26,13 +26,14 @@ from agent_core.events.control import (
     ConfirmationPolicyChanged,
     RecallAction,
 )
-from agent_core.events.llm_events import ActionDecision
+from agent_core.events.llm_events import ActionDecision, ActionEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.hooks import HookEvent
+from agent_core.tools.builtin import FinishAction, FinishTool
 from agent_core.tools.execution import exit_as_error
 
 logger = logging.getLogger(__name__)
@@ -213,7 +214,7 @@ class AgentController:
             case Move.RECALL:
                 await self._stream.add_events(recalls(state))
             case Move.STEP if state.wants_exit and self._agent.leaves_on_exit:
-                await self._enter(AgentState.FINISHED)
+                await self._leave()
             case Move.STEP if self.steps_left == 0:
                 await self._enter(AgentState.PAUSED)
             case Move.STEP:
@@ -230,6 +231,14 @@ class AgentController:
                 await self._enter(AgentState.AWAITING_USER_INPUT)
             case Move.RESUME:
                 await self._enter(AgentState.RUNNING)
+
+    async def _leave(self) -> None:
+        """Finish without the model, which is not shown that either: no answer of its own says it."""
+        finish = ActionEvent(
+            action=FinishAction(message=""), tool_name=FinishTool.tool_name, hidden=True, seen=self.state.last_event_id
+        )
+        left = AgentStateChanged(agent_state=AgentState.FINISHED)
+        (*_, self._entered) = await self._stream.add_events([finish, left])
 
     async def _decide(self, target: AgentState, *, reason: str, remember: bool = False) -> None:
         """Confirm or reject all that awaits it, in the order of the calls."""

@@ -245,7 +245,7 @@ class Step:
         must_confirm = gate.decide(classified)
         events = list(outcome.events)
         for place, (action, risk) in zip(places, classified, strict=True):
-            if risk is SecurityRisk.MEDIUM and gate.is_confirmation_mode_active:
+            if risk is SecurityRisk.MEDIUM:
                 where, tool = self._stream.conversation_id, action.tool_name
                 logger.warning("conversation %s: a call of %s is of MEDIUM risk", where, tool)
             judged = {"security_risk": risk, "awaits_confirmation": must_confirm}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from pydantic import ValidationError
 
@@ -17,6 +18,10 @@ from agent_core.events.store import EventStore, NewEvent
 from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient, joined
 
 MAX_PENDING_NOTICES = 64
+MAX_LOGGED: Final = 2000
+"""Bytes of an event that the process's log shows."""
+
+logger = logging.getLogger(__name__)
 
 
 class _Pending(NamedTuple):
@@ -130,7 +135,8 @@ class EventStream:
     """One conversation's log, as its writers and readers see it; `open` makes one.
 
     Readers see up to `last_id` (-1 in an empty log). `newest_id` is ahead of it while the store has not answered for
-    the events in between: who decides by the whole log waits for them.
+    the events in between: who decides by the whole log waits for them. `log_level` is that at which the process's log
+    is told each event, masked, once it is stored.
     """
 
     def __init__(self, conversation_id: str, store: EventStore, *, epoch: int, last_id: int) -> None:
@@ -144,6 +150,7 @@ class EventStream:
         self._arrived: dict[int, tuple[AnyEvent, int]] = {}
         self._subscriptions: dict[Subscription, None] = {}
         self._current = CurrentNotices()
+        self.log_level = logging.DEBUG
         self.closed = False
 
     @classmethod
@@ -191,6 +198,13 @@ class EventStream:
             self._remember(*entry)
             self._current.settle(entry[0])
         self._wake()
+        if logger.isEnabledFor(self.log_level):
+            for event, record in zip(stored, records, strict=True):
+                text = record.payload[:MAX_LOGGED].decode("utf-8", "replace")
+                rest = " …" if len(record.payload) > MAX_LOGGED else ""
+                logger.log(
+                    self.log_level, "conversation %s: event %d: %s%s", self.conversation_id, event.id, text, rest
+                )
         return stored
 
     def _wake(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -91,6 +92,7 @@ class AgentSession:
         hook_events: frozenset[HookEvent],
         client_count: Callable[[], int] | None,
         opened_at: int,
+        is_restored: bool,
     ) -> None:
         self.conversation_id = shared.stream.conversation_id
         self.stream = shared.stream
@@ -109,6 +111,7 @@ class AgentSession:
         self._hook_events = hook_events
         self._client_count = client_count
         self._opened_at = opened_at
+        self._is_restored = is_restored
         self.rewinder = Rewinder(
             self.stream,
             self.sandbox,
@@ -159,6 +162,8 @@ class AgentSession:
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             stream = await EventStream.open(conversation_id, store)
             resources.callback(stream.close)
+            is_restored = stream.last_id >= 0
+            stream.log_level = logging.INFO if settings.log_all_events else logging.DEBUG
             tool_servers = ToolServers(known, agent, place, stream, settings.own_tools)
             resources.push_async_callback(tool_servers.close, keep_servers=servers is not None)
             tool_servers.set_client_tools(settings.client_tools)
@@ -198,6 +203,7 @@ class AgentSession:
                 hook_events=frozenset(hook_events),
                 client_count=client_count,
                 opened_at=opened_at,
+                is_restored=is_restored,
             )
 
     async def __aenter__(self) -> Self:
@@ -209,12 +215,40 @@ class AgentSession:
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
         """Bring up the sandbox and the agent, and go on where the log ends; once for each session, else `RuntimeError`.
 
-        After `max_steps` (None: without a limit) an agent that would go on is paused. Progress is published on the
-        stream. When it fails, with `SandboxError` or `EventStoreError`, the log says so (state `error`) and the session
-        is to be closed; another one can start again.
+        First the sandbox, with MCP servers and the model's library coming up beside it; then the workspace (its files,
+        its repository, the name on commits) and what tools need in it; then memory, runtime and controller, which take
+        the log over; last the message and the state. Secrets, tools and prompt are there since `open`, before anything
+        can be said or logged. After `max_steps` (None: without a limit) an agent that would go on is paused.
+
+        Progress is published on the stream; success and duration are logged in any case. When it fails, with
+        `SandboxError` or `EventStoreError`, the log says so (state `error`) and the session is to be closed; another
+        one can start again. On a closed session it only warns.
         """
         if self._warming is not None:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
+        if self._closing is not None or self.stream.closed:
+            logger.warning("conversation %s: its session was closed before it was started", self.conversation_id)
+            return
+        started_at = time.monotonic()
+        try:
+            await self._start(initial_message, max_steps)
+        finally:
+            self._log_start(time.monotonic() - started_at)
+
+    def _log_start(self, seconds: float) -> None:
+        facts = {
+            "signal": "agent_session_start",
+            "conversation_id": self.conversation_id,
+            "success": self.is_ready,
+            "duration": round(seconds, 3),
+            "restored_state": self._is_restored,
+        }
+        # One that was closed meanwhile has not failed.
+        level = logging.ERROR if self.has_failed else logging.INFO
+        outcome = "succeeded" if self.is_ready else "failed" if self.has_failed else "was ended"
+        logger.log(level, "conversation %s: start %s after %.3f s", self.conversation_id, outcome, seconds, extra=facts)
+
+    async def _start(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
         self._warming = asyncio.create_task(self.agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         self._tool_servers.start(self.secrets)

@@ -171,6 +171,7 @@ class SessionSettings:
         enable_browsing, enable_sub_agents: whether an agent that is made here may have a browser or sub-agents, where
             its class knows how.
         git: the repository that its workspace begins with, and whose name stands on commits.
+        log_all_events: whether the process's log is told each event at the level info, else at debug.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.
         user_id, tags: told to models that are to get metadata (see `LLMConfig.request_metadata`).
@@ -204,6 +205,7 @@ class SessionSettings:
     enable_sub_agents: bool = False
     enable_browsing: bool = True
     git: GitSetup = field(default_factory=GitSetup)
+    log_all_events: bool = False
     confirm_subagents: ConfirmSubagents | None = None
     user_id: str = ""
     tags: tuple[str, ...] = ()

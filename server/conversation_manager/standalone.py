@@ -35,10 +35,14 @@ logger = logging.getLogger(__name__)
 
 TOO_MANY = StatusNotice(
     "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
-    "Too many conversations are running: this one was closed, since it was used least recently. "
+    "You have too many conversations running: this one was closed, since it was used least recently. "
     "Send a message to go on with it.",
     "error",
 )
+
+
+STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
+DELETED = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted.", "error")
 
 
 class StandaloneConversationManager(ConversationManager):
@@ -135,7 +139,7 @@ class StandaloneConversationManager(ConversationManager):
         before = self.live(conversation_id)
         with self._using(conversation_id) as session:
             if session.is_loaded:
-                await session.unload(stopped=True, sandbox="stop")
+                await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
             elif (record := await self._conversations.get(conversation_id)) is not None:
                 await self.parts.sandboxes.stop(record)
             self._unattended_since.pop(conversation_id, None)
@@ -146,7 +150,7 @@ class StandaloneConversationManager(ConversationManager):
         if record is None:
             return False
         with self._using(conversation_id) as session:
-            await session.end(stopped=True)
+            await session.end(stopped=True, farewell=DELETED)
             try:
                 self._titles.forget(conversation_id)
                 seed_of(self.parts.settings.data_dir, conversation_id).unlink(missing_ok=True)
@@ -194,13 +198,18 @@ class StandaloneConversationManager(ConversationManager):
     async def make_room(self, session: WebSession) -> None:
         self._unattended_since.pop(session.conversation_id, None)
         while True:
-            loaded = [other for other in self._sessions.values() if other.is_loaded and other is not session]
-            victims = [other for other in loaded if not other.is_loading]
-            if len(loaded) < self.parts.settings.max_concurrent_conversations or not victims:
+            others = [one for one in self._sessions.values() if one.user_id == session.user_id and one is not session]
+            running = [one for one in others if one.has_room]
+            if len(running) < self.parts.settings.max_concurrent_conversations:
+                session.has_room = True  # before anything is awaited, so that those who load at once see each other
                 return
+            victims = [one for one in running if not one.is_loading]
+            if not victims:
+                await running[0].opened()
+                continue
             # Of those at rest the one that rests longest; only when all are at work, one that works.
             victim = min(victims, key=lambda other: (other.activity().is_busy, other.last_activity))
-            logger.info("closing conversation %s: too many are running", victim.conversation_id)
+            logger.info("closing conversation %s: too many of its user's are running", victim.conversation_id)
             await victim.unload(stopped=True, sandbox="pause", notice=TOO_MANY)
             self._unloaded(victim)
 

@@ -104,7 +104,11 @@ def git_setup(user: StoredSettings | None, server: Settings, record: Conversatio
     """The repository that the conversation was created with, and its user's name and mail address."""
     user = user or StoredSettings()
     name, email = (" ".join((text or "").split()) for text in (user.git_user_name, user.git_user_email))
-    return GitSetup(_repository(user.provider_tokens, server, record), name, email)
+    return GitSetup(
+        _repository(user.provider_tokens, server, record),
+        name or server.git_user_name or "",
+        email or server.git_user_email or "",
+    )
 
 
 def provider_secrets(user: StoredSettings | None) -> dict[str, StaticSecret]:
@@ -418,6 +422,7 @@ def session_settings(
         sandbox_remarks=PORTS_REMARK,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         git=git_setup(user, server, record),
+        log_all_events=server.log_all_events,
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
         agent_options=options_of(user, server, record),

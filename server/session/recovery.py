@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent_core.errors import DrydockError
@@ -28,7 +29,7 @@ async def resume_interrupted(
     concurrency: int,
     limit: int,
 ) -> None:
-    """Start the conversations whose agent was at work, at most `concurrency` at a time, the `limit` most recent.
+    """Start conversations whose agent was at work, `concurrency` at a time: each user's `limit` most recent ones.
 
     One that was resumed `MAX_RESUMES` times without coming to rest waits for its user: it may be what ends the process.
     """
@@ -58,9 +59,14 @@ async def resume_interrupted(
     if not records:
         return
     records.sort(key=lambda record: record.last_updated_at or record.created_at, reverse=True)
-    logger.info("resuming %d of %d conversations that were at work", min(limit, len(records)), len(records))
+    of_users, chosen = Counter[str](), []
+    for record in records:
+        of_users[record.user_id] += 1
+        if of_users[record.user_id] <= limit:
+            chosen.append(record)
+    logger.info("resuming %d of %d conversations that were at work", len(chosen), len(records))
     async with asyncio.TaskGroup() as group:
-        for record in records[:limit]:
+        for record in chosen:
             group.create_task(resume(record), name=f"resume:{record.id}")
 
 

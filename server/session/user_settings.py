@@ -99,6 +99,8 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
     """What a conversation of this user runs with."""
     user_values = user or StoredSettings()
     asks = server.confirmation_mode if user_values.confirmation_mode is None else user_values.confirmation_mode
+    own = user_values.security_analyzer
+    analyzer = server.security_analyzer if own is None else own  # an empty one was chosen: none
     model = choose_model(user, server)
     condenses = user_values.enable_default_condenser and not model.is_demo  # a script sums nothing up
     return ConversationOptions(
@@ -106,8 +108,8 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
         agent_class=user_values.agent if user_values.agent in AgentBase.agents else server.agent_class,
         max_iterations=user_values.max_iterations or server.max_iterations,
         max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
-        policy=policy_with(user_values.security_analyzer) if asks else NeverConfirm(),
-        security_analyzer=analyzer_named(user_values.security_analyzer),
+        policy=policy_with(analyzer) if asks else NeverConfirm(),
+        security_analyzer=analyzer_named(analyzer),
         condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE) if condenses else None,
     )
 

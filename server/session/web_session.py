@@ -42,7 +42,7 @@ class SessionOwner(Protocol):
     """Interface of the manager for its sessions."""
 
     async def make_room(self, session: WebSession) -> None:
-        """Unload others, so that one more conversation may be loaded."""
+        """Have the session `has_room`, for which others of its user may have to be unloaded."""
 
     def first_message(self, session: WebSession, text: str) -> None:
         """The user said something; the conversation may still want a title."""
@@ -51,6 +51,8 @@ class SessionOwner(Protocol):
 class WebSession:
     """One conversation as the server runs it; `users` counts calls in progress, for which the manager keeps it.
 
+    `user_id` says whose it is, from its first loading on, and `has_room` that it counts as one of theirs that run;
+    `farewell` is what its clients are told once it ended.
     `load` and `unload` may be called by anyone at any time, and take effect one after the other. A session that `end`ed
     is loaded no more.
     """
@@ -61,6 +63,9 @@ class WebSession:
         self.conversation_id = conversation_id
         self.connections: set[str] = set()
         self.users = 0
+        self.user_id: str | None = None
+        self.has_room = False
+        self.farewell: StatusNotice | None = None
         self.last_activity = time.monotonic()
         self._owner = owner
         self._agents = agents
@@ -198,7 +203,7 @@ class WebSession:
 
     async def _refresh_secrets(self, user_id: str) -> None:
         loaded = self._loaded
-        if loaded is not None and loaded.user_id == user_id:
+        if loaded is not None and self.user_id == user_id:
             secrets = await self._agents.secrets_of(user_id)
             loaded.agent.stream.secrets.add(secrets.hidden)
             loaded.agent.set_named_secrets(secrets.named)
@@ -244,6 +249,14 @@ class WebSession:
             return self._agent
         return await self._executor.run(self._load())
 
+    async def opened(self) -> None:
+        """Wait until what is begun of loading and unloading has come to its end, whatever that is."""
+
+        async def nothing() -> None:
+            return
+
+        await self._executor.run(nothing())
+
     async def unload(self, *, stopped: bool, sandbox: AfterClose = "keep", notice: StatusNotice | None = None) -> None:
         """End the agent session, if there is one; see `AgentSession.close`. `notice` is shown to the clients first."""
         await self._executor.run(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
@@ -259,9 +272,9 @@ class WebSession:
 
         return await self._executor.run(unload())
 
-    async def end(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
-        """Unload it for good: it is loaded no more, and its connections are told to go."""
-        self._ended = True
+    async def end(self, *, stopped: bool, sandbox: AfterClose = "keep", farewell: StatusNotice | None = None) -> None:
+        """Unload it for good: it is loaded no more, and its connections are told to go, with a `farewell` if any."""
+        self._ended, self.farewell = True, farewell
         self._tell()
         await self.unload(stopped=stopped, sandbox=sandbox)
 
@@ -275,8 +288,12 @@ class WebSession:
             record = await self._conversations.get(self.conversation_id)
             if record is None:
                 raise ConversationNotFoundError(self.conversation_id)
+            self.user_id = record.user_id
             await self._owner.make_room(self)
             agent = await self._opened(record)
+        except BaseException:
+            self.has_room = False
+            raise
         finally:
             self._loading = False
         self.last_activity = time.monotonic()
@@ -291,7 +308,6 @@ class WebSession:
         recording = recorder.run(after=agent.stream.last_id)
         self._loaded = _Loaded(
             agent,
-            record.user_id,
             recorder,
             recording=asyncio.create_task(recording, name=f"recorder:{self.conversation_id}"),
             starting=asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}"),
@@ -331,7 +347,7 @@ class WebSession:
             await agent.close(stopped=stopped, sandbox=sandbox)
             await self._finished(loaded.recording)
         finally:
-            self._loaded = None
+            self._loaded, self.has_room = None, False
             self._tell()
 
     async def _finished(self, recording: asyncio.Task[None]) -> None:
@@ -354,7 +370,6 @@ class _Loaded(NamedTuple):
     """What is there of a conversation while it is loaded, and the tasks that start its agent and record its facts."""
 
     agent: LoadedAgent
-    user_id: str
     recorder: Recorder
     recording: asyncio.Task[None]
     starting: asyncio.Task[None]

@@ -29,6 +29,7 @@ from pydantic import (
 
 from agent_core.llm.profiles import HOME_VARIABLE
 from agent_core.runtime.sandbox import NetworkWish, SandboxWish
+from agent_core.security.analyzers import ANALYZERS
 from agent_core.session.settings import AgentOptions
 from server.errors import ConfigurationError
 from server.settings.git_hosts import PROVIDERS, host_problem
@@ -53,6 +54,7 @@ PROTOCOL_VARIABLES = {
     "SESSION_API_KEY": "token",
     "ALLOW_SET_CONVERSATION_ID": "allow_set_conversation_id",
     "PERMITTED_CORS_ORIGINS": "allowed_origins",
+    "LOG_ALL_EVENTS": "log_all_events",
 }
 """The protocol's names of some settings; the same with the prefix wins here too."""
 
@@ -176,7 +178,9 @@ class Settings(BaseModel):
         50, ge=0, description="HTTP requests per second and client address, with four seconds' worth at once; 0: any."
     )
     max_concurrent_conversations: int = Field(
-        20, ge=1, description="Loaded conversations at a time; one more closes the least recently updated one."
+        20,
+        ge=1,
+        description="Loaded conversations of each user at a time; one more closes that user's least recently used one.",
     )
     max_feed_buffer_bytes: int = Field(
         MEGABYTE // 4, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."
@@ -200,6 +204,12 @@ class Settings(BaseModel):
         False,
         description="Whether actions wait for the user's approval: every one, or, for users who have chosen a"
         " `security_analyzer`, the risky ones.",
+    )
+    security_analyzer: OptionalName = Field(
+        None,
+        description="What judges the risk of actions where the user chose nothing: `llm` (the model's own word), "
+        "`rules` (rules that read commands) or `rules+llm` (the greater risk of both). Without one, both judge, and "
+        "with `confirmation_mode` every action waits.",
     )
     agent_options: OptionalOptions = Field(
         None,
@@ -305,6 +315,12 @@ class Settings(BaseModel):
         '`github = "https://git.example.com"`; a table in the file, JSON in the variable. What a user stores with a '
         "token wins.",
     )
+    git_user_name: OptionalName = Field(
+        None, description="Name on the commits of agents whose user gave none; by default what the image has."
+    )
+    git_user_email: OptionalName = Field(
+        None, description="Mail address on the commits of agents whose user gave none; by default what the image has."
+    )
     git_clone_seconds: PositiveSeconds = Field(600, description="Bound on cloning a conversation's repository.")
     git_clone_depth: int = Field(0, ge=0, description="How many commits of each branch are cloned; 0: all.")
     verify_git_tokens: bool = Field(
@@ -350,6 +366,23 @@ class Settings(BaseModel):
     # Log
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     log_format: Literal["text", "json"] = Field("text", description="Lines for people, or one JSON object each.")
+    log_all_events: bool = Field(
+        False,
+        description="Whether each event of each conversation is logged at the level info, else at debug: its first "
+        "2,000 bytes, secrets masked.",
+    )
+
+    @field_validator("security_analyzer")
+    @classmethod
+    def _analyzer_is_known(cls, value: str | None) -> str | None:
+        if value is not None and value not in ANALYZERS:
+            raise ValueError(f"{value!r} is no analyzer; known are {', '.join(ANALYZERS)}")
+        return value
+
+    @field_validator("git_user_name", "git_user_email")
+    @classmethod
+    def _is_one_line(cls, value: str | None) -> str | None:
+        return None if value is None else " ".join(value.split())
 
     @field_validator("allowed_origins")
     @classmethod

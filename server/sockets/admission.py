@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Authenticator, Identity
 from server.settings.git_hosts import PROVIDERS
-from server.sockets.conversations import JoinRefusedError
+from server.sockets.conversations import NOT_FOUND, JoinRefusedError
 from server.sockets.polling import is_socket_path, refusal
 from server.wire.json_data import MAX_INTEGER
 
@@ -49,7 +49,7 @@ def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> 
     if identity is None:
         raise JoinRefusedError("invalid_session_api_key")
     if _CONVERSATION_ID.fullmatch(conversation_id) is None:
-        raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found")
+        raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found", data=NOT_FOUND)
     return Handshake(conversation_id, after, _replay_limit(_first(query, "replay_limit")), identity)
 
 

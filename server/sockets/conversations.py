@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from agent_core.errors import DrydockError
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
 from server.auth.identity import Identity
+
+NOT_FOUND: Final = {"msg_id": "CONVERSATION$NOT_FOUND"}
+"""Data of a refusal: there is no such conversation (any more), or it is not this user's."""
 
 
 class JoinRefusedError(DrydockError):
@@ -24,6 +28,10 @@ class JoinedConversation(Protocol):
 
     @property
     def conversation_id(self) -> str: ...
+
+    @property
+    def farewell(self) -> StatusNotice | None:
+        """What its clients are told when there will be no more streams, if anything."""
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
         """The open stream that follows `previous`; None when there will never be one, and the connection is closed.

@@ -93,6 +93,8 @@ class Feed:
             stream = await self._joined.next_stream(stream)
             if stream is not None and self._has_to_resync(stream):
                 await self._begin(stream)
+        if (farewell := self._joined.farewell) is not None:
+            await self._show_notice(farewell)
 
     async def _begin(self, stream: EventStream) -> None:
         if self._has_to_resync(stream):

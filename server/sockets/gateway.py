@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
 import socketio
+import socketio.packet
 from socketio.exceptions import ConnectionRefusedError as RefusedError
 from starlette.types import ASGIApp
 
@@ -18,17 +19,23 @@ from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
+from server.errors import ConversationNotFoundError
 from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
-from server.sockets.conversations import Conversations, JoinRefusedError
+from server.sockets.conversations import NOT_FOUND, Conversations, JoinRefusedError
 from server.sockets.feed import EVENT, Feed, send_error
 from server.sockets.outlet import Malformed, Outlet, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
 from server.wire.errors import WireError
-from server.wire.frames import title_frame, to_json
+from server.wire.frames import error_frames, title_frame, to_json
 from server.wire.incoming import taken_from_wire
 
 USER_EVENTS: Final = ("oh_user_action", "oh_action")
+NO_SESSION: Final = "no_connected_session"
+NO_CONVERSATION: Final = "no_conversation"
+MAX_UNHEARD: Final = 64
+"""Packets that may wait for a client that has joined nothing."""
+
 END_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
@@ -62,7 +69,7 @@ class SocketGateway:
         self._keeper = keeper or Doorkeeper(authenticator)
         self._clock = clock
         self._connections: dict[str, ClientConnection] = {}
-        self._server = _make_server(self.limits)
+        self._server = _make_server(self.limits, self._on_unjoined)
         self._transports = Transports(self._server, self.limits)
         self._watching: asyncio.Task[None] | None = None
         self._server.on("connect", self._on_connect)
@@ -114,6 +121,8 @@ class SocketGateway:
             await self._connect(connection_id, environ)
         except JoinRefusedError as error:
             raise RefusedError(*((str(error),) if error.data is None else (str(error), dict(error.data)))) from error
+        except ConversationNotFoundError as error:
+            raise RefusedError(str(error), dict(NOT_FOUND)) from error
         except DrydockError as error:
             raise RefusedError(str(error)) from error
         except TimeoutError as error:
@@ -131,11 +140,13 @@ class SocketGateway:
     async def _on_event(self, event: str, connection_id: str, *args: object) -> dict[str, Any] | None:
         """Take what a client sends; what is returned is the acknowledgement, for those who ask for one."""
         connection = self._connections.get(connection_id)
-        if connection is None:
-            return None
+        if connection is None:  # it has left in this moment, or its conversation has
+            return {"success": False, "error": f"{NO_SESSION}:{connection_id}"}
         try:
             async with asyncio.timeout(self.limits.send_seconds):
                 return {"success": True, "id": await self._take(connection, event, args)}
+        except ConversationNotFoundError:
+            problem = f"{NO_CONVERSATION}:{connection.conversation_id}"
         except DrydockError as error:
             problem = str(error)
         except TimeoutError:
@@ -145,6 +156,18 @@ class SocketGateway:
             problem = "The server failed to take the message; its log says why."
         await send_error(connection.outlet, problem, self._clock())
         return {"success": False, "error": problem}
+
+    async def _on_unjoined(self, transport_id: str, namespace: str | None, ack_id: int | None) -> None:
+        """Answer an event of a client that has joined nothing, as any refused one is answered."""
+        problem = f"{NO_SESSION}:{transport_id}"
+        answers: list[tuple[int, list[Any], int | None]] = [
+            (socketio.packet.EVENT, [EVENT, frame], None) for frame in error_frames(problem, self._clock())
+        ]
+        if ack_id is not None:
+            answers.append((socketio.packet.ACK, [{"success": False, "error": problem}], ack_id))
+        for kind, data, number in answers:
+            packet = self._server.packet_class(kind, data=data, namespace=namespace, id=number)
+            await self._server.eio.send(transport_id, packet.encode())
 
     async def _connect(self, connection_id: str, environ: Mapping[str, Any]) -> None:
         handshake = read_handshake(environ, self._authenticator)
@@ -226,8 +249,28 @@ class SocketGateway:
         await self._conversations.leave(connection_id)
 
 
-def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
-    server = socketio.AsyncServer(
+class _Server(socketio.AsyncServer):  # type: ignore[misc] # python-socketio is not typed
+    """The library's server, which would drop what a client sends that has joined nothing, without a word."""
+
+    def __init__(self, on_unjoined: Callable[[str, str | None, int | None], Awaitable[None]], **options: Any) -> None:
+        super().__init__(**options)
+        self._on_unjoined = on_unjoined
+
+    async def _handle_event(self, eio_sid: str, namespace: str | None, ack_id: int | None, data: list[Any]) -> None:
+        place = namespace or "/"
+        if self.manager.is_connected(self.manager.sid_from_eio_sid(eio_sid, place), place):
+            await super()._handle_event(eio_sid, namespace, ack_id, data)
+            return
+        transport = self.eio.sockets.get(eio_sid)
+        if transport is not None and transport.queue.qsize() < MAX_UNHEARD:  # who does not listen is not answered
+            await self._on_unjoined(eio_sid, namespace, ack_id)
+
+
+def _make_server(
+    limits: SocketLimits, on_unjoined: Callable[[str, str | None, int | None], Awaitable[None]]
+) -> socketio.AsyncServer:
+    server = _Server(
+        on_unjoined,
         async_mode="asgi",
         serializer=client_packet_class(limits.max_message_bytes),
         # One message of a client after the other: order is kept, and a flood waits in the client's own socket.

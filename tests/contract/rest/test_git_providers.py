@@ -107,7 +107,7 @@ async def test_a_token_that_its_provider_refuses_is_not_stored_and_one_that_it_c
 
 
 async def asked_for(
-    make_server: MakeServer, body: dict[str, Any], **settings: Any
+    make_server: MakeServer, body: dict[str, Any], users: dict[str, str] | None = None, **settings: Any
 ) -> tuple[list[FakeRequest], list[str]]:
     """What the sandbox of a conversation was asked of git, and the errors in its log."""
 
@@ -120,7 +120,8 @@ async def asked_for(
         await add(
             server, github={"token": TOKEN}, bitbucket={"token": "ann:secret-pw", "host": "bb.example.com:8443/git"}
         )
-        await server.post("/api/settings", json={"git_user_name": "Ann", "git_user_email": "ann@example.com"})
+        own = {"git_user_name": "Ann", "git_user_email": "ann@example.com"} if users is None else users
+        await server.post("/api/settings", json=own)
         conversation_id = await server.create(**body)
         await server.until_running(conversation_id)
         (sandbox,) = provider.sandboxes.values()
@@ -164,6 +165,22 @@ async def test_a_repository_is_asked_for_with_what_its_provider_wants(
     names = ("url", "folder", "branch", "username", "password")
     assert tuple(clone.args[name] for name in names) == expected
     assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        ({}, {"name": "The Firm", "email": "git@firm.example"}),
+        ({"git_user_name": "Ann"}, {"name": "Ann", "email": "git@firm.example"}),
+        ({"git_user_name": " ", "git_user_email": "ann@example.com"}, {"name": "The Firm", "email": "ann@example.com"}),
+    ],
+)
+async def test_the_servers_name_stands_on_commits_of_users_who_gave_none(
+    make_server: MakeServer, users: dict[str, str], expected: dict[str, str]
+) -> None:
+    settings = {"git_user_name": "The  Firm", "git_user_email": "git@firm.example"}
+    calls, _ = await asked_for(make_server, {}, users, **settings)
+    assert [(call.op, call.args) for call in calls] == [("git.identity", expected)]
 
 
 async def test_without_a_way_out_of_the_sandbox_nothing_is_tried_and_the_reason_said(make_server: MakeServer) -> None:

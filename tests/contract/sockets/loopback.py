@@ -20,6 +20,7 @@ from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore, StoredEvent
 from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
 from server.auth.identity import Identity, OneTokenAuthenticator
 from server.errors import ConversationNotFoundError
 from server.sockets.connections import SocketLimits
@@ -48,6 +49,7 @@ class MemoryConversation:
         self._store = store
         self._changed = asyncio.Condition()
         self._deleted = False
+        self.farewell: StatusNotice | None = None
 
     async def open(self) -> EventStream:
         async with self._changed:
@@ -55,7 +57,8 @@ class MemoryConversation:
             self._changed.notify_all()
         return self.stream
 
-    async def delete(self) -> None:
+    async def delete(self, farewell: StatusNotice | None = None) -> None:
+        self.farewell = farewell
         async with self._changed:
             self._deleted = True
             if self.stream is not None:
@@ -106,6 +109,8 @@ class MemoryConversations:
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         if self.refusal is not None:
             raise self.refusal
+        if conversation_id not in self.known:
+            raise ConversationNotFoundError(conversation_id)
         stream = self.known[conversation_id].stream
         if stream is None:
             raise DrydockError("the conversation does not run")

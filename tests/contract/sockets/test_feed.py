@@ -387,3 +387,23 @@ async def test_a_new_title_is_told_to_the_conversations_clients_only() -> None:
                 {"status_update": True, "type": "info", "message": "c1", "conversation_title": "Mend the roof"}
             ]
             assert [frame["conversation_title"] for frame in second.frames] == ["Paint the door"]
+
+
+async def test_clients_are_told_that_their_conversation_was_deleted_also_one_that_does_not_run() -> None:
+    farewell = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted.", "error")
+    async with serving() as loopback:
+        conversation = loopback.conversations.known["c1"]
+        async with loopback.client() as client:
+            await until(lambda: conversation.connections)
+            assert conversation.stream is not None
+            conversation.stream.close()
+            await conversation.delete(farewell)
+            await until(lambda: client.goodbyes)
+            told = {key: client.frames[-1][key] for key in ("status_update", "type", "id", "message", "source")}
+    assert told == {
+        "status_update": True,
+        "type": "error",
+        "id": "CONVERSATION$NOT_FOUND",
+        "message": "The conversation was deleted.",
+        "source": "environment",
+    }

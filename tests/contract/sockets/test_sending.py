@@ -11,7 +11,9 @@ import pytest
 from agent_core.errors import EventStoreError
 from agent_core.events.llm_events import MessageEvent
 from server.sockets.connections import SocketLimits
+from server.sockets.gateway import MAX_UNHEARD
 from tests.contract.sockets.loopback import Client, packet, serving, until
+from tests.waiting import ticks
 
 
 def message(text: str) -> dict[str, Any]:
@@ -191,3 +193,41 @@ async def test_a_client_that_left_can_say_nothing_more() -> None:
             await other.send(message("hi"))
             await other.until_id(0)
             assert [frame["message"] for frame in other.frames] == ["hi"]
+
+
+@pytest.mark.parametrize("before", [[], ["40"]])
+async def test_an_event_of_a_socket_that_has_joined_nothing_is_answered(before: list[str]) -> None:
+    async with serving() as loopback, loopback.raw("conversation_id=none") as socket:
+        [transport_id] = loopback.gateway._server.eio.sockets
+        for text in before:
+            await socket.send(text)
+            assert str(await socket.recv()).startswith("44")
+        await socket.send("427" + json.dumps(["oh_user_action", message("hello?")]))
+        problem = f"no_connected_session:{transport_id}"
+        assert packet(await socket.recv()) == {"error": True, "message": problem}
+        status = packet(await socket.recv())
+        assert (status["status_update"], status["type"], status["message"]) == (True, "error", problem)
+        assert await socket.recv() == "437" + json.dumps([{"success": False, "error": problem}], separators=(",", ":"))
+    assert not loopback.conversations.sent
+
+
+async def test_who_has_joined_nothing_and_does_not_listen_is_answered_so_often_and_no_more() -> None:
+    async with serving() as loopback, loopback.raw("conversation_id=none") as socket:
+        [transport] = loopback.gateway._server.eio.sockets.values()
+        socket.transport.pause_reading()
+        for _ in range(2000):
+            await socket.send('42["oh_user_action",{}]')
+        await socket.send("40")
+        await ticks(200)
+        assert transport.queue.qsize() <= MAX_UNHEARD + 3
+        socket.transport.resume_reading()
+
+
+async def test_an_event_for_a_conversation_that_is_gone_is_answered_so() -> None:
+    async with serving() as loopback, loopback.client() as client:
+        await until(lambda: loopback.conversations.known["c1"].connections)
+        del loopback.conversations.known["c1"]
+        answer = await client.socket.call("oh_user_action", message("hello?"))
+        assert answer == {"success": False, "error": "no_conversation:c1"}
+        await until(lambda: len(client.frames) == 2)
+        assert client.frames[0] == {"error": True, "message": "no_conversation:c1"}

@@ -11,7 +11,11 @@ from agent_core.agent.agent import AFTER_FINISH, CUT_OFF, NUDGE, TEXT_CALL_NUDGE
 from agent_core.controller.guards import MAX_FRUITLESS_REPLIES
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
+from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from agent_core.session.settings import AgentOptions
+from agent_core.tools.builtin import FinishAction
+from server.wire.envelope import to_wire
 from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.waiting import ticks
 
@@ -27,7 +31,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def until(
-    stage: Stage, done: Callable[[list[AnyEvent]], bool], replies: list[Reply] | None = None
+    stage: Stage, done: Callable[[list[AnyEvent]], object], replies: list[Reply] | None = None
 ) -> list[AnyEvent]:
     """The log once `done` holds for it; meanwhile the model says `replies`, the last of them for ever."""
     left = list(replies or [])
@@ -198,3 +202,40 @@ async def test_an_answer_that_holds_only_reasoning_is_kept_and_the_model_is_told
     roles = [message["role"] for message in stage.model.prompts[-1]]
     assert roles == ["system", "user"], "an empty message is none that a provider would take"
     assert NUDGE in str(stage.model.prompts[-1])
+
+
+async def test_exit_leaves_a_finish_in_the_log_without_a_question_to_the_model_and_the_next_message_goes_on(
+    stage: Stage,
+) -> None:
+    await stage.session.send(MessageEvent(source="user", llm_message=Message.user(" /exit\n")))
+
+    def is_left(events: list[AnyEvent]) -> bool:
+        return is_in(AgentState.FINISHED)(events) and isinstance(events[-1], ObservationEvent)
+
+    events = await until(stage, is_left)
+    assert not stage.model.prompts
+    [left] = [event for event in events if isinstance(event, ActionEvent)]
+    assert isinstance(left.action, FinishAction)
+    assert [event.cause for event in events if isinstance(event, ObservationEvent)] == [left.id]
+    shown = [frame for event in events if (frame := to_wire(event, live=True)) is not None]
+    finish = next(frame for frame in shown if frame.get("action") == "finish")
+    assert (finish["source"], finish["args"]) == ("agent", {"final_thought": "", "outputs": {}, "thought": ""})
+    assert shown[-1]["extras"]["agent_state"] == "finished", "the state comes behind it, and nothing behind that"
+    await stage.say()
+    await until(stage, lambda _: stage.model.prompts)
+    said = {turn["role"] for turn in stage.model.prompts[0]}
+    assert said == {"system", "user"}, "what no model said is not shown to it"
+
+
+async def test_exit_is_left_once_also_where_the_agent_has_no_finish_and_after_a_crash() -> None:
+    stage = Stage(settings={"agent_options": AgentOptions(enable_finish=False)})
+    await stage.begin()
+    await stage.session.send(MessageEvent(source="user", llm_message=Message.user("/exit")))
+    await until(stage, is_in(AgentState.FINISHED))
+    await stage.crash()
+    await stage.begin()
+    events = await until(stage, lambda log: isinstance(log[-1], AgentStateChanged) and log[-1].id > 6)
+    await ticks(50)
+    assert [event.tool_name for event in await stage.log() if isinstance(event, ActionEvent)] == ["finish"]
+    assert is_in(AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)(events)
+    await stage.end()

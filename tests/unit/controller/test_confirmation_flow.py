@@ -272,13 +272,15 @@ async def test_a_medium_risk_runs_at_once_and_leaves_a_warning(caplog: pytest.Lo
     ]
 
 
-async def test_where_nothing_is_confirmed_a_medium_risk_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_medium_risk_leaves_a_warning_also_where_nothing_is_confirmed(caplog: pytest.LogCaptureFixture) -> None:
     async with staged(policy=NeverConfirm(), analyzer=LLMSecurityAnalyzer()) as stage:
         await stage.say()
         with caplog.at_level(logging.WARNING, "agent_core.controller.step"):
             events = await until(stage, FINISHED, [calls("make", risk="MEDIUM"), REPLIES["finish"]])
     assert actions(events)[0].security_risk is SecurityRisk.MEDIUM
-    assert not caplog.records
+    assert [record.getMessage() for record in caplog.records] == [
+        "conversation c: a call of terminal is of MEDIUM risk"
+    ]
 
 
 async def test_an_analyzer_that_fails_counts_as_high() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
-from agent_core.events.control import AgentState
+from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.transient import StatusNotice
 from agent_core.security.secrets import StaticSecret
 from server.app import class_at
@@ -238,6 +238,67 @@ async def test_too_many_conversations_close_the_one_that_rested_longest_and_tell
         assert first.closed_with == (True, "pause")
         statuses = [house.manager.live(name).status.value for name in ("a", "b", "c")]
         assert statuses in (["STOPPED", "RUNNING", "STARTING"], ["STOPPED", "RUNNING", "RUNNING"])
+
+
+async def test_the_limit_counts_for_each_user_and_touches_nobody_elses(make_house: MakeHouse) -> None:
+    async with make_house(max_concurrent_conversations=2) as house:
+        for user in ("ann", "bob"):
+            for number in range(3):
+                await house.new(f"{user}{number}", user_id=user)
+        for name in ("ann0", "bob0", "ann1", "bob1"):
+            await started(house, name)
+        assert all(agent.closed_with is None for agent in house.agents.made)
+        await started(house, "bob2")
+        assert [agent.conversation_id for agent in house.agents.made if agent.closed_with] == ["bob0"]
+        await started(house, "ann2")
+        assert [agent.conversation_id for agent in house.agents.made if agent.closed_with] == ["ann0", "bob0"]
+
+
+async def test_however_many_of_a_user_start_at_once_no_more_run_than_may(make_house: MakeHouse) -> None:
+    async with make_house(max_concurrent_conversations=2) as house:
+        house.agents.open_seconds = 0.01
+        for number in range(8):
+            await house.new(f"a{number}", user_id="ann" if number else "bob")
+        await asyncio.gather(*(house.manager.maybe_start_agent_loop(f"a{number}") for number in range(8)))
+        running = [n for n in range(8) if house.manager.live(f"a{n}").status is not ConversationStatus.STOPPED]
+        assert 0 in running
+        assert len(running) == 3
+
+
+async def test_each_users_latest_are_resumed(make_house: MakeHouse) -> None:
+    async with make_house(resume_on_start=False) as house:
+        for number, user in enumerate(["ann", "ann", "bob", "ann", "bob"]):
+            moment = datetime(2026, 1, 1 + number, tzinfo=UTC)
+            await house.new(f"c{number}", user_id=user, agent_state="running", last_updated_at=moment)
+    async with make_house(max_concurrent_conversations=1) as house:
+        await until(lambda: len(house.agents.made) == 2)
+        await until(lambda: all(agent.is_ready for agent in house.agents.made))
+        assert {agent.conversation_id for agent in house.agents.made} == {"c3", "c4"}
+        assert all(agent.closed_with is None for agent in house.agents.made)
+
+
+async def test_a_stopped_conversation_says_so_to_whoever_follows_it(house: House) -> None:
+    await house.new("a")
+    agent = await started(house, "a")
+    async with agent.stream.subscribe(after=agent.stream.last_id, transients=True) as events:
+        await house.manager.stop("a")
+        seen = [event async for event in events]
+    assert isinstance(seen[0], StatusNotice)
+    assert (seen[0].status_id, seen[0].level) == ("STATUS$STOPPED", "info")
+    assert isinstance(seen[1], AgentStateChanged)
+
+
+async def test_a_deleted_conversation_has_a_last_word_for_its_clients_and_a_suspended_one_has_none(
+    house: House,
+) -> None:
+    for name in ("a", "b"):
+        await house.new(name)
+    deleted, kept = [await house.manager.join(name, name, ME) for name in ("a", "b")]
+    await house.manager.delete("a")
+    assert deleted.farewell is not None
+    assert (deleted.farewell.status_id, deleted.farewell.level) == ("CONVERSATION$NOT_FOUND", "error")
+    await house.manager.__aexit__(None, None, None)
+    assert kept.farewell is None
 
 
 async def test_a_conversation_at_work_is_closed_only_when_all_are(make_house: MakeHouse) -> None:

@@ -155,6 +155,7 @@ def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
 
 BOTH, LLM_WORD, RULES = get_default_analyzer(), LLMSecurityAnalyzer(), ShellRuleAnalyzer()
 ASKS = Settings(confirmation_mode=True)
+ASKS_BY_RULES = Settings(confirmation_mode=True, security_analyzer="rules")
 
 
 @pytest.mark.parametrize(
@@ -174,6 +175,10 @@ ASKS = Settings(confirmation_mode=True)
         (StoredSettings(confirmation_mode=True, security_analyzer="rules+llm"), Settings(), ConfirmRisky(), BOTH),
         (StoredSettings(security_analyzer="llm"), ASKS, ConfirmRisky(), LLM_WORD),
         (StoredSettings(confirmation_mode=False, security_analyzer="llm"), ASKS, NeverConfirm(), LLM_WORD),
+        (None, ASKS_BY_RULES, ConfirmRisky(), RULES),
+        (StoredSettings(), ASKS_BY_RULES, ConfirmRisky(), RULES),
+        (StoredSettings(security_analyzer="llm"), ASKS_BY_RULES, ConfirmRisky(), LLM_WORD),
+        (StoredSettings(security_analyzer=""), ASKS_BY_RULES, AlwaysConfirm(), BOTH),
     ],
 )
 def test_who_is_asked_where_an_analyzer_is_chosen_or_not(

@@ -85,7 +85,8 @@ export function refusedFields(problems: ReadonlyMap<string, string>): FieldError
 }
 
 function analyzerOf(text: SettingsText): Pick<SettingsChange, "security_analyzer"> {
-  if (text.asks === "everything") return { security_analyzer: null };
+  // Not null, which would be the server's own one.
+  if (text.asks === "everything") return { security_analyzer: "" };
   if (text.asks !== "risky" || ANALYZERS.includes(text.analyzer)) return {};
   return { security_analyzer: USUAL_ANALYZER };
 }
