@@ -18,10 +18,12 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import CallContext, LLMResponse, RetryNotice
 from agent_core.memory.view import View
+from agent_core.spelling import spelled
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import called
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class StepInput:
     """What one step works from.
@@ -40,6 +42,7 @@ class StepInput:
     view: View | None = None
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
     """Result of a step: `events`, appended together in this order, and the model's `response`, if one was asked.

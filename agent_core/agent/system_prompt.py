@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from agent_core.events.control import RecalledKnowledge, RecallObservation
 from agent_core.memory.transcript import facts_message
+from agent_core.spelling import spelled
 from agent_core.templates import rendered
 
 _FAMILIES: Final = (
@@ -114,6 +115,7 @@ USER_PROMPT: Final = "user_prompt.j2"
 SECURITY_POLICY: Final = "security_policy.j2"
 
 
+@spelled
 class PromptManager:
     """Renders the prompts in a folder, ours by default; raises `FileNotFoundError` without a system message."""
 

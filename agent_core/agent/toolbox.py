@@ -13,10 +13,11 @@ from agent_core.errors import ToolError
 from agent_core.events.schema import Action
 from agent_core.mcp.tool import parameters_from, problems_of
 from agent_core.skills.context import AgentContext
+from agent_core.spelling import nearest
 from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.invoke_skill import InvokeSkillTool
-from agent_core.tools.registry import registered_tools
+from agent_core.tools.registry import canonical_name, list_registered_tools, registered_tools
 from agent_core.tools.spec import DeclaredResources, Tool
 
 DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
@@ -78,15 +79,30 @@ def structured(tool: ToolDefinition, schema: Mapping[str, Any]) -> StructuredToo
 def specs_of(value: Any) -> Any:
     """The list with a spec in place of each definition, or sequence of these.
 
-    Each conversation makes its own tools by name: raises `ValueError` for a definition unlike the one of its name.
+    Each conversation makes its own tools by name: raises `ValueError` for a definition unlike the one of its name, and
+    for a class or a name in place of a spec, with what is to be written instead.
     """
     if not isinstance(value, Sequence) or isinstance(value, str):
         return value
     specs: list[Any] = []
     for item in value:
         items = item if isinstance(item, list | tuple) else [item]
-        specs += [_spec_of(one) if isinstance(one, ToolDefinition) else one for one in items]
+        specs += [_spec_of(one) if isinstance(one, ToolDefinition) else _checked(one) for one in items]
     return specs
+
+
+def _checked(item: Any) -> Any:
+    if isinstance(item, str):
+        names = list_registered_tools()
+        known = canonical_name(item) if canonical_name(item) in names else nearest(item, names)
+        problem = f"{item!r} is a name; write Tool(name={known or item!r})"
+        raise ValueError(problem if known else f"{problem}, once register_tool({item!r}, …) has made it known")
+    if isinstance(item, type):
+        name = item.__name__
+        is_known = any(tool is item for tool in registered_tools().values())
+        first = "" if is_known else f"register_tool({name!r}, {name}) once, then "
+        raise ValueError(f"{name} is a class; write {first}Tool(name={name!r})")
+    return item
 
 
 ToolSpecs = Annotated[list[Tool], BeforeValidator(specs_of)]

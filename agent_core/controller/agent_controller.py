@@ -33,6 +33,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.hooks import HookEvent
+from agent_core.spelling import spelled
 from agent_core.tools.builtin import FinishAction, FinishTool
 from agent_core.tools.execution import exit_as_error
 
@@ -52,6 +53,7 @@ _ANSWERABLE = frozenset(
 )
 
 
+@spelled
 class AgentController:
     """Drives one conversation's agent.
 

@@ -24,6 +24,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import Frozen, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.transport.exchange import canonical
+from agent_core.spelling import spelled
 from agent_core.tools.ipython import IPythonObservation
 
 WINDOW = 20
@@ -77,6 +78,7 @@ class _Round:
         return (self.action, self.answer) == (other.action, other.answer)
 
 
+@spelled
 class StuckDetector:
     """Looks at the last twenty events since the user's last message; at more where a threshold needs them.
 

@@ -9,8 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
+from agent_core.spelling import SpelledModel
 
-class Frozen(BaseModel):
+
+class Frozen(BaseModel, metaclass=SpelledModel):
     """Base of every value that goes into the log: immutable, unknown fields refused, values not quoted in errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

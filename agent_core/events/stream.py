@@ -16,6 +16,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
 from agent_core.events.store import EventStore, NewEvent
 from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient, joined
+from agent_core.spelling import spelled
 
 MAX_PENDING_NOTICES = 64
 MAX_LOGGED: Final = 2000
@@ -131,6 +132,7 @@ PAGE = 200
 _UNMASKED_FIELDS = frozenset({"kind", "source", "timestamp", "id", "cause"})
 
 
+@spelled
 class EventStream:
     """One conversation's log, as its writers and readers see it; `open` makes one.
 

@@ -9,8 +9,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
+from agent_core.spelling import spelled
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """More text of the model's answer `response_id`; superseded by the event that carries that answer."""

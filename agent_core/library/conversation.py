@@ -51,6 +51,7 @@ from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.skills.agent_catalog import is_registered, register_agent_definition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.plugin import Plugin, read_plugin
+from agent_core.spelling import spelled
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 
@@ -59,6 +60,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+@spelled
 class Conversation:
     """One conversation with an agent, from an ordinary or an asynchronous program.
 

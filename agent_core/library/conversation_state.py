@@ -21,12 +21,14 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, policy_in_force
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretRegistry, SecretValue
+from agent_core.spelling import spelled
 
 PAGE = 200
 MAX_TAG_CHARS: Final = 256
 _TAG_NAME: Final = re.compile(r"[a-z0-9]+")
 
 
+@spelled
 class ConversationState:
     """The state of a conversation, as its program and the factories of its tools see it (``conv_state``).
 

@@ -14,6 +14,7 @@ from agent_core.runtime.local.folder import remove_tree
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import WORKSPACE, NetworkWish, Sandbox, SandboxProvider, SandboxSpec
 from agent_core.runtime.standalone import folder_spec, require_isolation
+from agent_core.spelling import spelled
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Workspace(ABC):
         """The sandbox for it, which may keep things in `data_dir`; raises `SandboxError`, or `ValueError`."""
 
 
+@spelled
 @dataclass(frozen=True, init=False)
 class LocalWorkspace(Workspace):
     """A folder of this host, made where it is missing; commands see it under its own path and nothing beside it.
@@ -101,6 +103,7 @@ class LocalWorkspace(Workspace):
         return OpenWorkspace(provider.create(spec), provider, scratch)
 
 
+@spelled
 @dataclass(frozen=True)
 class DockerWorkspace(Workspace):
     """A container of its own, with a workspace that ends with the conversation.

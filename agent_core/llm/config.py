@@ -23,6 +23,7 @@ from pydantic import (
 from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
 from agent_core.llm.profiles import FallbackStrategy
+from agent_core.spelling import SpelledModel
 
 DEMO_MODEL = "demo/tour"
 RequestFact = Literal["session_id", "trace_user_id", "trace_version", "tags"]
@@ -30,8 +31,11 @@ DEFAULT_EFFORT: Final = "high"
 _SECRETS = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
-class LLMConfig(BaseModel):
-    """Settings of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
+class LLMConfig(BaseModel, metaclass=SpelledModel):
+    """Settings of a model. Frozen; keys are masked in JSON unless asked for.
+
+    Unknown fields of data that are read are ignored; an unknown option of the constructor is refused.
+    """
 
     # Its building is deferred until `kind` has its default.
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, hide_input_in_errors=True)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage, UsageTotals
 from agent_core.llm.features import model_entry
 from agent_core.llm.response import LLMResponse
+from agent_core.spelling import spelled
 
 RECENT_CALLS = 100
 DEFAULT_USAGE_ID = "default"
@@ -39,6 +40,7 @@ class ResponseLatency:
     response_id: str
 
 
+@spelled
 class Metrics:
     """A counter of costs (US dollars), tokens and latencies: sums over everything, lists of the last hundred calls."""
 
@@ -119,6 +121,7 @@ class Metrics:
         return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else 0.0
 
 
+@spelled
 class ConversationStats:
     """The metrics of all usage ids of one conversation, sub-agents' included.
 

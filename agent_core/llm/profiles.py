@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent_core.spelling import SpelledModel
+
 logger = logging.getLogger(__name__)
 
 HOME_VARIABLE = "DRYDOCK_HOME"
@@ -66,7 +68,7 @@ class ProfileFiles:
         return self.directory / f"{name}.json"
 
 
-class FallbackStrategy(BaseModel):
+class FallbackStrategy(BaseModel, metaclass=SpelledModel):
     """The profiles of the models that are asked, in this order, when a call failed after its retries.
 
     Only for failures that another model may not have (rate limit, timeout, server down), and anew for each call. What

@@ -12,6 +12,7 @@ from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.profiles import ProfileFiles
 from agent_core.llm.render import WireMessage
 from agent_core.llm.router import RouterLLM
+from agent_core.spelling import spelled
 
 Subscriber = Callable[[LLM], None]
 
@@ -19,6 +20,7 @@ Subscriber = Callable[[LLM], None]
 NO_ROUTER = "noop_router"
 
 
+@spelled
 class LLMRegistry:
     """Models by usage id.
 
@@ -116,6 +118,7 @@ class LLMRegistry:
         return len(self._models)
 
 
+@spelled
 class ProfileStore:
     """Stored models; without a directory, those in the user's home (see `ProfileFiles`)."""
 

@@ -9,10 +9,12 @@ from typing import Any
 from agent_core.errors import LLMError
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
 from agent_core.events.messages import Message
+from agent_core.spelling import spelled
 
 _NOTHING = MetricsSnapshot()
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
     """A complete answer.
@@ -53,6 +55,7 @@ class LLMResponse:
         }
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
     """An attempt (counted from 1, of `max_attempts` in all) failed and will be repeated after a wait."""

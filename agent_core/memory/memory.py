@@ -22,6 +22,7 @@ from agent_core.memory.transcript import later_secrets
 from agent_core.skills.context import MAX_NOTES_CHARS, NOTES_FILE, AgentContext, available_skills
 from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
 from agent_core.skills.skill import Skill
+from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 
@@ -40,6 +41,7 @@ _VARIABLE: Final = re.compile(r"- \$(\w+)")
 """How a secret is named wherever a model is told of it."""
 
 
+@spelled
 class Memory:
     """Answers each recall of one conversation exactly once, whatever happens.
 

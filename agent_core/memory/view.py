@@ -31,6 +31,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.memory.cut_positions import CutPositions, belongs_to_batch, is_whole, together
 from agent_core.memory.transcript import CHARACTERS_PER_TOKEN, Transcript, ViewEvent, is_view_event, weight
+from agent_core.spelling import spelled
 
 HIDDEN_SOON = 200
 """Hooks judge a message before the agent goes on: a refused one is among so many of the newest events."""
@@ -48,6 +49,7 @@ class Attempts:
     failed_at: int = 0
 
 
+@spelled
 class View:
     """The events that a model is shown, in order, and their messages.
 

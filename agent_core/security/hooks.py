@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -75,6 +75,8 @@ class AgentHook(_Question):
 
     As data the question may also be called ``system_prompt``.
     """
+
+    other_options: ClassVar[tuple[str, ...]] = ("system_prompt",)
 
     type: Literal["agent"] = "agent"
     tools: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
+from agent_core.spelling import spelled
 from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class LookupSecret(Frozen):
         return data.decode("utf-8").strip()
 
 
+@spelled
 class CallableSecret:
     """A value that a function gives whenever it is needed; one that is not asynchronous runs in a thread."""
 
@@ -126,6 +128,7 @@ class CallableSecret:
 SecretValue = SecretSource | SecretStr | str | Callable[[], str | None] | Callable[[], Awaitable[str | None]]
 
 
+@spelled
 class SecretRegistry:
     """A conversation's secrets by name; `hide` is told each value before it can show, and replaced ones stay hidden."""
 

@@ -14,6 +14,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess
 
 SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
@@ -31,6 +32,7 @@ _WORDS = {
 }
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class Repository:
     """A repository that is cloned into the workspace when its conversation starts for the first time.
@@ -55,6 +57,7 @@ class Repository:
         return folder_of(self.name)
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class GitSetup:
     """A repository to begin with, and whose name and mail address stand on commits (empty: as they are)."""

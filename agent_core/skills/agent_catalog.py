@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -56,6 +56,7 @@ class AgentDefinition(Frozen):
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+    other_options: ClassVar[tuple[str, ...]] = ("mcp_servers",)
 
     name: str
     description: str = ""

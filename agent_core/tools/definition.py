@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import Any, ClassVar, Generic, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticUndefined
@@ -14,14 +14,10 @@ from pydantic_core import PydanticUndefined
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.spelling import SpelledModel
 from agent_core.tools.context import ToolContext
 from agent_core.tools.execution import ActionT, ObservationT, execute, execute_now, exit_as_error
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations
-
-if TYPE_CHECKING:
-    from pydantic._internal._model_construction import ModelMetaclass
-else:
-    ModelMetaclass = type(BaseModel)
 
 SECURITY_RISK_SCHEMA = {
     "type": "string",
@@ -38,7 +34,7 @@ def tool_name_of(class_name: str) -> str:
     return snake if snake.endswith("_tool_set") else snake.removesuffix("_tool")
 
 
-class _ToolClass(ModelMetaclass):
+class _ToolClass(SpelledModel):
     """Gives a tool's class its `name`: its own (``name = "grep"``), or what its class is called."""
 
     def __new__(mcs, name: str, bases: tuple[type[Any], ...], namespace: dict[str, Any], **kwargs: Any) -> type:

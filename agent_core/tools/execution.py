@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol
 from typing_extensions import TypeVar
 
 from agent_core.events.schema import Action, Observation
+from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess, ToolContext
 
 ActionT = TypeVar("ActionT", bound=Action, default=Any)
@@ -34,6 +35,11 @@ class ToolExecutor(ABC, Generic[ActionT, ObservationT]):
     ``executor(action, conversation)`` carries out one call; `conversation` is a `ToolContext`, or None. ``__call__``
     runs in a thread; an ``acall`` of the same arguments is awaited instead, where a loop runs.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            spelled(cls)
 
     @abstractmethod
     def __call__(self, action: ActionT, conversation: Any = None) -> ObservationT:

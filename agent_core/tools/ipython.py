@@ -11,6 +11,7 @@ from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.spelling import spelled
 from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import SandboxExecutor
@@ -26,6 +27,7 @@ _PRINTED_IMAGE = re.compile(r"^!\[[^\]\n]*\]\(data:image/[a-z+.-]+;base64,[^)\n]
 IPythonStatus = Literal["completed", "error", "timeout", "interrupted", "kernel_died", "unavailable"]
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class AgentSkillsRequirement:
     """Stands for the functions that a kernel's cells find ready to use; they are there before the kernel."""
@@ -33,6 +35,7 @@ class AgentSkillsRequirement:
     name: str = "agent_skills"
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class JupyterRequirement:
     """Stands for the kernel."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from agent_core.errors import ToolNotFoundError
 from agent_core.events.llm_events import ActionEvent
+from agent_core.spelling import nearest
 from agent_core.tools.definition import ToolDefinition, tool_name_of
 from agent_core.tools.spec import Tool
 
@@ -73,7 +74,9 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
     """
     tool = _registered.get(canonical_name(spec.name))
     if tool is None:
-        raise ToolNotFoundError(f"tool {spec.name!r} is not registered; registered are {list_registered_tools()}")
+        names = list_registered_tools()
+        meant = f" (did you mean {found!r}?)" if (found := nearest(spec.name, names)) else ""
+        raise ToolNotFoundError(f"tool {spec.name!r} is not registered{meant}; registered are {names}")
     if isinstance(tool, ToolDefinition):
         if spec.params:
             raise ValueError(f"tool {spec.name!r} is a fixed instance and takes no parameters")

@@ -58,6 +58,7 @@ ONE_SUBCLASS = {
     "LLMConfig": "what functions below `LLM` read, which `LLM` calls (docs/decisions.md)",
     "ReadOnlyAgent": "an agent that settings name",
     "ResultArgs": "the body of a route",
+    "SpelledModel": "the metaclass of models, which these name",
     "SseServer": "an entry of the servers that users configure",
 }
 """Bases with one subclass that are made nowhere by name, and why they are there all the same."""

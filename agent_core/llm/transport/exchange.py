@@ -11,8 +11,10 @@ import orjson
 from pydantic import SecretStr
 
 from agent_core.llm.response import LLMResponse
+from agent_core.spelling import spelled
 
 
+@spelled
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration.

@@ -1,0 +1,143 @@
+"""What a program writes wrongly is refused where it is written, with the right spelling."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import agent_core
+import agent_core.tools
+from agent_core import (
+    LLM,
+    Action,
+    Agent,
+    AgentDefinition,
+    CodeActAgent,
+    Observation,
+    Tool,
+    ToolDefinition,
+    ToolExecutor,
+)
+from agent_core.errors import ToolNotFoundError
+from agent_core.tools.registry import resolve_tool
+
+
+class NeverSeenTool(ToolDefinition[Action, Observation]):
+    """One that nobody has registered."""
+
+    description: str = "Does nothing."
+
+
+def _options() -> dict[type[Any], list[str]]:
+    """The public classes that are made with options, and those options."""
+    found: dict[type[Any], list[str]] = {}
+    for module in (agent_core, agent_core.tools):
+        for name in module.__all__:
+            one = getattr(module, name)
+            if not isinstance(one, type) or issubclass(one, BaseException | enum.Enum) or inspect.isabstract(one):
+                continue
+            if getattr(one, "_is_protocol", False):
+                continue
+            if one is agent_core.HookConfig:
+                continue  # events may be its options, and one that it does not know is told as such
+            parameters = inspect.signature(one.__init__ if not issubclass(one, BaseModel) else one).parameters.values()
+            names = [each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
+            if names := [each for each in names if each != "self" and len(each) > 3]:
+                found[one] = names
+    return found
+
+
+@pytest.mark.parametrize(("cls", "options"), _options().items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_an_option_that_a_public_class_does_not_have_is_refused_with_the_one_that_was_meant(
+    cls: type[Any], options: list[str]
+) -> None:
+    option = max(options, key=len)
+    misspelled = f"{option[:-2]}{option[-1]}q"
+    with pytest.raises((TypeError, ValidationError), match=rf"{misspelled}.*(\n.*)?did you mean '{option}'\?"):
+        cls(**{misspelled: "x"})
+
+
+def test_many_public_classes_are_checked() -> None:
+    assert len(_options()) > 100
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [("modl", "did you mean 'model'?"), ("Model", "did you mean 'model'?"), ("xyzzy_quux", "there are ")],
+)
+def test_a_model_is_not_made_with_an_option_that_it_does_not_have(option: str, told: str) -> None:
+    with pytest.raises(ValidationError, match=f"{option}\n  unknown option: {told.replace('?', '[?]')}"):
+        LLM(**{option: "demo/tour"})
+
+
+def test_unknown_fields_of_data_that_are_read_are_left_aside() -> None:
+    assert LLM.model_validate({"model": "demo/tour", "of_a_newer_version": 1}).model == "demo/tour"
+    assert LLM.model_validate_json('{"model": "demo/tour", "of_a_newer_version": 1}').model == "demo/tour"
+
+
+def test_every_problem_is_told_and_no_value() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Agent(llm=LLM(), mcp_confg="s3cret", system_prompt=7)  # type: ignore[call-arg]
+    assert "did you mean 'mcp_config'?" in str(caught.value)
+    assert "system_prompt" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_former_names_are_options_still() -> None:
+    definition = AgentDefinition(name="reader", mcp_servers={})
+    assert definition.mcp_config == {}
+
+
+@pytest.mark.parametrize("agent", [Agent, CodeActAgent])
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("terminal", "'terminal' is a name; write Tool(name='terminal')"),
+        ("TerminalTool", "'TerminalTool' is a name; write Tool(name='terminal')"),
+        ("teminal", "'teminal' is a name; write Tool(name='terminal')"),
+        ("xyzzy", "'xyzzy' is a name; write Tool(name='xyzzy'), once register_tool('xyzzy', …) has made it known"),
+        (
+            NeverSeenTool,
+            "NeverSeenTool is a class; write register_tool('NeverSeenTool', NeverSeenTool) once, then"
+            " Tool(name='NeverSeenTool')",
+        ),
+        (agent_core.tools.TerminalTool, "TerminalTool is a class; write Tool(name='TerminalTool')"),
+    ],
+)
+def test_a_tool_that_is_not_given_by_a_spec_is_refused_with_what_to_write(
+    agent: type[Agent], tool: object, told: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        agent(llm=LLM(), tools=[tool])
+    assert told in str(caught.value)
+
+
+def test_what_is_to_be_written_works() -> None:
+    assert [one.name for one in Agent(llm=LLM(), tools=[Tool(name="TerminalTool")]).tools] == ["TerminalTool"]
+    assert [one.name for one in resolve_tool(Tool(name="TerminalTool"))] == ["terminal"]
+
+
+def test_a_tool_that_nobody_registered_is_told_with_the_one_that_was_meant() -> None:
+    with pytest.raises(ToolNotFoundError, match=r"'teminal' is not registered \(did you mean 'terminal'\?\)"):
+        resolve_tool(Tool(name="teminal"))
+
+
+def test_an_executor_of_ones_own_is_checked_too() -> None:
+    class Roller(ToolExecutor[Action, Observation]):
+        def __init__(self, *, sides: int = 6, folder: Path | None = None) -> None:
+            self.sides = sides
+
+        def __call__(self, action: Action, conversation: Any = None) -> Observation:
+            return Observation.from_text(str(self.sides))
+
+    class Loaded(Roller):
+        """Has its options from its base."""
+
+    assert Loaded(sides=20).sides == 20
+    with pytest.raises(TypeError, match=r"Loaded has no option 'side': did you mean 'sides'\?"):
+        Loaded(side=20)  # type: ignore[call-arg] # it is what is tried
