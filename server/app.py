@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
-from typing import TypeVar
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -32,7 +30,7 @@ from server.doors.preview.access import Passes, PreviewLinks
 from server.doors.preview.preview import Preview
 from server.doors.webhooks.dispatcher import Webhooks
 from server.doors.webhooks.sender import Sender
-from server.errors import ConfigurationError, install_error_replies
+from server.errors import install_error_replies
 from server.git_providers.accounts import GitAccess
 from server.git_providers.request_tools import RequestMaker
 from server.http.gate import Gate
@@ -64,27 +62,14 @@ from server.routes import (
 )
 from server.session.agents import AgentSessions
 from server.session.experiments import ExperimentManager
+from server.session.listening import Listeners
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
+from server.settings.extensions import class_at
 from server.settings.settings import Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
-
-_T = TypeVar("_T")
-
-
-def class_at(dotted_path: str, base: type[_T], *, setting: str) -> type[_T]:
-    """The subclass of `base` at that path, else `ConfigurationError` naming the `setting`."""
-    module, _, name = dotted_path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{setting}: {dotted_path!r} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigurationError(f"{setting}: {dotted_path!r} is no subclass of {base.__name__}")
-    return found
-
 
 ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 
@@ -197,6 +182,7 @@ class Application:
         stack.push_async_callback(git.aclose)
         requests = RequestMaker(database, git)
         stack.push_async_callback(requests.aclose)
+        listeners = await stack.enter_async_context(Listeners(settings.event_listeners))
         manager = await stack.enter_async_context(
             manager_type(
                 ManagerParts(
@@ -213,6 +199,7 @@ class Application:
                     ),
                     titles=TitleWriter(enabled=settings.generate_titles),
                     announcements=announcements,
+                    listeners=listeners,
                 )
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -33,11 +34,26 @@ ANALYZERS: Final[Mapping[str, Callable[[], SecurityAnalyzer]]] = {
 }
 
 
+def list_analyzers() -> dict[str, Callable[[], SecurityAnalyzer]]:
+    """The analyzers that settings can name: ours, and those that a program has defined, by the names of their classes.
+
+    Each is made without arguments.
+    """
+    own = {
+        name: one
+        for name, one in SecurityAnalyzer.classes.items()
+        if issubclass(one, SecurityAnalyzer)
+        and not inspect.isabstract(one)
+        and not one.__module__.startswith("agent_core.")
+    }
+    return {**own, **ANALYZERS}
+
+
 def analyzer_named(name: str | None) -> SecurityAnalyzer:
     """The analyzer of this name; the default one for no name, and for one that is not known here."""
-    return ANALYZERS.get(name or "", get_default_analyzer)()
+    return list_analyzers().get(name or "", get_default_analyzer)()
 
 
 def policy_with(name: str | None) -> ConfirmationPolicy:
     """What waits for users who want to be asked: what it calls risky or cannot tell; everything without one."""
-    return ConfirmRisky() if name in ANALYZERS else AlwaysConfirm()
+    return ConfirmRisky() if name in list_analyzers() else AlwaysConfirm()

@@ -25,6 +25,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.memory.condenser import Condenser
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent
@@ -59,10 +60,13 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
     drafts = settings.agent_options.draft_editor_model
     if drafts is not None and "draft_editor_llm" in made.model_fields:
         own["draft_editor_llm"] = model_for_drafts(settings.llm, drafts)
+    condenser = settings.condenser
+    if settings.agent_options.condenser is not None:
+        condenser = Condenser.from_config(settings.agent_options.condenser, settings.llm)
     own |= chosen
     return made(
         llm=settings.llm,
-        condenser=settings.condenser,
+        condenser=condenser,
         system_prompt_kwargs={
             "llm_security_analyzer": settings.analyzer is not None,
             "cli_mode": bool(settings.agent_options.cli_mode),

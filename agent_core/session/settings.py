@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.critic import CriticBase
 from agent_core.agent.presets import BY_MODEL, preset_for
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds
 from agent_core.errors import ToolNotFoundError
@@ -45,6 +46,10 @@ def _specs(value: Any) -> Any:
     return [{"name": one} if isinstance(one, str) else one for one in value] if isinstance(value, list) else value
 
 
+def _kind(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
 class AgentOptions(Frozen):
     """Choices about an agent; what is None is left as it is: to whoever chose before, and in the end to the agent.
 
@@ -53,6 +58,8 @@ class AgentOptions(Frozen):
     servers `filter_tools_regex` keeps the ones whose names it matches from their beginning.
     `tool_concurrency_limit` says how many calls of one answer may run at the same time. `draft_editor_model` names the
     model that writes out the drafts of `edit_file`, where the agent's own model is reached; the agent's own if None.
+    `condenser` is the data of one with its `type`, which uses the agent's own model; `critic` that of one with its
+    `kind`, or the kind alone.
 
     Raises:
         pydantic.ValidationError: a name is not known, or a value cannot be used; it says which and why.
@@ -79,6 +86,8 @@ class AgentOptions(Frozen):
     filter_tools_regex: NamesRegex = None
     tool_concurrency_limit: int | None = Field(default=None, ge=1, le=MAX_TOGETHER)
     draft_editor_model: ModelName | None = None
+    condenser: dict[str, Any] | None = None
+    critic: Annotated[dict[str, Any] | None, BeforeValidator(_kind)] = None
     preset: str | None = None
     tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, BeforeValidator(_specs)] = None
 
@@ -90,6 +99,24 @@ class AgentOptions(Frozen):
                 preset_tools(str(value))
             except ValueError as error:
                 raise ValueError(f"{error}, or {BY_MODEL} for the one that suits the model") from None
+        return value
+
+    @field_validator("condenser")
+    @classmethod
+    def _condenses(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None:
+            waiting: list[Any] = [value]
+            for one in waiting:  # grows while it is walked
+                if isinstance(one, dict) and {"llm", "llm_config"} & one.keys():
+                    raise ValueError("its model is the agent's own: leave out llm and llm_config")
+                waiting += one.get("condensers") or () if isinstance(one, dict) else ()
+            Condenser.from_config(value, LLM())
+        return value
+
+    @field_validator("critic")
+    @classmethod
+    def _criticises(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        CriticBase.revive(value)
         return value
 
     @field_validator("tools")
@@ -128,7 +155,7 @@ class AgentOptions(Frozen):
         `model` is the name of its model, by which the preset ``auto`` chooses. Tools that are listed by name are those
         tools, whatever `browsing` says; finish and think are chosen by their flags alone.
         """
-        chosen = self.model_dump(exclude_none=True, exclude={"preset", "tools"})
+        chosen = self.model_dump(exclude_none=True, exclude={"condenser", "preset", "tools"})
         if not browsing:
             chosen["enable_browsing"] = False
         fields = {name: value for name, value in chosen.items() if name in agent.model_fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple, TextIO
 
 from agent_core.errors import DrydockError
@@ -18,6 +18,7 @@ from server.auth.origin import check_bind
 from server.db.data_folder import instance_id, prepare_data_dir
 from server.http.page import page_folder
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
+from server.settings.extensions import registered
 from server.settings.settings import MEGABYTE, Settings
 from server.settings.text_fields import shown_address
 
@@ -56,6 +57,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
     by_docker = engine.ok and (wish == "docker" or (wish == "auto" and works))
     return [
         _python(),
+        *_modules(settings),
         _data_dir(settings),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _access(settings),
@@ -80,6 +82,12 @@ async def _bounded(name: str, check: Callable[[], Awaitable[tuple[DoctorFinding,
 def _python() -> DoctorFinding:
     ok = sys.version_info[:2] >= MIN_PYTHON
     return DoctorFinding("python", ok, platform.python_version() + ("" if ok else ": install Python 3.11 or newer"))
+
+
+def _modules(settings: Settings) -> Iterator[DoctorFinding]:
+    for module in settings.modules:
+        kinds = "; ".join(f"{kind} {', '.join(names)}" for kind, names in registered().get(module, {}).items())
+        yield DoctorFinding("modules", ok=True, text=f"{module}: {kinds or 'registers nothing'}")
 
 
 def _data_dir(settings: Settings) -> DoctorFinding:

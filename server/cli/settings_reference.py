@@ -38,6 +38,7 @@ Times are in seconds. `drydock doctor` says whether what is configured can work 
 """
 
 _GROUPS = (
+    ("Modules", "modules"),
     ("Address", "host"),
     ("Access", "token"),
     ("Limits", "max_request_bytes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -23,6 +23,7 @@ from server.db.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
 from server.errors import ConversationNotFoundError
 from server.session.agents import AgentFactory
 from server.session.client_tools import ClientToolSpec
+from server.session.listening import Listeners
 from server.session.sandboxes import Sandboxes
 from server.session.titles import Announcements, TitleWriter, default_title
 from server.session.web_session import ImagesRefusedError
@@ -69,6 +70,7 @@ class ManagerParts:
     agents: AgentFactory
     titles: TitleWriter
     announcements: Announcements
+    listeners: Listeners = field(default_factory=Listeners)
 
 
 class ConversationManager(ABC):

@@ -283,7 +283,11 @@ class StandaloneConversationManager(ConversationManager):
         session = self._sessions.get(conversation_id)
         if session is None:
             session = self._sessions[conversation_id] = WebSession(
-                conversation_id, owner=self, agents=self.parts.agents, conversations=self._conversations
+                conversation_id,
+                owner=self,
+                agents=self.parts.agents,
+                conversations=self._conversations,
+                listeners=self.parts.listeners,
             )
         session.users += 1
         try:

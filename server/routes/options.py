@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from agent_core.agent.base import AgentBase
-from agent_core.security.analyzers import ANALYZERS
+from agent_core.security.analyzers import list_analyzers
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.routes.query import LINKED, Paging, PagingDependency
@@ -111,7 +111,7 @@ async def list_agents(paging: PagingDependency) -> list[str]:
 @router.get("/security-analyzers", responses={200: LINKED})
 async def list_security_analyzers(paging: PagingDependency) -> list[str]:
     """The ways to judge what an agent asks its user about; without a choice it asks about every action."""
-    return _page(paging, ANALYZERS)
+    return _page(paging, list_analyzers())
 
 
 def _page(paging: Paging, names: Iterable[str]) -> list[str]:

@@ -24,13 +24,14 @@ from server.db.conversations import ConversationRecord, ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import AgentFactory, LoadedAgent
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
+from server.session.listening import Listeners
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.recovery import RESUMES, came_to_rest
 from server.session.sandboxes import DISK_RESERVE
 
 logger = logging.getLogger(__name__)
 
-RECORDER_SECONDS = 5.0
+READER_SECONDS = 5.0
 
 DISABLED = "Support for images is disabled for this model, try without an image."
 UNSUPPORTED = "Model does not support image upload, change to a different model or try without an image."
@@ -58,7 +59,13 @@ class WebSession:
     """
 
     def __init__(
-        self, conversation_id: str, *, owner: SessionOwner, agents: AgentFactory, conversations: ConversationRepository
+        self,
+        conversation_id: str,
+        *,
+        owner: SessionOwner,
+        agents: AgentFactory,
+        conversations: ConversationRepository,
+        listeners: Listeners,
     ) -> None:
         self.conversation_id = conversation_id
         self.connections: set[str] = set()
@@ -70,6 +77,7 @@ class WebSession:
         self._owner = owner
         self._agents = agents
         self._conversations = conversations
+        self._listeners = listeners
         self._loaded: _Loaded | None = None
         self._loading = False
         self._ended = False
@@ -309,7 +317,7 @@ class WebSession:
         self._loaded = _Loaded(
             agent,
             recorder,
-            recording=asyncio.create_task(recording, name=f"recorder:{self.conversation_id}"),
+            readers=[asyncio.create_task(recording, name="recorder"), *self._listeners.follow(agent.stream)],
             starting=asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}"),
         )
         self._tell()
@@ -342,21 +350,23 @@ class WebSession:
             agent.stream.publish(notice)
         try:
             if agent.has_failed:
-                await asyncio.wait([loaded.starting], timeout=RECORDER_SECONDS)  # it writes down that it failed
+                await asyncio.wait([loaded.starting], timeout=READER_SECONDS)  # it writes down that it failed
             await _cancelled(loaded.starting)
             await agent.close(stopped=stopped, sandbox=sandbox)
-            await self._finished(loaded.recording)
+            await self._finished(loaded.readers)
         finally:
             self._loaded, self.has_room = None, False
             self._tell()
 
-    async def _finished(self, recording: asyncio.Task[None]) -> None:
-        done, _ = await asyncio.wait([recording], timeout=RECORDER_SECONDS)
-        if not done:
-            logger.warning("conversation %s: its facts were not recorded to the end", self.conversation_id)
-            await _cancelled(recording)
-        elif not recording.cancelled() and (error := recording.exception()) is not None:
-            logger.error("conversation %s: recording its facts failed", self.conversation_id, exc_info=error)
+    async def _finished(self, readers: Sequence[asyncio.Task[None]]) -> None:
+        _, late = await asyncio.wait(readers, timeout=READER_SECONDS)
+        for reader in readers:
+            who, where = reader.get_name(), self.conversation_id
+            if reader in late:
+                logger.warning("conversation %s: its %s did not come to the end of the log", where, who)
+                await _cancelled(reader)
+            elif not reader.cancelled() and (error := reader.exception()) is not None:
+                logger.error("conversation %s: its %s failed", where, who, exc_info=error)
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()
@@ -367,18 +377,18 @@ class WebSession:
 
 
 class _Loaded(NamedTuple):
-    """What is there of a conversation while it is loaded, and the tasks that start its agent and record its facts."""
+    """What is there of a conversation while it is loaded, and the tasks that start its agent and read its log."""
 
     agent: LoadedAgent
     recorder: Recorder
-    recording: asyncio.Task[None]
+    readers: Sequence[asyncio.Task[None]]
     starting: asyncio.Task[None]
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
     if not task.done():
         task.cancel()
-        await asyncio.wait([task])
+        await asyncio.wait([task], timeout=READER_SECONDS)  # a listener of somebody's own may hold out
 
 
 class ImagesRefusedError(DrydockError):

@@ -27,11 +27,15 @@ from pydantic import (
     field_validator,
 )
 
+from agent_core.agent.base import AgentBase
 from agent_core.llm.profiles import HOME_VARIABLE
 from agent_core.runtime.sandbox import NetworkWish, SandboxWish
-from agent_core.security.analyzers import ANALYZERS
+from agent_core.security.analyzers import list_analyzers
+from agent_core.session.factory import AGENT_CLASSES
 from agent_core.session.settings import AgentOptions
 from server.errors import ConfigurationError
+from server.listeners import EventListener
+from server.settings.extensions import import_modules
 from server.settings.git_hosts import PROVIDERS, host_problem
 from server.settings.mcp_config import McpConfig
 from server.settings.text_fields import WEB, TrimmedText, whole_address
@@ -67,6 +71,8 @@ SHORT_TOKEN = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characte
 """What is told of one that could be guessed."""
 
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+
+_LISTED = " There are: {}; a module of your own is named in `modules`."
 
 _HIDDEN = re.compile("SecretStr|McpConfig")
 """Types of settings whose values are not repeated in messages."""
@@ -121,6 +127,18 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    # Modules: before all settings that name what they register
+    modules: Words = Field(
+        (),
+        description="Python modules of your own, such as `my_company.drydock`, that are imported first; what they "
+        "register (tools, agents, condensers, security analyzers, critics, routers, event listeners) can be named in "
+        "settings (docs/extending.md).",
+    )
+    event_listeners: Words = Field(
+        (),
+        description="Names of registered event listeners that see what is stored in conversations (docs/extending.md).",
     )
 
     # Address
@@ -375,14 +393,38 @@ class Settings(BaseModel):
     @field_validator("security_analyzer")
     @classmethod
     def _analyzer_is_known(cls, value: str | None) -> str | None:
-        if value is not None and value not in ANALYZERS:
-            raise ValueError(f"{value!r} is no analyzer; known are {', '.join(ANALYZERS)}")
+        if value is not None and value not in list_analyzers():
+            raise ValueError(f"there is no analyzer {value!r}.{_nearest(value, list_analyzers(), _LISTED)}")
         return value
 
     @field_validator("git_user_name", "git_user_email")
     @classmethod
     def _is_one_line(cls, value: str | None) -> str | None:
         return None if value is None else " ".join(value.split())
+
+    @field_validator("modules")
+    @classmethod
+    def _modules_are_imported(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        import_modules(value)
+        return value
+
+    @field_validator("event_listeners")
+    @classmethod
+    def _listeners_are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in EventListener.listeners:
+                raise ValueError(
+                    f"there is no event listener {name!r}.{_nearest(name, EventListener.listeners, _LISTED)}"
+                )
+        return value
+
+    @field_validator("agent_class")
+    @classmethod
+    def _agent_is_known(cls, value: str) -> str:
+        agents = {one.__name__ for one in AGENT_CLASSES} | AgentBase.agents.keys()
+        if value not in agents:
+            raise ValueError(f"there is no agent {value!r}.{_nearest(value, agents, _LISTED)}")
+        return value
 
     @field_validator("allowed_origins")
     @classmethod
@@ -509,9 +551,9 @@ def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str
             yield variable, known[variable], value
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Iterable[str], otherwise: str = " docs/configuration.md lists all settings.") -> str:
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {match[0]}?" if match else " docs/configuration.md lists all settings."
+    return f" Did you mean {match[0]}?" if match else otherwise.format(", ".join(sorted(known)) or "none")
 
 
 def _describe(error: ValidationError, places: Mapping[str, str]) -> str:

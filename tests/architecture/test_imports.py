@@ -45,7 +45,7 @@ SERVER_ROOMS = [
     {"db"},
     {"auth"},
     {"settings"},
-    {"errors"},
+    {"errors", "listeners"},
 ]
 """The server from the top down: a room imports itself and the rows below; services are handed in."""
 

@@ -11,7 +11,6 @@ from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.transient import StatusNotice
 from agent_core.security.secrets import StaticSecret
-from server.app import class_at
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -23,6 +22,7 @@ from server.db.errors import DatabaseError
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.agents import UserSecrets
 from server.session.recovery import MAX_RESUMES, RESUMES, resume_interrupted
+from server.settings.extensions import class_at
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello
 from tests.waiting import ticks, until
 

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from agent_core.events.event import Event
 from server.cli import main
 from server.cli.settings_reference import render
 from server.errors import ConfigurationError
+from server.listeners import EventListener
 from server.settings.running_server import KEY_VARIABLES, URL_VARIABLE
 from server.settings.settings import CLIENT_VARIABLES, Settings, load_settings
 
@@ -29,6 +31,16 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path)
     assert (settings.port, settings.host, settings.sandbox) == (3, "127.0.0.3", "local")
 
 
+class FirstListener(EventListener):
+    listener_name = "first-of-tests"
+
+    async def on_event(self, conversation_id: str, event: Event) -> None: ...
+
+
+class SecondListener(FirstListener):
+    listener_name = "second-of-tests"
+
+
 TWO_VALUES: dict[str, tuple[object, object]] = {
     "host": ("127.0.0.2", "127.0.0.3"),
     "port": (4001, 4002),
@@ -42,7 +54,9 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),
     "experiment_manager_class": ("a.E", "b.E"),
-    "agent_class": ("A", "B"),
+    "agent_class": ("PlanningAgent", "LocAgent"),
+    "modules": (["json"], ["json", "csv"]),
+    "event_listeners": (["first-of-tests"], ["first-of-tests", "second-of-tests"]),
     "max_budget_per_task": (1.5, 2.5),
     "sandbox": ("local", "docker"),
     "sandbox_image": ("a", "b"),

@@ -3,6 +3,8 @@
 /** Choices about an agent; what is None is left as it is: to whoever chose before, and in the end to the agent. */
 export interface AgentOptions {
   readonly cli_mode?: boolean | null;
+  readonly condenser?: Readonly<Record<string, unknown>> | null;
+  readonly critic?: Readonly<Record<string, unknown>> | null;
   readonly disabled_microagents?: readonly string[] | null;
   readonly draft_editor_model?: string | null;
   readonly enable_browsing?: boolean | null;

@@ -1,0 +1,81 @@
+"""`Listeners`: an operator's event listeners at work, each with a cursor of its own in every loaded conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from agent_core.events.event import Event
+from agent_core.events.stream import EventStream
+from server.errors import ConfigurationError
+from server.listeners import EventListener
+
+EVENT_SECONDS: Final = 30.0
+"""Bound on what a listener does with one event."""
+CLOSE_SECONDS: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class Listeners:
+    """Makes the listeners of these names when it is entered, and ends them when it is left.
+
+    A slow one falls behind in the log and costs no memory; one that fails loses the event that it failed at.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = names
+        self._listeners: dict[str, EventListener] = {}
+
+    async def __aenter__(self) -> Self:
+        for name in self._names:
+            try:
+                self._listeners[name] = EventListener.listeners[name]()
+            except (Exception, SystemExit) as error:
+                raise ConfigurationError(f"event_listeners: {name!r} cannot be made: {error!r}") from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for name, listener in self._listeners.items():
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await listener.close()
+            except (Exception, SystemExit):
+                logger.exception("the event listener %r did not end well", name)
+
+    def follow(self, stream: EventStream) -> list[asyncio.Task[None]]:
+        """Begin to tell every listener what comes in this conversation; the caller owns the tasks.
+
+        They end when the stream is closed and read to its end.
+        """
+        return [
+            asyncio.create_task(_tell(name, listener, stream, stream.last_id), name=f"listener {name}")
+            for name, listener in self._listeners.items()
+        ]
+
+
+async def _tell(name: str, listener: EventListener, stream: EventStream, after: int) -> None:
+    failures = 0
+    async with stream.subscribe(after=after) as events:
+        async for event in events:
+            if not isinstance(event, Event):  # no notices were asked for
+                continue
+            try:
+                async with asyncio.timeout(EVENT_SECONDS):
+                    await listener.on_event(stream.conversation_id, event)
+            except (Exception, SystemExit, asyncio.CancelledError):
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                failures += 1
+                level = logging.ERROR if failures == 1 else logging.DEBUG  # once is enough to find it
+                where = (name, stream.conversation_id, event.id)
+                logger.log(level, "the event listener %r failed in conversation %s at event %d", *where, exc_info=True)
+    if failures:
+        logger.warning(
+            "the event listener %r failed at %d events of conversation %s", name, failures, stream.conversation_id
+        )
