@@ -37,7 +37,17 @@ class ToolNotFoundError(DrydockError, KeyError):
 
 
 class SkillValidationError(DrydockError, ValueError):
-    """A skill's file cannot be used; the message names the file and what is wrong with it."""
+    """A skill's file cannot be used; the message names the file and what is wrong with it.
+
+    Attributes:
+        path: the file, where it is known by a path.
+        line: the line with the mistake, counted from 1, where it can be told.
+    """
+
+    def __init__(self, message: str, *, path: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.line = line
 
 
 class SandboxError(DrydockError):

@@ -434,7 +434,7 @@ class AgentBase(Family):
 
     def with_additions(self, skills: Sequence[Skill], servers: McpServerMap) -> Self:
         """The same agent, its made tools too, with more skills and MCP servers; its own of the same names stay."""
-        context = (self.agent_context or AgentContext(current_datetime=None)).merged(project=skills)
+        context = (self.agent_context or AgentContext(current_datetime=None)).merged(plugin=skills)
         other = self.model_copy(update={"agent_context": context, "mcp_config": {**servers, **self.mcp_config}})
         other._tools_map, other._brought = self._tools_map, self._brought
         if other.is_initialized:

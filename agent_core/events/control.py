@@ -82,7 +82,7 @@ class RecallAction(Event):
 
 
 class RecalledKnowledge(Frozen):
-    """One piece of knowledge that a word in the user's message brought up."""
+    """A skill that is told with a message, in which the `trigger` stands; it is empty for one that always counts."""
 
     name: str
     trigger: str
@@ -243,6 +243,15 @@ class ToolServerFailed(Event):
 
     kind: Literal["ToolServerFailed"] = "ToolServerFailed"
     server: str
+    detail: str
+
+
+class SkillLeftOut(Event):
+    """A file of a skill cannot be used: `path`, and the `line` where it is known; `detail` says why, for people."""
+
+    kind: Literal["SkillLeftOut"] = "SkillLeftOut"
+    path: str
+    line: int | None = None
     detail: str
 
 

@@ -27,6 +27,7 @@ from agent_core.events.control import (
     RecallAction,
     RecallObservation,
     Recorded,
+    SkillLeftOut,
     ToolServerFailed,
     Trajectory,
 )
@@ -65,6 +66,7 @@ AnyEvent = (
     | LoopRecovery
     | Trajectory
     | ToolServerFailed
+    | SkillLeftOut
     | HookExecutionEvent
     | ClientToolResult
     | ForeignEvent

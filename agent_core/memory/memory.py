@@ -10,9 +10,16 @@ from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Any, Final
 
-from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
+from agent_core.errors import EventStoreError, SandboxError, SkillValidationError, StreamClosedError, ToolError
 from agent_core.events.branches import Branches, Rewind, read_branch
-from agent_core.events.control import Condensation, RecallAction, RecalledKnowledge, RecallObservation, ToolServerFailed
+from agent_core.events.control import (
+    Condensation,
+    RecallAction,
+    RecalledKnowledge,
+    RecallObservation,
+    SkillLeftOut,
+    ToolServerFailed,
+)
 from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
@@ -31,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 FACTS_SECONDS = 10.0
 MAX_SERVERS = 5
+MAX_PROBLEMS = 20
 SERVERS_REFUSED = (
     "it is not used, because a skill of the workspace may not start programs or open connections outside of the"
     " sandbox. Configure it in your settings if you trust it."
@@ -49,7 +57,8 @@ class Memory:
     rewind must not come behind it. `context` has the agent's own skills, `secrets` gives descriptions by name,
     `remarks` what else there is to say about a workspace; `left_out` names skills that are not used. A memory that
     `is_silent` answers with nothing. `attach` takes the workspace's skills that the agent may ask for by name; without
-    it the agent reads their files.
+    it the agent reads their files. `problems` are those of skills from elsewhere; they are told with the workspace's,
+    once, when that is known.
     """
 
     def __init__(
@@ -65,6 +74,7 @@ class Memory:
         left_out: frozenset[str] = frozenset(),
         is_silent: bool = False,
         attach: Callable[[Sequence[Skill]], None] | None = None,
+        problems: Iterable[SkillValidationError] = (),
         rewinding: asyncio.Lock | None = None,
     ) -> None:
         self._is_silent = is_silent
@@ -76,6 +86,8 @@ class Memory:
         self._knowledge = Knowledge(context, model=model, left_out=left_out)
         self._has_seen_workspace = self._has_recalled_workspace = False
         self._attach = attach
+        self._problems = list(problems)
+        self._told: set[str] = set()
         self._secrets = SecretCatalog(secrets)
         self._open: dict[int, RecallAction] = {}
         self._rewinding = rewinding or asyncio.Lock()
@@ -114,6 +126,7 @@ class Memory:
         """Load the skills of a workspace that an earlier process has told of, before anybody asks for one."""
         if self._has_recalled_workspace and not self._is_silent:
             await self._facts()
+            await self._tell(self._left_out())
 
     async def skills(self) -> list[Skill]:
         if not self._has_seen_workspace and not self._is_silent:
@@ -139,10 +152,24 @@ class Memory:
             self._knowledge.observe(stored)  # before the next question, which may be about the same
             self._secrets.observe(stored)
             if recall.recall_type == "workspace_context":
-                await self._tell_refused_servers()
+                await self._tell([*self._left_out(), *self._refused_servers()])
 
-    async def _tell_refused_servers(self) -> None:
-        refused: list[AnyEvent] = [
+    def _left_out(self) -> list[AnyEvent]:
+        """The broken skills that were not told of yet, each once for as long as this memory is there."""
+        found: list[AnyEvent] = []
+        for error in (*self._problems, *self._knowledge.problems):
+            text = str(error)
+            if text not in self._told and len(self._told) < MAX_PROBLEMS:
+                self._told.add(text)
+                logger.warning(
+                    "conversation %s: a file of a skill cannot be used: %s", self._stream.conversation_id, text
+                )
+                detail = f"A file of a skill cannot be used: {text}"
+                found.append(SkillLeftOut(path=error.path, line=error.line, detail=detail))
+        return found
+
+    def _refused_servers(self) -> list[AnyEvent]:
+        return [
             ToolServerFailed(
                 server=server, detail=f"MCP server {server!r} of the skill {skill.name!r}: {SERVERS_REFUSED}"
             )
@@ -150,10 +177,12 @@ class Memory:
             if skill.trigger is None
             for server in skill.mcp_server_names[:MAX_SERVERS]
         ]
-        if not refused:
+
+    async def _tell(self, events: Sequence[AnyEvent]) -> None:
+        if not events:
             return
         try:
-            await self._stream.add_events(refused)
+            await self._stream.add_events(events)
         except (EventStoreError, StreamClosedError) as error:
             logger.warning("conversation %s: %s", self._stream.conversation_id, error)
 
@@ -251,8 +280,8 @@ class Memory:
 class Knowledge:
     """The skills of a conversation and its workspace but for those in `left_out`.
 
-    `context` has all of them, `project` those of the workspace, `recalled` by which event each was told. Without a
-    `context` everything that the workspace holds is used.
+    `context` has all of them, `project` those of the workspace, `problems` what is wrong with files there, `recalled`
+    by which event each was told. Without a `context` everything that the workspace holds is used.
     """
 
     def __init__(
@@ -263,11 +292,17 @@ class Knowledge:
         self.context = context or AgentContext()
         self._model = model
         self.project: list[Skill] = []
+        self.problems: list[SkillValidationError] = []
         self._roots: list[str] = []
         self.recalled: dict[str, int] = {}
+        self._prompt: str | None = None
+        self._last_texts: dict[str, str] = {}
 
     def observe(self, event: AnyEvent) -> None:
-        if isinstance(event, RecallObservation):
+        if isinstance(event, SystemPromptEvent):
+            self._prompt = event.dynamic_context.text if event.dynamic_context is not None else ""
+        elif isinstance(event, RecallObservation):
+            self._last_texts.update((known.name, known.content) for known in event.microagent_knowledge)
             self.recalled.update((known.name, event.id) for known in event.microagent_knowledge)
         elif isinstance(event, ObservationEvent):
             self.recalled.update((name, event.id) for name in event.activated_skills)
@@ -282,7 +317,8 @@ class Knowledge:
         git = facts.get("git")
         roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
         places = [root.rstrip("/") for root in roots if isinstance(root, str) and root]
-        every = project_skills(files, places, model=self._model)
+        self.problems = []
+        every = project_skills(files, places, model=self._model, report=self.problems.append)
         found = [skill for skill in every if skill.name not in self._left_out]
         self._roots = sorted(places, key=len)
         if self._configured is not None and not self._configured.load_project_skills:
@@ -299,7 +335,21 @@ class Knowledge:
         return listed if any(skill.is_agentskills_format for skill in listed) else []
 
     def triggered(self, message: str) -> list[RecalledKnowledge]:
-        return self.context.triggered(message, self.recalled)
+        """What a message brings up, and which skills always count that came after the system message."""
+        return [*self._later(), *self.context.triggered(message, self.recalled)]
+
+    def _later(self) -> list[RecalledKnowledge]:
+        if self._prompt is None:
+            return []
+        workspace = {skill.name for skill in self.project}
+        return [
+            RecalledKnowledge(name=skill.name, trigger="", content=skill.content)
+            for skill in self.context.active_skills
+            if skill.is_always_on
+            and skill.name not in workspace
+            and skill.content not in self._prompt
+            and (skill.name not in self.recalled or self._last_texts.get(skill.name) != skill.content)
+        ]
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
         """The rules for a touched file that were not told yet, and their names; they count as told now."""

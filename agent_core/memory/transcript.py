@@ -152,6 +152,9 @@ def facts_message(event: RecallObservation) -> Message | None:
     sections += [
         f'<EXTRA_INFO name="{known.name}" trigger="{known.trigger}">\n'
         f"It may or may not be relevant to the request.\n{known.content}\n</EXTRA_INFO>"
+        if known.trigger
+        else f'<EXTRA_INFO name="{known.name}">\nFrom now on this is always to be followed.\n{known.content}\n'
+        "</EXTRA_INFO>"
         for known in event.microagent_knowledge
     ]
     return Message.user("\n\n".join(sections)) if sections else None

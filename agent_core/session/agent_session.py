@@ -155,7 +155,8 @@ class AgentSession:
         """
         async with AsyncExitStack() as resources:
             resources.push_async_callback(sandbox.close)
-            agent = await make_agent(settings)
+            skill_problems = list(settings.skill_problems)
+            agent = await make_agent(settings, skill_problems.append)
             if parent is not None:
                 resources.push_async_callback(end_tools_of_child, agent, parent.shared.agent)
             place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
@@ -193,6 +194,7 @@ class AgentSession:
                 secrets=secrets,
                 step=step,
                 parent=parent,
+                skill_problems=tuple(skill_problems),
                 open=cls.open,
             )
             return cls(

@@ -30,7 +30,7 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent
 from agent_core.skills.context import AgentContext, user_notes
-from agent_core.skills.loader import load_public_skills, load_user_skills
+from agent_core.skills.loader import LeftOutReport, load_public_skills, load_user_skills, log_problem
 from agent_core.skills.skill import Skill
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
@@ -45,13 +45,16 @@ AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingA
 reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
 
-async def make_agent(settings: SessionSettings) -> AgentBase:
-    """The given agent (itself, if it has its tools), or one of the class that the settings name, else `KeyError`."""
+async def make_agent(settings: SessionSettings, report: LeftOutReport = log_problem) -> AgentBase:
+    """The given agent (itself, if it has its tools), or one of the class that the settings name, else `KeyError`.
+
+    `report` is told of skills that are left out.
+    """
     if settings.agent is not None:
         if settings.agent.is_initialized:
             return settings.agent
         context = settings.agent_context or settings.agent.agent_context
-        return settings.agent.model_copy(update={"agent_context": await _completed(context)})
+        return settings.agent.model_copy(update={"agent_context": await _completed(context, report)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
     chosen = settings.agent_options.fields_for(made, model=settings.llm.model, browsing=settings.enable_browsing)
     own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
@@ -71,26 +74,26 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
             "llm_security_analyzer": settings.analyzer is not None,
             "cli_mode": bool(settings.agent_options.cli_mode),
         },
-        agent_context=await _completed(settings.agent_context),
+        agent_context=await _completed(settings.agent_context, report),
         mcp_config=dict(settings.mcp_config),
         **own,
     )
 
 
-def completed(context: AgentContext | None) -> AgentContext | None:
-    """The context with skills and notes as far as it asks for them; reads files, may fetch a repository, warns."""
+def completed(context: AgentContext | None, report: LeftOutReport = log_problem) -> AgentContext | None:
+    """The context with skills and notes as far as it asks for them; reads files, may fetch a repository."""
     if context is None:
         return None
     user: list[Skill] = []
     if context.load_user_skills:
         try:
-            user = load_user_skills()
+            user = load_user_skills(report=report)
         except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
             logger.warning("the user's skills are left out: %s", error)
     public: list[Skill] = []
     if context.load_public_skills:
         try:
-            public = load_public_skills(context.marketplace_path, context.registered_marketplaces)
+            public = load_public_skills(context.marketplace_path, context.registered_marketplaces, report=report)
         except Exception:  # the agent can work without them, whatever a stranger's repository holds
             logger.exception("the public skills are left out")
     merged = context.merged(user=user, public=public) if user or public else context
@@ -101,8 +104,8 @@ def completed(context: AgentContext | None) -> AgentContext | None:
     return merged.model_copy(update={"memory_context": together})
 
 
-async def _completed(context: AgentContext | None) -> AgentContext | None:
-    return await asyncio.get_running_loop().run_in_executor(reading_files, completed, context)
+async def _completed(context: AgentContext | None, report: LeftOutReport) -> AgentContext | None:
+    return await asyncio.get_running_loop().run_in_executor(reading_files, completed, context, report)
 
 
 def with_full_context(agent: AgentBase) -> AgentBase:

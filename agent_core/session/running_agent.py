@@ -129,6 +129,7 @@ async def make_running_agent(
         left_out=agent.skills_left_out,
         is_silent=not agent.is_told_of_workspace,
         attach=attach,
+        problems=shared.skill_problems,
         rewinding=rewinding,
     )
     check = check_limits if budget is None else budget.check

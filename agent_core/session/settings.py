@@ -13,7 +13,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import CriticBase
 from agent_core.agent.presets import BY_MODEL, preset_for
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds
-from agent_core.errors import ToolNotFoundError
+from agent_core.errors import SkillValidationError, ToolNotFoundError
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import Frozen
 from agent_core.llm.llm import LLM, CallContext
@@ -190,6 +190,7 @@ class SessionSettings:
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
         named_secrets: by name, for the commands that name them; hidden as well, only names and descriptions are told.
         agent_context: skills and texts for the agent; None uses what the workspace holds.
+        skill_problems: why skills that it was to have are not there; told in the conversation.
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
         own_tools: tools of the program around the session, for an agent that uses MCP servers; sub-agents have none.
@@ -224,6 +225,7 @@ class SessionSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     named_secrets: Mapping[str, SecretValue] = field(default_factory=dict, repr=False)
     agent_context: AgentContext | None = None
+    skill_problems: tuple[SkillValidationError, ...] = ()
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
     own_tools: tuple[OwnTool, ...] = ()

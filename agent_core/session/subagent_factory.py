@@ -19,7 +19,7 @@ from agent_core.controller.child_run import ChildSession, DelegatedTask
 from agent_core.controller.state import ControllerState
 from agent_core.controller.step import Step
 from agent_core.controller.usage import SubAgentBudget
-from agent_core.errors import SandboxError, ToolError
+from agent_core.errors import SandboxError, SkillValidationError, ToolError
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.store import EventStore, child_id
 from agent_core.events.stream import EventStream
@@ -84,6 +84,7 @@ class Shared:
     secrets: SecretRegistry
     step: Step
     parent: Parent | None
+    skill_problems: tuple[SkillValidationError, ...]
     open: Callable[..., Awaitable[ChildSession]]
 
     @property
@@ -148,6 +149,7 @@ class SubagentFactory:
             agent_context=None,
             client_tools=(),  # clients follow this log only
             own_tools=(),  # they belong to the user's conversation
+            skill_problems=(),  # told there, too
             git=GitSetup(),  # their sandbox has it already
             limits_per_run=True,  # each task is a run
             policy=_policy(own, self._policy),

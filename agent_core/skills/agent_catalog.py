@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 
 from agent_core.errors import SkillValidationError
 from agent_core.events.messages import Frozen
-from agent_core.skills.files import split_frontmatter
+from agent_core.skills.files import split_frontmatter, unusable_file
 
 AgentLevel = Literal["programmatic", "plugin", "project", "user", "built-in"]
 PermissionMode = Literal["always_confirm", "never_confirm", "confirm_risky"]
@@ -130,9 +130,9 @@ def agent_from_text(path: str, text: str, level: AgentLevel) -> AgentDefinition:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "its header"
-        raise SkillValidationError(f"{path}: {field}: {first['msg']}") from None
+        raise unusable_file(path, ValueError(f"{field}: {first['msg']}"), text) from None
     except ValueError as error:
-        raise SkillValidationError(f"{path}: {error}") from None
+        raise unusable_file(path, error, text) from None
 
 
 _REPORT = (

@@ -14,7 +14,7 @@ from pydantic import Field, SecretStr, field_serializer, field_validator
 from agent_core.events.control import RecalledKnowledge
 from agent_core.events.event import utc_now
 from agent_core.events.messages import Frozen, Message, TextContent
-from agent_core.skills.skill import Skill
+from agent_core.skills.skill import SKILL_LEVELS, Skill, SkillLevel
 from agent_core.templates import rendered
 
 logger = logging.getLogger(__name__)
@@ -95,14 +95,31 @@ class AgentContext(Frozen):
         return [skill for skill in self.active_skills if skill.is_agentskills_format and skill.is_listed]
 
     def merged(
-        self, *, project: Iterable[Skill] = (), user: Iterable[Skill] = (), public: Iterable[Skill] = ()
+        self,
+        *,
+        plugin: Iterable[Skill] = (),
+        project: Iterable[Skill] = (),
+        organization: Iterable[Skill] = (),
+        user: Iterable[Skill] = (),
+        public: Iterable[Skill] = (),
     ) -> AgentContext:
-        """This context with these skills besides: on equal names explicit > project > user > public, with a warning."""
+        """This context with these skills besides; of one name that of the first of `SKILL_LEVELS`, with a warning."""
         found = {skill.name: skill for skill in self.skills}
-        for level, skills in (("project", project), ("user", user), ("public", public)):
-            for skill in skills:
-                if found.setdefault(skill.name, skill) is not skill:
-                    logger.warning("the %s skill %r is not used: another one of this name wins", level, skill.name)
+        more: dict[SkillLevel, Iterable[Skill]] = {
+            "plugin": plugin,
+            "project": project,
+            "organization": organization,
+            "user": user,
+            "public": public,
+        }
+        for skill in (skill.at(level) for level, skills in more.items() for skill in skills):
+            other = found.setdefault(skill.name, skill)
+            if other is skill:
+                continue
+            wins = SKILL_LEVELS.index(skill.level) < SKILL_LEVELS.index(other.level)
+            loser = other if wins else skill
+            logger.warning("the %s skill %r is not used: another one of this name wins", loser.level, loser.name)
+            found[skill.name] = skill if wins else other
         return self.model_copy(update={"skills": list(found.values())})
 
     def get_system_message_suffix(self, secret_descriptions: Mapping[str, str] | None = None) -> str | None:

@@ -50,7 +50,7 @@ def is_skill_file(path: str) -> bool:
 
 
 def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
-    """The skill in a Markdown file; raises `SkillValidationError`, naming the file and the field.
+    """The skill in a Markdown file; raises `SkillValidationError`, naming the file, the line and the field.
 
     Without a name in its header it gets `name`, or that of the file; that of a ``SKILL.md`` must be its folder's.
     """
@@ -62,10 +62,27 @@ def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
             _check_name(skill.name, PurePosixPath(path).parent.name)
     except ValidationError as error:
         problems = "; ".join(_problem(one["loc"], one["msg"]) for one in error.errors(include_url=False))
-        raise SkillValidationError(f"{path}: {problems}") from None
+        raise unusable_file(path, ValueError(problems), text) from None
     except ValueError as error:
-        raise SkillValidationError(f"{path}: {error}") from None
+        raise unusable_file(path, error, text) from None
     return skill
+
+
+def unusable_file(path: str, error: ValueError, text: str) -> SkillValidationError:
+    """What is told of a file with this text that has a mistake in its header, with its line if that can be found."""
+    line = getattr(error, "line", None)
+    if line is None:  # then it begins with the name of the field, if it is about one
+        field = re.split(r"[.:]", str(error), maxsplit=1)[0]
+        names = (field, field.replace("_", "-"), field.replace("-", "_"))
+        found = _HEADER.match(_normal(text))
+        lines = found.group(1).split("\n") if found is not None else []
+        line = next((number for number, one in enumerate(lines, 2) if one.partition(":")[0].strip() in names), None)
+    where = path if line is None else f"{path}, line {line}"
+    return SkillValidationError(f"{where}: {error}", path=path, line=line)
+
+
+def _normal(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def _build_skill(path: str, header: Mapping[str, Any], body: str, name: str | None, *, is_agentskills: bool) -> Skill:
@@ -87,7 +104,7 @@ def _build_skill(path: str, header: Mapping[str, Any], body: str, name: str | No
     if "allowed_tools" in values:
         values["allowed_tools"] = _words(values["allowed_tools"], "allowed-tools", separator=None)
     is_task = "inputs" in values
-    inputs = [SkillInput.model_validate(one) for one in _list(values.pop("inputs", []), "inputs")]
+    inputs = _inputs(values.pop("inputs", []))
     triggers = _words(values.pop("triggers", []), "triggers")
     paths = _words(values.pop("paths", []), "paths")
     trigger: Trigger | None = None
@@ -102,6 +119,17 @@ def _build_skill(path: str, header: Mapping[str, Any], body: str, name: str | No
     return Skill(
         content=body, source=path, trigger=trigger, inputs=inputs, is_agentskills_format=is_agentskills, **values
     )
+
+
+def _inputs(value: Any) -> list[SkillInput]:
+    found = []
+    for number, one in enumerate(_list(value, "inputs")):
+        try:
+            found.append(SkillInput.model_validate(one))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ValueError(_problem(("inputs", number, *first["loc"]), first["msg"])) from None
+    return found
 
 
 def _check_name(name: str, folder: str) -> None:
@@ -150,12 +178,18 @@ def third_party_skill(path: str, text: str) -> Skill:
     return Skill(name=f"{name}:{folder}", content=text.strip(), source=path, trigger=trigger)
 
 
+class _HeaderError(ValueError):
+    def __init__(self, problem: str, line: int | None) -> None:
+        super().__init__(f"its header is no valid YAML: {problem}")
+        self.line = line
+
+
 def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
     """The values of the YAML header between two lines of dashes, if there is one, and the text after it.
 
     Aliases are refused: a few of them can stand for gigabytes. Raises `ValueError` saying where the mistake is.
     """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    text = _normal(text)
     found = _HEADER.match(text)
     if found is None:
         return {}, text.strip()
@@ -178,9 +212,8 @@ def _parsed(header: str) -> Any:
         return yaml.load(header, Loader=loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 2}" if mark is not None else ""  # the dashes are line 1
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise ValueError(f"its header is no valid YAML{where}: {problem}") from None
+        raise _HeaderError(problem, mark.line + 2 if mark is not None else None) from None  # the dashes are line 1
     except (ValueError, OverflowError, RecursionError) as error:  # a date that does not exist, for example
         raise ValueError(f"its header is no valid YAML: {error}") from None
 

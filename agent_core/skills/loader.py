@@ -8,7 +8,7 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -18,6 +18,15 @@ from agent_core.skills.files import SKILL_FILE, THIRD_PARTY, is_skill_file, skil
 from agent_core.skills.skill import PathTrigger, Skill, SkillResources
 
 logger = logging.getLogger(__name__)
+
+LeftOutReport = Callable[[SkillValidationError], None]
+"""Is told why a file is left out."""
+
+
+def log_problem(error: SkillValidationError) -> None:
+    """What is done about a broken file where nobody else is told."""
+    logger.warning("a skill is left out: %s", error)
+
 
 PROJECT_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
 INSTALLED = ".openhands/skills/installed"
@@ -41,20 +50,20 @@ def load_skill(path: str | Path) -> Skill:
     try:
         text = _read(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise SkillValidationError(f"{path}: cannot be read: {error}") from None
+        raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from None
     if path.name.lower() in THIRD_PARTY:
         return third_party_skill(path.name, text).model_copy(update={"source": str(path)})
     return _completed(skill_from_text(str(path), text))
 
 
-def load_skills_from_folder(folder: str | Path) -> dict[str, Skill]:
-    """The skills in all Markdown files of a folder, by name; a broken file is left out with a warning.
+def load_skills_from_folder(folder: str | Path, *, report: LeftOutReport = log_problem) -> dict[str, Skill]:
+    """The skills in all Markdown files of a folder, by name; a broken file is left out, and `report` told.
 
     Of two with the same name the first one, by path, is taken. A folder with a ``SKILL.md`` is one skill.
     """
     place = Path(folder).absolute()
-    found = skills_in_folder(_texts(_markdown_files(place)), str(place))
-    return {name: _completed_if_possible(skill) for name, skill in found.items()}
+    found = skills_in_folder(_texts(_markdown_files(place), report), str(place), report=report)
+    return {name: _completed_if_possible(skill, report) for name, skill in found.items()}
 
 
 def load_skills_from_dir(folder: str | Path) -> tuple[dict[str, Skill], dict[str, Skill], dict[str, Skill]]:
@@ -66,13 +75,16 @@ def load_skills_from_dir(folder: str | Path) -> tuple[dict[str, Skill], dict[str
     return always_on, triggered, folders
 
 
-def load_user_skills(home: str | Path | None = None) -> list[Skill]:
+def load_user_skills(home: str | Path | None = None, *, report: LeftOutReport = log_problem) -> list[Skill]:
     """The skills in the folders of a user's home, the first one of each name; none where there are none."""
     root = Path(home) if home is not None else Path.home()
-    own = [skill for folder in PROJECT_FOLDERS for skill in load_skills_from_folder(root / folder).values()]
+    own = [
+        skill for folder in PROJECT_FOLDERS for skill in load_skills_from_folder(root / folder, report=report).values()
+    ]
     installed = f"{(root / INSTALLED).absolute()}/"  # it lies in another one of the folders
     own = [skill for skill in own if not (skill.source or "").startswith(installed)]
-    return _first_of_each([own, load_skills_from_folder(root / INSTALLED).values()])
+    every = _first_of_each([own, load_skills_from_folder(root / INSTALLED, report=report).values()])
+    return [skill.at("user") for skill in every]
 
 
 def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None = None, model: str = "") -> list[Skill]:
@@ -80,32 +92,36 @@ def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None 
     roots = list(dict.fromkeys(Path(root).absolute() for root in (working_dir, git_root) if root is not None))
     places = [path for root in roots for path in _third_party_files(root)]
     places += [path for root in roots for folder in PROJECT_FOLDERS for path in _markdown_files(root / folder)]
-    return [_completed_if_possible(skill) for skill in project_skills(_texts(places), map(str, roots), model=model)]
+    found = project_skills(_texts(places, log_problem), map(str, roots), model=model)
+    return [_completed_if_possible(skill, log_problem) for skill in found]
 
 
-def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str = "") -> list[Skill]:
+def project_skills(
+    files: Mapping[str, str], roots: Iterable[str], *, model: str = "", report: LeftOutReport = log_problem
+) -> list[Skill]:
     """The skills of a project whose files are given as text by their absolute paths.
 
     `roots` are the working directory and the root of its repository, the first one winning. Left out are files for
-    another vendor's models than `model`, texts told already, and broken files, with a warning.
+    another vendor's models than `model`, texts told already, and broken files, of which `report` is told.
     """
     by_root: list[Iterable[Skill]] = []
     places = list(dict.fromkeys(root.rstrip("/") or "/" for root in roots))
     for root in places:
         inner = tuple(f"{other}/" for other in places if other.startswith(f"{root.rstrip('/')}/"))
         by_root.append(_third_party({path: files[path] for path in files if not path.startswith(inner)}, root, model))
-        by_root.extend(skills_in_folder(files, f"{root.rstrip('/')}/{folder}").values() for folder in PROJECT_FOLDERS)
+        folders = [f"{root.rstrip('/')}/{folder}" for folder in PROJECT_FOLDERS]
+        by_root.extend(skills_in_folder(files, folder, report=report).values() for folder in folders)
     seen: dict[tuple[str, ...], Skill] = {}
     found: list[Skill] = []
     for skill in _first_of_each(by_root):
         paths = skill.trigger.paths if isinstance(skill.trigger, PathTrigger) else []
         waits = not (skill.is_always_on or paths)
         if waits or seen.setdefault((skill.content, *paths), skill) is skill:
-            found.append(skill)
+            found.append(skill.at("project"))
     return found
 
 
-def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
+def skills_in_folder(files: Mapping[str, str], folder: str, *, report: LeftOutReport = log_problem) -> dict[str, Skill]:
     """The skills of those `files` (texts by path) that are in `folder`, by name; see `load_skills_from_folder`."""
     folder = folder.rstrip("/")
     inside = sorted(path for path in files if path.startswith(f"{folder}/"))
@@ -120,7 +136,7 @@ def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
         try:
             skill = skill_from_text(path, files[path], name=None if is_skill_file(path) else name)
         except SkillValidationError as error:
-            logger.warning("a skill is left out: %s", error)
+            report(error)
             continue
         if skill.name in found:
             logger.warning(
@@ -174,13 +190,13 @@ def _markdown_files(folder: Path) -> list[Path]:
     return found[:MAX_FILES]
 
 
-def _texts(paths: Iterable[Path]) -> dict[str, str]:
+def _texts(paths: Iterable[Path], report: LeftOutReport) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in paths:
         try:
             texts[str(path)] = _read(path)
         except (OSError, UnicodeDecodeError) as error:
-            logger.warning("the skill in %s is left out: it cannot be read: %s", path, error)
+            report(SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)))
     return texts
 
 
@@ -192,11 +208,11 @@ def _read(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def _completed_if_possible(skill: Skill) -> Skill:
+def _completed_if_possible(skill: Skill, report: LeftOutReport) -> Skill:
     try:
         return _completed(skill)
-    except SkillValidationError as error:
-        logger.warning("the skill %r has no servers: %s", skill.name, error)
+    except SkillValidationError as error:  # it is told, but has no servers
+        report(error)
         return skill
 
 
@@ -221,9 +237,10 @@ def _servers(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(_read(path))
     except (OSError, ValueError) as error:
-        raise SkillValidationError(f"{path}: cannot be read: {error}") from None
+        raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from None
     if not isinstance(found, dict):
-        raise SkillValidationError(f"{path}: must be a JSON object, with mcpServers in it, not {type(found).__name__}")
+        problem = f"must be a JSON object, with mcpServers in it, not {type(found).__name__}"
+        raise SkillValidationError(f"{path}: {problem}", path=str(path))
     return found
 
 
@@ -243,17 +260,19 @@ def load_public_skills(
     *,
     environment: Mapping[str, str] = os.environ,
     cache: Path | None = None,
+    report: LeftOutReport = log_problem,
 ) -> list[Skill]:
     """The skills of the configured repository and of the `others`, the first of each name; may take a while.
 
     A repository is fetched at most once a minute; one that cannot be reached is used as it was, what is broken left
-    out.
+    out, and `report` told.
     """
     first = environment.get(URL_VARIABLE, "").strip()
     ref = environment.get(REF_VARIABLE, "").strip() or DEFAULT_REF
     sources = dict.fromkeys([*([first] if first else []), *others])
     roots = [_root_of(source, ref, cache if cache is not None else Path.home() / CACHE) for source in sources]
-    return _first_of_each(_listed(root, marketplace_path) for root in roots if root is not None)
+    found = _first_of_each(_listed(root, marketplace_path, report) for root in roots if root is not None)
+    return [skill.at("public") for skill in found]
 
 
 def _root_of(source: str, ref: str, cache: Path) -> Path | None:
@@ -295,10 +314,10 @@ def _git(*arguments: str) -> None:
     )
 
 
-def _listed(root: Path, marketplace_path: str) -> list[Skill]:
+def _listed(root: Path, marketplace_path: str, report: LeftOutReport) -> list[Skill]:
     path = root / marketplace_path
     if not path.is_file():
-        return list(load_skills_from_folder(root / "skills").values())
+        return list(load_skills_from_folder(root / "skills", report=report).values())
     try:
         listed = json.loads(path.read_text("utf-8") if path.stat().st_size <= MAX_LIST_BYTES else "too long")
         entries: list[Any] = list(listed["plugins"])
@@ -312,16 +331,17 @@ def _listed(root: Path, marketplace_path: str) -> list[Skill]:
         if not place.is_relative_to(root.resolve()):
             logger.warning("an entry of %s is left out: its source must be a path in the repository", path)
             continue
-        skills.extend(_skills_at(place))
+        skills.extend(_skills_at(place, report))
     return skills
 
 
-def _skills_at(place: Path) -> list[Skill]:
+def _skills_at(place: Path, report: LeftOutReport) -> list[Skill]:
     file = place / SKILL_FILE if place.is_dir() else place
     if place.is_dir() and not file.is_file():
-        return list(load_skills_from_folder(place / "skills" if (place / "skills").is_dir() else place).values())
+        folder = place / "skills" if (place / "skills").is_dir() else place
+        return list(load_skills_from_folder(folder, report=report).values())
     try:
         return [load_skill(file)]
     except SkillValidationError as error:
-        logger.warning("a public skill is left out: %s", error)
+        report(error)
         return []

@@ -11,7 +11,7 @@ from pydantic import Field
 from agent_core.errors import SkillValidationError
 from agent_core.events.messages import Frozen
 from agent_core.skills.agent_catalog import AgentDefinition, agents_in_texts
-from agent_core.skills.loader import MCP_FILE, load_skills_from_folder
+from agent_core.skills.loader import MCP_FILE, LeftOutReport, load_skills_from_folder, log_problem
 from agent_core.skills.skill import Skill, TaskTrigger
 
 MANIFESTS: Final = (".plugin/plugin.json", ".claude-plugin/plugin.json")
@@ -30,18 +30,23 @@ class Plugin(Frozen):
     hooks: str = ""
 
 
-def read_plugin(folder: Path) -> Plugin:
-    """The plugin in a folder; broken skills, commands, sub-agents are left out, else raises `SkillValidationError`."""
+def read_plugin(folder: Path, *, report: LeftOutReport = log_problem) -> Plugin:
+    """The plugin in a folder; else `SkillValidationError`.
+
+    Broken skills, commands and sub-agents are left out; `report` is told of the first two.
+    """
     if not folder.is_dir():
         raise SkillValidationError(f"{folder}: is no folder; give the folder of a plugin")
     manifest = next((found for name in MANIFESTS if (found := _object(folder / name))), {})
     name = manifest.get("name") or folder.resolve().name
     hooks = folder / "hooks/hooks.json"
+    skills = load_skills_from_folder(folder / "skills", report=report).values()
+    commands = _commands(folder / "commands", str(name), report)
     plugin = Plugin(
         name=str(name),
         version=str(manifest.get("version") or "1.0.0"),
         description=str(manifest.get("description") or ""),
-        skills=[*load_skills_from_folder(folder / "skills").values(), *_commands(folder / "commands", str(name))],
+        skills=[skill.at("plugin") for skill in (*skills, *commands)],
         agents=_agents(folder / "agents"),
         mcp_servers=_object(folder / MCP_FILE),
         hooks=_text(hooks) if hooks.is_file() else "",
@@ -51,9 +56,9 @@ def read_plugin(folder: Path) -> Plugin:
     return plugin
 
 
-def _commands(folder: Path, plugin: str) -> list[Skill]:
+def _commands(folder: Path, plugin: str, report: LeftOutReport) -> list[Skill]:
     found = []
-    for name, skill in load_skills_from_folder(folder).items():
+    for name, skill in load_skills_from_folder(folder, report=report).items():
         command = f"/{plugin}:{name}"
         found.append(skill.model_copy(update={"name": command[1:], "trigger": TaskTrigger(triggers=[command])}))
     return found

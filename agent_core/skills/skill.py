@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -16,6 +16,13 @@ _GLOB_FORMS = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "
 MAX_DESCRIPTION_CHARS = 1024
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SkillType = Literal["repo", "knowledge", "path", "agentskills"]
+SkillLevel = Literal["explicit", "plugin", "project", "organization", "user", "public"]
+
+SKILL_LEVELS: Final[tuple[SkillLevel, ...]] = ("explicit", "plugin", "project", "organization", "user", "public")
+"""Where skills come from; of two with the same name the one of the earlier level is used."""
+
+TRUSTED_LEVELS: Final[frozenset[SkillLevel]] = frozenset({"explicit", "plugin", "user"})
+"""Those that somebody has chosen one by one: their skills may bring MCP servers."""
 
 
 def _trimmed(values: list[str], info: ValidationInfo) -> list[str]:
@@ -105,7 +112,7 @@ class SkillResources(Frozen):
 
 
 class Skill(Frozen):
-    """A text for the agent; `source` is the path of its file.
+    """A text for the agent; `source` is the path of its file, `level` where it comes from.
 
     Without a `trigger` it is always told, unless it has the AgentSkills format: then it is listed, and told when asked
     for.
@@ -114,6 +121,7 @@ class Skill(Frozen):
     name: str = Field(min_length=1)
     content: str
     source: str | None = None
+    level: SkillLevel = "explicit"
     trigger: Trigger | None = None
     description: str | None = Field(default=None, max_length=MAX_DESCRIPTION_CHARS)
     version: str = "1.0.0"
@@ -133,6 +141,10 @@ class Skill(Frozen):
         if not value.strip() or "\n" in value:
             raise ValueError("name must be one line that is not empty")
         return value.strip()
+
+    def at(self, level: SkillLevel) -> Skill:
+        """The same skill, from there."""
+        return self if self.level == level else self.model_copy(update={"level": level})
 
     @property
     def mcp_server_names(self) -> list[str]:

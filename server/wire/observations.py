@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from agent_core.agent.client_tool import ClientToolObservation
 from agent_core.events.branches import FilesRestored
-from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    LoopDetected,
+    RecallObservation,
+    SkillLeftOut,
+    ToolServerFailed,
+)
 from agent_core.events.event import Event
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.messages import ImageContent
@@ -90,6 +97,9 @@ OBSERVATION_FORMS: Final[dict[type[Event], Callable[[Any], ObservationForm | Non
     FilesRestored: lambda event: ObservationForm("rewind", event.note, {"files_of": event.files_of}),  # an addition
     LoopDetected: lambda event: ObservationForm(
         "loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {}
+    ),
+    SkillLeftOut: lambda event: ObservationForm(
+        "error", event.detail, {"error_id": "", "path": event.path, "line": event.line}
     ),
     ToolServerFailed: lambda event: ObservationForm("error", event.detail, {"error_id": ""}),  # answers no action
 }

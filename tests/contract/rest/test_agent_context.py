@@ -100,6 +100,21 @@ async def test_of_skills_that_the_server_or_the_user_has_disabled_no_agent_is_to
         assert [one["name"] for one in listed] == ["canoes"]
 
 
+async def test_a_broken_skill_of_the_workspace_is_told_in_the_conversation_by_file_and_line_once(
+    make_server: MakeServer,
+) -> None:
+    texts = {"good": "Go on.", "broken": "---\nname: broken\ntriggers: {a: b}\n---\nNo."}
+    async with talking(make_server, 2, workspace(**texts)) as (server, _model):
+        conversation_id = await server.create()
+        await say(server, conversation_id, "Begin.")
+        await say(server, conversation_id, "Go on.")
+        errors = [one for one in await server.events(conversation_id) if one.get("observation") == "error"]
+        assert [one["extras"] for one in errors] == [
+            {"error_id": "", "path": "/workspace/.openhands/skills/broken.md", "line": 3}
+        ]
+        assert "skills/broken.md, line 3: triggers: must be a list" in errors[0]["content"]
+
+
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [

@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_core.errors import SandboxError, ToolError
+from agent_core.errors import SandboxError, SkillValidationError, ToolError
 from agent_core.events.branches import Rewind
-from agent_core.events.control import Condensation, RecallAction, RecallObservation
+from agent_core.events.control import Condensation, RecallAction, RecallObservation, SkillLeftOut
 from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
-from agent_core.memory.memory import Memory
+from agent_core.memory.memory import MAX_PROBLEMS, Memory
 from agent_core.memory.transcript import facts_message
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill
@@ -336,3 +336,54 @@ async def test_without_skills_and_without_a_sandbox_there_is_nothing_to_tell_and
         assert names(await talk.recall("git", first=True)) == []
         assert names(await talk.recall("git")) == []
         assert talk.memory.rules_for("/workspace/a.py") is None
+
+
+async def problems(talk: Talk) -> list[SkillLeftOut]:
+    return [event async for event in talk.stream.history() if isinstance(event, SkillLeftOut)]
+
+
+async def test_a_broken_skill_is_told_by_file_and_line_once_for_each_load_wherever_it_comes_from() -> None:
+    store, sandbox = InMemoryEventStore(), Sandbox(a_workspace())
+    elsewhere = SkillValidationError("/home/a.md, line 3: no good", path="/home/a.md", line=3)
+    async with talking(sandbox, store=store, problems=[elsewhere, elsewhere]) as talk:
+        await talk.recall("hello", first=True)
+        await talk.recall("go on")
+        await talk.recall("once more", first=True)
+        told = await problems(talk)
+    assert [(one.path, one.line) for one in told] == [("/home/a.md", 3), (f"{FOLDER}/broken.md", 2)]
+    assert "/home/a.md, line 3: no good" in told[0].detail
+    assert f"{FOLDER}/broken.md, line 2: type: 'magic' is none of" in told[1].detail
+    async with talking(sandbox, store=store) as talk:
+        await talk.memory.look_again()
+        await talk.recall("go on")
+        await talk.recall("again")
+        assert [one.path for one in (await problems(talk))[2:]] == [f"{FOLDER}/broken.md"]
+
+
+async def test_of_many_broken_skills_so_many_are_told() -> None:
+    facts = a_workspace()
+    files = [{"path": f"{FOLDER}/{number}.md", "content": "---\ntype: magic\n---"} for number in range(100)]
+    async with talking(Sandbox({**facts, "skills": files})) as talk:
+        await talk.recall("hello", first=True)
+        await talk.recall("go on")
+        assert len(await problems(talk)) == MAX_PROBLEMS
+
+
+async def test_a_skill_that_always_counts_and_came_after_the_system_message_is_told_with_the_next_message() -> None:
+    store = InMemoryEventStore()
+    old, new = Skill(name="old", content="Old rule."), Skill(name="new", content="New rule.")
+    async with talking(Sandbox(a_workspace()), AgentContext(skills=[old]), store) as talk:
+        said = TextContent(text="<REPOSITORY_CONTEXT>\nOld rule.\n</REPOSITORY_CONTEXT>")
+        await talk.stream.add_event(SystemPromptEvent(system_prompt=TextContent(text="you"), dynamic_context=said))
+        assert names(await talk.recall("hello", first=True)) == []
+    async with talking(Sandbox(a_workspace()), AgentContext(skills=[old, new]), store) as talk:
+        later = await talk.recall("go on")
+        assert names(later) == ["new"]
+        told = facts_message(later)
+        assert told is not None
+        assert "From now on this is always to be followed.\nNew rule." in told.text
+        assert names(await talk.recall("go on")) == []
+    changed = old.model_copy(update={"content": "Changed rule."})
+    for context, expected in ((AgentContext(skills=[changed, new]), ["old"]), (AgentContext(skills=[changed]), [])):
+        async with talking(Sandbox(a_workspace()), context, store) as talk:
+            assert names(await talk.recall("go on")) == expected

@@ -120,7 +120,7 @@ def test_no_permission_mode_means_that_of_the_asking_agent(mode: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_problem(header: str, problem: str) -> None:
-    with pytest.raises(SkillValidationError, match=r"^/x/a\.md: ") as error:
+    with pytest.raises(SkillValidationError, match=r"^/x/a\.md, line [23]: ") as error:
         agent_from_text("/x/a.md", f"---\n{header}\n---\n", "user")
     assert problem in str(error.value)
 

@@ -82,6 +82,14 @@ def test_of_equal_names_the_explicit_one_wins_then_project_user_and_public(
     assert found == {name: next(level for level, names in levels.items() if name in names) for name in everything}
 
 
+def test_which_skill_of_a_name_wins_does_not_depend_on_which_is_there_first() -> None:
+    one = Skill(name="a", content="a")
+    context = AgentContext(skills=[one.at("user"), one.model_copy(update={"name": "b"})])
+    merged = context.merged(project=[one], organization=[one], public=[one.model_copy(update={"name": "b"})])
+    assert {skill.name: skill.level for skill in merged.skills} == {"a": "project", "b": "explicit"}
+    assert [skill.level for skill in context.merged(organization=[one]).skills[:1]] == ["organization"]
+
+
 @given(words=NAMES, skipped=NAMES, message=st.text(alphabet="alphbetgmdr ", max_size=40), said=NAMES)
 def test_each_matching_skill_is_told_once_with_its_trigger_unless_it_is_skipped(
     words: list[str], skipped: list[str], message: str, said: list[str]

@@ -84,7 +84,7 @@ def test_a_task_that_needs_to_know_nothing_is_called_by_its_name_too() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "problem"),
     [
-        ("a.md", headed("name: [unclosed"), "no valid YAML in line"),
+        ("a.md", headed("name: [unclosed"), "no valid YAML: "),
         ("a.md", headed("- just\n- a list"), "must be a YAML mapping"),
         ("a.md", headed("1: x"), "no text: 1"),
         ("a.md", headed("type: magic"), "type: 'magic' is none of"),
@@ -105,7 +105,9 @@ def test_a_task_that_needs_to_know_nothing_is_called_by_its_name_too() -> None:
 def test_a_broken_file_is_refused_with_its_path_and_the_field(path: str, text: str, problem: str) -> None:
     with pytest.raises(SkillValidationError) as failure:
         skill_from_text(path, text)
-    assert str(failure.value).startswith(f"{path}: ")
+    line = failure.value.line
+    assert str(failure.value).startswith(f"{path}: " if line is None else f"{path}, line {line}: ")
+    assert failure.value.path == path
     assert problem in str(failure.value)
 
 
@@ -165,5 +167,22 @@ def test_a_key_without_a_value_counts_as_left_out() -> None:
 
 
 def test_what_is_wrong_with_a_header_is_said_with_its_line_in_the_file() -> None:
-    with pytest.raises(SkillValidationError, match=r"a\.md: its header is no valid YAML in line 3: "):
+    with pytest.raises(SkillValidationError, match=r"a\.md, line 3: its header is no valid YAML: "):
         skill_from_text("a.md", "---\nname: a\nversion: @\n---\nText")
+
+
+@pytest.mark.parametrize(
+    ("header", "line"),
+    [
+        ("name: a\n\ntriggers: {a: b}", 4),
+        ("name: a\nallowed-tools: {a: b}", 3),
+        ("name: a\ndisable-model-invocation: perhaps", 3),
+        ("name: a\r\nmetadata: text", 3),
+        ("name: a\ninputs:\n  - description: d", 3),
+        ("- a list", None),
+    ],
+)
+def test_a_wrong_field_is_told_with_the_line_in_which_it_stands(header: str, line: int | None) -> None:
+    with pytest.raises(SkillValidationError) as failure:
+        skill_from_text("a.md", f"\ufeff---\n{header}\n---\nText")
+    assert failure.value.line == line

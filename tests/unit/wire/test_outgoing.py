@@ -21,6 +21,7 @@ from agent_core.events.control import (
     RecallAction,
     RecalledKnowledge,
     RecallObservation,
+    SkillLeftOut,
     ToolServerFailed,
 )
 from agent_core.events.llm_events import (
@@ -846,6 +847,11 @@ ADDITIONS: list[tuple[str, AnyEvent, dict[str, Any]]] = [
         observation("error", "it ended", {"error_id": ""}),
     ),
     (
+        "a broken file of a skill is an error of no action, with its place",
+        SkillLeftOut(id=9, timestamp=TIME, path="/w/a.md", line=3, detail="no YAML"),
+        observation("error", "no YAML", {"error_id": "", "path": "/w/a.md", "line": 3}),
+    ),
+    (
         "a command in a terminal with a name",
         tool_event(NamedTerminalAction(command="ls", terminal="two"), "terminal"),
         action("run", RUN_ARGS | {"terminal": "two"}),
@@ -942,6 +948,7 @@ def _public(frame: dict[str, Any]) -> dict[str, Any]:
         (result_event(ThinkObservation(), source="environment"), None, "environment"),
         (LoopDetected(start=1, pattern="the same again"), None, "environment"),
         (ToolServerFailed(server="s", detail="it ended"), "agent", "environment"),
+        (SkillLeftOut(path="a.md", detail="no YAML"), "agent", "environment"),
         (MessageEvent(source="environment", llm_message=Message.user("a nudge")), None, None),
         (MessageEvent(source="agent", llm_message=Message.assistant(" \n")), None, None),
         (ForeignEvent(source="user", name="null", is_action=True), None, None),
