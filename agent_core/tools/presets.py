@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent_core.tools import browser_code, llm_edit  # noqa: F401 - they register their tools
+from agent_core.tools import browser_code, file_reader, llm_edit  # noqa: F401 - they register their tools
 from agent_core.tools.apply_patch import ApplyPatchTool
 from agent_core.tools.browser import BrowserToolSet
 from agent_core.tools.builtin import FinishTool, ThinkTool

@@ -215,7 +215,7 @@ async def tool_called(name: str, tools: Mapping[str, ToolDefinition]) -> ToolDef
     return tools.get(name)
 
 
-ALWAYS_THE_USERS: Final = ("terminal", "file_editor", "write_file")
+ALWAYS_THE_USERS: Final = ("terminal", "file_editor", "file_reader", "write_file")
 """Tools with which a user works in the sandbox, whatever the agent may do there."""
 
 

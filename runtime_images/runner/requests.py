@@ -69,6 +69,7 @@ class Requests:
         self._fresh = 0
         self._pending: Dict[int, Request] = {}
         files = FileRequests(loop, workers, workspace, os.path.join(state_directory, "history"))
+        files.current_directory = self._default_directory
         transfers, repositories = Transfers(loop, workers, workspace), GitRequests(loop, workers, workspace)
         self._rooms = (browser, kernel, files, transfers, repositories)
         self._operations: Dict[str, Operation] = {

@@ -27,13 +27,14 @@ from agent_core.tools.browser_code import BrowserCodeAction
 from agent_core.tools.builtin import CondensationRequestAction, FinishAction, ThinkAction
 from agent_core.tools.delegate import AgentDelegateAction, DelegateAction, TaskAction
 from agent_core.tools.file_editor import FileEditorAction, PlanningFileEditorAction
+from agent_core.tools.file_reader import FileReaderAction
 from agent_core.tools.gemini_files import EditAction, ListDirectoryAction, ReadFileAction, WriteFileAction
 from agent_core.tools.ipython import IPythonAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, NamedTerminalAction, TerminalAction
 from server.wire.fields import ConfirmationStatus
-from server.wire.forms import RISK_NUMBERS, ActionForm, read_by, task_list_form
+from server.wire.forms import RISK_NUMBERS, ActionForm, task_list_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
 
@@ -205,17 +206,22 @@ def _editor_call(action: FileEditorAction, event: ActionEvent, thought: str) -> 
     return _edit(action.path, event, thought, **{name: getattr(action, name) for name in _EDIT_FIELDS})
 
 
-def _read(path: str, view_range: list[int] | None, event: ActionEvent, thought: str) -> ActionForm:
+def _read(path: str, view_range: list[int] | None, event: ActionEvent, thought: str, **fields: Any) -> ActionForm:
     args = {
         "path": path,
         "start": 0,
         "end": -1,
         "thought": thought,
         "security_risk": RISK_NUMBERS[event.security_risk],
-        "impl_source": read_by(event.source),
+        "impl_source": "oh_aci",
         "view_range": view_range,
     }
-    return ActionForm("read", args, event.hard_timeout)
+    return ActionForm("read", {**args, **fields}, event.hard_timeout)
+
+
+def _exact_read(action: FileReaderAction, event: ActionEvent, thought: str) -> ActionForm:
+    lines = {"start": action.start, "end": action.end}
+    return _read(action.path, None, event, thought, impl_source="default", **lines)
 
 
 def _edit(path: str, event: ActionEvent, thought: str, **fields: Any) -> ActionForm:
@@ -304,6 +310,7 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     FreshTerminalAction: _run,
     IPythonAction: _cell,
     FileEditorAction: _editor_call,
+    FileReaderAction: _exact_read,
     PlanningFileEditorAction: _editor_call,
     LLMEditAction: _draft,
     ApplyPatchAction: _patch,

@@ -144,11 +144,6 @@ class ObservationForm(NamedTuple):
 EventForm = ActionForm | ObservationForm
 
 
-def read_by(source: str) -> str:
-    """`impl_source` of a read: the agent reads by a command of its editor, the user by the protocol's own default."""
-    return "default" if source == "user" else "oh_aci"
-
-
 def task_list_form(tasks: Sequence[TaskItem]) -> list[dict[str, str]]:
     """Tasks as the protocol lists them; one without an id of its own has its number."""
     return [

@@ -32,6 +32,7 @@ from agent_core.tools.browser_code import BrowserCodeAction, BrowserTool
 from agent_core.tools.builtin import ThinkAction, ThinkTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
+from agent_core.tools.file_reader import FileReaderAction, FileReaderTool
 from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool
 from agent_core.tools.ipython import IPythonAction, IPythonTool
 from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction
@@ -277,6 +278,9 @@ def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
 
 
 def _read(args: args_of.ReadArgs, timeout: float | None) -> AnyEvent:
+    if args.impl_source == "default":
+        exact = {"path": args.path, "start": args.start, "end": args.end}
+        return _users_action(FileReaderTool, _checked(FileReaderAction, exact, name="read"), args, timeout)
     view_range = args.view_range
     if view_range is None and (args.start, args.end) != (0, -1):
         # `start` counts from 0, `end` is the line after the last one.

@@ -26,6 +26,7 @@ from agent_core.tools.browser import BrowserNavigateTool, BrowserObservation
 from agent_core.tools.builtin import CondensationRequestObservation, FinishObservation, ThinkObservation
 from agent_core.tools.delegate import AgentDelegateObservation, DelegateObservation, TaskObservation
 from agent_core.tools.file_editor import FileEditorObservation, PlanningFileEditorObservation
+from agent_core.tools.file_reader import FileReaderObservation
 from agent_core.tools.gemini_files import (
     EditObservation,
     ListDirectoryObservation,
@@ -36,7 +37,7 @@ from agent_core.tools.ipython import IPythonObservation
 from agent_core.tools.llm_edit import LLMEditObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
-from server.wire.forms import ObservationForm, read_by, task_list_form
+from server.wire.forms import ObservationForm, task_list_form
 
 _Translation = Callable[[Any, ObservationEvent], ObservationForm]
 _PNG: Final = "data:image/png;base64,"
@@ -129,7 +130,7 @@ def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -
         content = f"ERROR:\n{content}"
     if observation.command == "view":
         images = [url for part in observation.content if isinstance(part, ImageContent) for url in part.image_urls]
-        shown: dict[str, Any] = {"path": observation.path, "impl_source": read_by(event.source)}
+        shown: dict[str, Any] = {"path": observation.path, "impl_source": "oh_aci"}
         if images:
             shown["image_urls"] = images  # an addition to the protocol
         return ObservationForm("read", content, shown)
@@ -143,6 +144,12 @@ def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -
         "_diff_cache": None,
     }
     return ObservationForm("edit", content, extras)
+
+
+def _exactly_read(observation: FileReaderObservation, event: ObservationEvent) -> ObservationForm:
+    if observation.is_error:
+        return ObservationForm("error", observation.text, {"error_id": ""})
+    return ObservationForm("read", observation.text, {"path": observation.path, "impl_source": "default"})
 
 
 def _written(observation: WriteFileObservation, event: ObservationEvent) -> ObservationForm:
@@ -227,6 +234,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
         "run_ipython", observation.text, {"code": observation.code, "image_urls": observation.image_urls}
     ),
     FileEditorObservation: _edit_or_read,
+    FileReaderObservation: _exactly_read,
     PlanningFileEditorObservation: _edit_or_read,
     LLMEditObservation: _edit_or_read,
     ApplyPatchObservation: _patch,

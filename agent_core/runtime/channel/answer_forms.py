@@ -422,7 +422,9 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         _edit_bytes("read", 24 * _MIB),
     ),
     "file.read": AnswerForm(
-        record(size=(_COUNT, 0), offset=(_COUNT, 0), eof=(flag, True)), SMALL, _blob_bytes(wire.MAX_BLOB)
+        record(path=(whole_text(2 * MAX_PATH), ""), size=(_COUNT, 0), offset=(_COUNT, 0), eof=(flag, True)),
+        SMALL,
+        _blob_bytes(wire.MAX_BLOB),
     ),
     "file.whole": AnswerForm(record(text=text(400_000), **_CHANGED), _edit_bytes("read list", 3 * _MIB)),
     "file.write": _NOTHING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, Optional
 
 from ..core import arguments, facts
@@ -30,6 +31,7 @@ class FileRequests:
         history = EditHistory(history_directory)
         self._workers = workers
         self._workspace = workspace
+        self.current_directory: Callable[[], str] = lambda: workspace
         self._patcher = Patcher(workspace, history)
         self._searches = SideProcesses(loop, "search", 8)
         self._lints = SideProcesses(loop, "lint", 4)
@@ -51,7 +53,10 @@ class FileRequests:
         self._lints.close()
 
     def _read(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        path = arguments.path(args)
+        if arguments.flag(args, "in_shell"):
+            path = os.path.join(self.current_directory(), arguments.edited_path(args))
+        else:
+            path = arguments.path(args)
         offset = arguments.integer(args, "offset", 0, 0, 2**62)
         limit = MAX_BLOB + 1 if args.get("limit") is None else arguments.integer(args, "limit", 0, 1, 2**26)
 

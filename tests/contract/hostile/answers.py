@@ -60,7 +60,7 @@ EXCHANGES: Final[dict[str, Exchange]] = {
         {"command": "read", "path": "/workspace/a"},
         {**_FILE, "first": 1, "last": 2, "lines": 2, "content": "a\nb\n", "version": HASH},
     ),
-    "file.read": Exchange({"path": "/a", "limit": 10}, {"size": 3, "offset": 0, "eof": True}, b"abc"),
+    "file.read": Exchange({"path": "/a", "limit": 10}, {"path": "/a", "size": 3, "offset": 0, "eof": True}, b"abc"),
     "file.whole": Exchange({"command": "write", "path": "/a"}, _FILE),
     "file.write": Exchange({"path": "/a"}, {"path": "/a", "created": True, "size": 3}),
     "folder.list": Exchange(

@@ -54,12 +54,17 @@ async def test_a_drafted_edit_outlives_a_kill_while_the_model_writes_it_out_and_
             for content in ("first", "second"):
                 await follower.send({"action": "write", "args": {"path": "notes/b", "content": content}})
             await follower.send({"action": "write", "args": {"path": "a.py/b", "content": "x"}})
-            await follower.send({"action": "read", "args": {"path": "/workspace/notes/b"}})
-            await follower.until(lambda: follower.count(observation="read") == 2)
+            await follower.send({"action": "read", "args": {"path": "/workspace/notes/b", "impl_source": "oh_aci"}})
+            await follower.send({"action": "run", "args": {"command": "cd notes && printf 'a\\0' > bytes"}})
+            await follower.until(lambda: follower.count(observation="run") == 2)
+            for given in ({"path": "b"}, {"path": "../a.py", "start": 1, "end": 2}, {"path": "."}, {"path": "bytes"}):
+                await follower.send({"action": "read", "args": given})
+            await follower.send({"action": "run", "args": {"command": "cd .."}})
+            await follower.until(lambda: follower.count(observation="read") == 4)
             whole = {"command": "pwd; seq 20000; kept=1", "is_static": True, "cwd": "/workspace/notes", "hidden": True}
             for given in (whole, {"command": "echo ${kept-none}; pwd; seq 20000"}):
                 await follower.send({"action": "run", "args": given})
-            await follower.until(lambda: follower.count(observation="run") == 3)
+            await follower.until(lambda: follower.count(observation="run") == 5)
         runs = [frame for frame in follower.frames if frame.get("observation") == "run"]
         static = next(frame for frame in runs if frame["extras"]["hidden"])
         assert static["content"] == "/workspace/notes\n" + "".join(f"{number}\n" for number in range(1, 20001))
@@ -76,8 +81,15 @@ async def test_a_drafted_edit_outlives_a_kill_while_the_model_writes_it_out_and_
         assert "-x = 1\n+x = 2\n" in seen["extras"]["diff"]
         assert follower.count(action="write", source="user") == 3
         assert follower.count(observation="write", source="user") == 2
-        refused = next(frame for frame in follower.frames if frame.get("observation") == "error")
-        assert "not a directory" in refused["content"]
-        image, text = [frame for frame in follower.frames if frame.get("observation") == "read"]
-        assert image["extras"]["image_urls"] == [f"data:image/png;base64,{base64.b64encode(png()).decode()}"]
-        assert text["content"].endswith("     1\tsecond\n")
+        refused, folder, binary = [frame["content"] for frame in follower.frames if frame.get("observation") == "error"]
+        assert "not a directory" in refused
+        assert folder == "/workspace/notes/. is a directory, not a file"
+        assert binary.startswith("ERROR_BINARY_FILE: /workspace/notes/bytes ")
+        image, viewed, *exact = [frame for frame in follower.frames if frame.get("observation") == "read"]
+        assert image["content"] == f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+        assert image["extras"] == {"path": "/workspace/a.png", "impl_source": "default"}
+        assert viewed["content"].endswith("     1\tsecond\n")
+        assert [(frame["content"], frame["extras"]["path"]) for frame in exact] == [
+            ("second", "/workspace/notes/b"),
+            ("y = 1\n", "/workspace/notes/../a.py"),
+        ]

@@ -21,10 +21,12 @@ from agent_core.events.control import (
 )
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, TextContent
+from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
 from agent_core.mcp.tool import MAX_IMAGE_BYTES, MAX_IMAGES
 from agent_core.tools.builtin import ThinkAction
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
+from agent_core.tools.file_reader import FileReaderAction, FileReaderObservation
 from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
@@ -138,11 +140,21 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
     (
         "reading a file",
         {"action": "read", "args": {"path": "/a"}},
-        user_action(FileEditorAction(command="view", path="/a"), "file_editor"),
+        user_action(FileReaderAction(path="/a"), "file_reader"),
     ),
     (
         "reading some lines of it",
-        {"action": "read", "args": {"path": "/a", "start": 4, "end": 9}},
+        {"action": "read", "args": {"path": "a", "start": 4, "end": 9, "impl_source": "default"}},
+        user_action(FileReaderAction(path="a", start=4, end=9), "file_reader"),
+    ),
+    (
+        "viewing a file",
+        {"action": "read", "args": {"path": "/a", "impl_source": "oh_aci"}},
+        user_action(FileEditorAction(command="view", path="/a"), "file_editor"),
+    ),
+    (
+        "viewing some lines of it",
+        {"action": "read", "args": {"path": "/a", "start": 4, "end": 9, "impl_source": "oh_aci"}},
         user_action(FileEditorAction(command="view", path="/a", view_range=[5, 9]), "file_editor"),
     ),
     (
@@ -488,12 +500,24 @@ def test_what_is_left_out_comes_back_as_the_protocol_has_it_by_default(name: str
     assert frame["args"] == ACTIONS[name].model_validate(needed).model_dump(by_alias=True) | lists
 
 
-def test_a_read_of_the_users_is_answered_as_one_of_the_protocols_own() -> None:
-    observation = FileEditorObservation.from_text("1 a", command="view", path="/a")
-    event = ObservationEvent(source="user", cause=3, observation=observation, tool_name="file_editor")
+@pytest.mark.parametrize(
+    ("observation", "expected"),
+    [
+        (FileReaderObservation.from_text("a", path="/a"), ("read", "a", {"path": "/a", "impl_source": "default"})),
+        (FileReaderObservation.from_text("no", is_error=True, path="/a"), ("error", "no", {"error_id": ""})),
+        (
+            FileEditorObservation.from_text("1 a", command="view", path="/a"),
+            ("read", "1 a", {"path": "/a", "impl_source": "oh_aci"}),
+        ),
+    ],
+)
+def test_a_read_of_the_users_is_answered_as_one_of_the_protocols_own(
+    observation: Observation, expected: tuple[Any, ...]
+) -> None:
+    event = ObservationEvent(source="user", cause=3, observation=observation, tool_name="x")
     frame = to_wire(event.stored_as(4), live=True)
     assert frame is not None
-    assert frame["extras"] == {"path": "/a", "impl_source": "default"}
+    assert (frame["observation"], frame["content"], frame["extras"]) == expected
 
 
 @pytest.mark.parametrize("remember", [True, False])
