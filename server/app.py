@@ -63,6 +63,7 @@ from server.routes import (
 from server.session.agents import AgentSessions
 from server.session.experiments import ExperimentManager
 from server.session.listening import Listeners
+from server.session.models import check_models
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
@@ -154,6 +155,7 @@ class Application:
         self, stack: AsyncExitStack, authenticator: Authenticator
     ) -> tuple[Services, SocketGateway]:
         settings = self.settings
+        check_models(settings)
         manager_type = class_at(
             settings.conversation_manager_class,
             ConversationManager,  # type: ignore[type-abstract] # classes are only compared with it

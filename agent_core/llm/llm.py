@@ -307,7 +307,9 @@ class LLM(LLMConfig):
 
     async def _ask_others(self, models: Iterable[LLM], call: CallArguments) -> LLMResponse | None:
         context = call.context.counted_as(self.usage_id)
-        for llm in models:
+        for found in models:
+            llm = found.model_copy()
+            llm.reset_metrics()
             logger.warning("%s failed, %s is asked instead", self.model, llm.model)
             try:
                 return await llm._ask(replace(call, messages=llm.adapted(call.messages), context=context))

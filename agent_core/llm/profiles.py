@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,13 +80,18 @@ class FallbackStrategy(BaseModel, metaclass=SpelledModel):
     fallback_llms: tuple[str, ...] = Field(min_length=1)
     profile_store_dir: Path | None = None
     """Where they are; None means in the user's home."""
+    profiles: Mapping[str, Any] | None = Field(default=None, exclude=True, repr=False)
+    """The models themselves by their names, where they are not in files; not stored."""
 
     def models(self, kind: type[_Model]) -> Iterator[_Model]:
         """The models in their order; a profile that cannot be read is passed over, with a word in the log."""
         files = ProfileFiles(self.profile_store_dir)
         for name in self.fallback_llms:
             try:
-                model = kind.model_validate(files.read(name))
+                model = kind.model_validate(files.read(name) if self.profiles is None else self.profiles[name])
+            except KeyError:
+                logger.warning("the fallback %r is passed over: there is no such profile", name)
+                continue
             except (OSError, ValueError) as error:
                 logger.warning("the fallback %r is passed over: %s", name, error)
                 continue

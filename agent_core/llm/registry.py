@@ -86,8 +86,8 @@ class LLMRegistry:
     def get_router(self, name: str = NO_ROUTER, usage_id: str = "agent", **llms_for_routing: str) -> LLM:
         """A router over registered models, by the name of its kind; `NO_ROUTER` is the model of `usage_id` itself.
 
-        `llms_for_routing` are the usage ids of its models by the keys that it chooses from. Raises `KeyError` for an
-        unknown model, `ValueError` for an unknown router or one that lacks a model.
+        `llms_for_routing` are the usage ids of its models by the keys that it chooses from; it is named after the
+        first. Raises `KeyError` for an unknown model, `ValueError` for an unknown router or one that lacks a model.
         """
         if name == NO_ROUTER:
             return self.get(usage_id)
@@ -97,7 +97,8 @@ class LLMRegistry:
         if name not in routers:
             raise ValueError(f"{name!r} is no router; there are {sorted([NO_ROUTER, *routers])}")
         models = {key: self.get(one) for key, one in llms_for_routing.items()}
-        return routers[name].model_validate({"llms_for_routing": models, "usage_id": f"{usage_id}-router"})
+        named = {"model": next(iter(models.values())).model} if models else {}
+        return routers[name].model_validate({**named, "llms_for_routing": models, "usage_id": f"{usage_id}-router"})
 
     async def request_extraneous_completion(
         self, usage_id: str, config: LLM | None, messages: Sequence[Message | WireMessage]

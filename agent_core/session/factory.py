@@ -25,6 +25,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.router import RouterLLM
 from agent_core.memory.condenser import Condenser
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
@@ -60,12 +61,14 @@ async def make_agent(settings: SessionSettings, report: LeftOutReport = log_prob
     own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
     if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
         own["enable_sub_agents"] = True
-    drafts = settings.agent_options.draft_editor_model
-    if drafts is not None and "draft_editor_llm" in made.model_fields:
-        own["draft_editor_llm"] = model_for_drafts(settings.llm, drafts)
+    if "draft_editor_llm" in made.model_fields:
+        drafts = settings.agent_options.draft_editor_model
+        chosen_drafts = settings.purpose_llms.get("draft_editor")
+        own["draft_editor_llm"] = model_for_drafts(settings.llm, drafts) if drafts is not None else chosen_drafts
     condenser = settings.condenser
     if settings.agent_options.condenser is not None:
-        condenser = Condenser.from_config(settings.agent_options.condenser, settings.llm)
+        summing = settings.purpose_llms.get("condenser", settings.llm)
+        condenser = Condenser.from_config(settings.agent_options.condenser, summing)
     own |= chosen
     return made(
         llm=settings.llm,
@@ -155,6 +158,7 @@ def draft_llm(agent: AgentBase) -> LLM:
 
 def model_for_drafts(llm: LLM, name: str) -> LLM:
     """The model of this name, at the address of `llm`. Its key is for the same address or the same provider only."""
+    llm = llm.active_llm if isinstance(llm, RouterLLM) else llm
     is_same = llm.base_url is not None or _provider_of(name) == _provider_of(llm.model)
     return LLM(model=name, base_url=llm.base_url, api_key=llm.api_key if is_same else None)
 

@@ -196,6 +196,9 @@ class SessionSettings:
         own_tools: tools of the program around the session, for an agent that uses MCP servers; sub-agents have none.
         agent_options: what is chosen about the tools of an agent that is made here.
         client_tools: tools that clients carry out, beside all others; a session can be given others later.
+        purpose_llms: models by what they are used for beside an agent's own steps, where its own is not; for an agent
+            that is made here ``draft_editor`` (drafts of edits, where its options name no model), others for whoever
+            gives them.
         enable_browsing, enable_sub_agents: whether an agent that is made here may have a browser or sub-agents, where
             its class knows how.
         git: the repository that its workspace begins with, and whose name stands on commits.
@@ -231,6 +234,7 @@ class SessionSettings:
     own_tools: tuple[OwnTool, ...] = ()
     agent_options: AgentOptions = field(default_factory=AgentOptions)
     client_tools: tuple[Tool, ...] = ()
+    purpose_llms: Mapping[str, LLM] = field(default_factory=dict)
     enable_sub_agents: bool = False
     enable_browsing: bool = True
     git: GitSetup = field(default_factory=GitSetup)

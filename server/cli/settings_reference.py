@@ -37,6 +37,44 @@ llm_model = "openai/gpt-5"
 Times are in seconds. `drydock doctor` says whether what is configured can work here.
 """
 
+_MODELS = """### Named models
+
+A profile is a model with all its options under a name of your choice:
+
+```toml
+llm_profile = "strong"                # of everybody who chose no model
+
+[llm_profiles.strong]
+model = "anthropic/claude-opus-4-5"
+api_key = "sk-ant-…"
+reasoning_effort = "high"
+fallbacks = ["cheap"]                 # asked where this one fails after its retries
+
+[llm_profiles.cheap]
+model = "openai/gpt-5-mini"
+api_key = "sk-…"
+max_output_tokens = 8000
+extra_headers = { "X-Team" = "tools" }
+
+[llm_profiles.seeing]                 # a router: images go to one model, the rest to the other
+router = "multimodal_router"
+models = { primary = "strong", secondary = "cheap" }
+
+[llm_purposes]
+condenser = "cheap"
+title = "cheap"
+
+[llm_agents]
+BrowsingAgent = "seeing"
+```
+
+A profile has every option of [`LLM`](library.md#models) by its name there, but for those that only a program can use.
+One that names neither a key nor an address is reached as `llm_model` is, if that is of the same provider (the name
+before the `/`), else with the provider's usual variable of the environment. `fallbacks` and a router's `models` name
+profiles that are no routers; a router of your own is named by its `router_name`. A name or a value that cannot be is
+refused at the start.
+"""
+
 _GROUPS = (
     ("Modules", "modules"),
     ("Address", "host"),
@@ -63,6 +101,8 @@ def render() -> str:
         lines.append(f"| `{name}` | {_variables(name)} | {_default(info)} | {info.description} |")
         if _is_last_of_group(name, starts):
             lines.append("")
+        if name == "allow_user_llm_profiles":
+            lines.append(_MODELS)
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -214,7 +214,7 @@ class StandaloneConversationManager(ConversationManager):
             self._unloaded(victim)
 
     def first_message(self, session: WebSession, text: str) -> None:
-        self._titles.take_message(session.conversation_id, text, *session.side_model)
+        self._titles.take_message(session.conversation_id, text, *session.title_model)
 
     # --- in the background ---
 

@@ -15,7 +15,7 @@ from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
-from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.llm import CallContext
 from agent_core.memory.condensers import get_default_condenser
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.runtime.sandbox import (
@@ -45,9 +45,10 @@ from server.git_providers.request_tools import RequestMaker, agent_tools
 from server.session.agent_context import agent_context
 from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
+from server.session.models import LLM_PROFILE, ConversationModels
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.unfinished import seed_of
-from server.session.user_settings import merge_settings, secret_values
+from server.session.user_settings import DEMO_PREFIX, merge_settings, secret_values
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
 
@@ -82,11 +83,14 @@ AGENT_OPTIONS: Final = "agent_options"
 """Key among a conversation's options."""
 
 
-def options_of(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> AgentOptions:
-    """The agent options of a conversation: its own over its user's over the server's."""
+def options_of(
+    user: StoredSettings | None, server: Settings, record: ConversationRecord, agent_class: str
+) -> AgentOptions:
+    """The agent options of a conversation: its own over its user's over the server's for the class, and for all."""
     of_user = _read(user.agent_options if user is not None else None, f"user {record.user_id!r}")
     of_conversation = _read(record.options.get(AGENT_OPTIONS), f"conversation {record.id}")
-    return of_conversation.over(of_user.over(server.agent_options or AgentOptions()))
+    of_server = server.agent_configs.get(agent_class, AgentOptions()).over(server.agent_options or AgentOptions())
+    return of_conversation.over(of_user.over(of_server))
 
 
 def _read(stored: Mapping[str, Any] | None, whose: str) -> AgentOptions:
@@ -304,15 +308,21 @@ class AgentSessions:
         servers = self._servers(user, record)
         self._hide(servers.secrets)
         browsing = await self._sandboxes.may_have_browser(record)
-        settings = session_settings(user, self._settings, record, servers, browsing=browsing)
+        models = ConversationModels(user, self._settings, record.options.get(LLM_PROFILE))
+        self._hide(models.secrets)
+        begun = await self._begun_with(record.id)
+        agent_class = begun or merge_settings(user, self._settings).agent_class
+        settings = session_settings(
+            user, self._settings, record, servers, models, agent_class=agent_class, browsing=browsing
+        )
         settings = replace(
             settings,
             own_tools=agent_tools(self._requests, record, user),
             named_secrets=secrets.named,
-            secrets=secrets.hidden,
+            secrets=(*secrets.hidden, *models.secrets),
         )
         settings = self._experiments.chosen(record.id, record.user_id, settings)
-        settings = await self._as_begun(record.id, settings)
+        settings = replace(settings, agent_class=begun or settings.agent_class)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         sandbox = DeferredSandbox(
@@ -342,18 +352,18 @@ class AgentSessions:
         users = own if own is not None else read_config(user.mcp_config if user is not None else None)
         return agent_servers(self._settings.mcp_config, users, programs=self._settings.mcp_programs)
 
-    async def _as_begun(self, conversation_id: str, settings: SessionSettings) -> SessionSettings:
-        """The settings with the agent class the conversation was begun with; `SessionError`: not here."""
+    async def _begun_with(self, conversation_id: str) -> str | None:
+        """The agent class the conversation was begun with, None before it was; `SessionError`: not here."""
         for one in await self._database.events.read(conversation_id, limit=FIRST_EVENTS):
             event = from_payload(one.payload, one.id)
-            if isinstance(event, SystemPromptEvent) and event.agent_class != settings.agent_class:
+            if isinstance(event, SystemPromptEvent):
                 if event.agent_class not in AgentBase.agents:
                     raise SessionError(
                         f"the conversation belongs to an agent {event.agent_class!r}, which this server does not have;"
                         f" known are {AgentBase.list_agents()}"
                     )
-                return replace(settings, agent_class=event.agent_class)
-        return settings
+                return event.agent_class
+        return None
 
     async def _find(self, conversation_id: str, session: AgentSession) -> Sandbox:
         conversations = self._database.conversations
@@ -400,21 +410,22 @@ def session_settings(
     server: Settings,
     record: ConversationRecord,
     servers: AgentServers,
+    models: ConversationModels,
     *,
+    agent_class: str,
     browsing: bool,
 ) -> SessionSettings:
     """What the agent session of this conversation is given."""
     merged = merge_settings(user, server)
-    model = merged.model
-    llm = LLM(
-        model=model.model,
-        api_key=SecretStr(model.api_key) if model.api_key else None,
-        base_url=model.base_url,
-    )
+    llm = models.get_llm_config_from_agent(agent_class)
+    purposes = models.for_purposes()
+    summing = purposes.get("condenser", llm)
+    condenses = merged.condenser_max_size is not None and not summing.model.startswith(DEMO_PREFIX)
     return SessionSettings(
         llm=llm,
-        condenser=get_default_condenser(llm, merged.condenser_max_size) if merged.condenser_max_size else None,
-        agent_class=merged.agent_class,
+        purpose_llms=purposes,
+        condenser=get_default_condenser(summing, merged.condenser_max_size) if condenses else None,  # no script sums up
+        agent_class=agent_class,
         max_iterations=merged.max_iterations,
         max_budget=merged.max_budget,
         policy=merged.policy,
@@ -425,7 +436,7 @@ def session_settings(
         log_all_events=server.log_all_events,
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
-        agent_options=options_of(user, server, record),
+        agent_options=options_of(user, server, record, agent_class),
         agent_context=agent_context(user, server),
         client_tools=declared_tools(record.options),
         enable_sub_agents=server.enable_sub_agents,

@@ -64,7 +64,6 @@ class ModelChoice(NamedTuple):
 class ConversationOptions(NamedTuple):
     """Options of a conversation."""
 
-    model: ModelChoice
     agent_class: str
     max_iterations: int
     max_budget: float | None
@@ -86,9 +85,19 @@ def choose_model(user: StoredSettings | None, server: Settings) -> ModelChoice:
     model = user.llm_model or server.llm_model or DEMO_MODEL
     if user.llm_api_key or user.llm_base_url:
         return ModelChoice(model, _text(user.llm_api_key), user.llm_base_url or None)
-    if model.startswith(HOSTED_PREFIX) and server.llm_model and not server.llm_model.startswith(HOSTED_PREFIX):
-        model = server.llm_model
+    if is_clients_default(user) and has_own_model(server):
+        model = server.model_name
     return ModelChoice(model, key, server.llm_base_url)
+
+
+def is_clients_default(user: StoredSettings) -> bool:
+    """Whether this model is what clients save where their user has chosen nothing."""
+    return (user.llm_model or "").startswith(HOSTED_PREFIX) and not (user.llm_api_key or user.llm_base_url)
+
+
+def has_own_model(server: Settings) -> bool:
+    """Whether the server's `llm_model` is another than those of the original's own service."""
+    return bool(server.llm_model) and not server.model_name.startswith(HOSTED_PREFIX)
 
 
 def _text(secret: SecretStr | None) -> str | None:
@@ -101,16 +110,15 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
     asks = server.confirmation_mode if user_values.confirmation_mode is None else user_values.confirmation_mode
     own = user_values.security_analyzer
     analyzer = server.security_analyzer if own is None else own  # an empty one was chosen: none
-    model = choose_model(user, server)
-    condenses = user_values.enable_default_condenser and not model.is_demo  # a script sums nothing up
     return ConversationOptions(
-        model=model,
         agent_class=user_values.agent if user_values.agent in AgentBase.agents else server.agent_class,
         max_iterations=user_values.max_iterations or server.max_iterations,
         max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
         policy=policy_with(analyzer) if asks else NeverConfirm(),
         security_analyzer=analyzer_named(analyzer),
-        condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE) if condenses else None,
+        condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE)
+        if user_values.enable_default_condenser
+        else None,
     )
 
 

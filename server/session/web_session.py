@@ -110,6 +110,12 @@ class WebSession:
         return (agent.settings.llm, agent.call_context) if agent is not None else (LLM(), CallContext())
 
     @property
+    def title_model(self) -> tuple[LLM, CallContext]:
+        """The same for titles, which may have a model of their own."""
+        llm, context = self.side_model
+        return (self._agent.settings.purpose_llms.get("title", llm) if self._agent is not None else llm), context
+
+    @property
     def sandbox(self) -> ConversationSandbox | None:
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
 

@@ -14,7 +14,7 @@ import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
 )
 
@@ -37,6 +38,15 @@ from server.errors import ConfigurationError
 from server.listeners import EventListener
 from server.settings.extensions import import_modules
 from server.settings.git_hosts import PROVIDERS, host_problem
+from server.settings.llm_profiles import (
+    MAX_PROFILES,
+    LLMProfile,
+    ProfileName,
+    PurposeName,
+    missing_profile,
+    operators_problem,
+    reference_problem,
+)
 from server.settings.mcp_config import McpConfig
 from server.settings.text_fields import WEB, TrimmedText, whole_address
 
@@ -74,7 +84,7 @@ _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-
 
 _LISTED = " There are: {}; a module of your own is named in `modules`."
 
-_HIDDEN = re.compile("SecretStr|McpConfig")
+_HIDDEN = re.compile("SecretStr|McpConfig|LLMProfile")
 """Types of settings whose values are not repeated in messages."""
 
 
@@ -118,7 +128,13 @@ OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
 Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
 OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
 Seconds = Annotated[float, Field(ge=0)]
-HostTable = Annotated[dict[str, str], BeforeValidator(lambda value: _from_json(value) or {})]
+FromTable = BeforeValidator(lambda value: _from_json(value) or {})
+HostTable = Annotated[dict[str, str], FromTable]
+ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
+PurposeTable = Annotated[dict[PurposeName, ProfileName], FromTable]
+AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable]
+AgentOptionsTable = Annotated[dict[TrimmedText, AgentOptions], FromTable]
+OptionalProfile = Annotated[ProfileName | None, BeforeValidator(_none_if_blank)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 
 
@@ -234,6 +250,11 @@ class Settings(BaseModel):
         description="The agents' tools where the user chose nothing about them: flags such as `enable_jupyter`, "
         "`filter_tools_regex`, `tool_concurrency_limit`, and `preset` or `tools` by name (docs/extending.md); a table "
         "in the file, JSON in the variable.",
+    )
+    agent_configs: AgentOptionsTable = Field(
+        {},
+        description="The same for one agent class alone, before `agent_options`: tables by the names of classes, such "
+        "as `[agent_configs.BrowsingAgent]`; JSON in the variable.",
     )
     system_message_suffix: OptionalText = Field(
         None,
@@ -353,6 +374,26 @@ class Settings(BaseModel):
     )
     llm_api_key: OptionalSecret = Field(None, description="Key for that model.")
     llm_base_url: OptionalBaseUrl = Field(None, description="Address of an OpenAI-compatible model server.")
+    llm_profiles: ProfileTable = Field(
+        {},
+        description="Named configurations of models, with every option of each: tables by their names, such as "
+        "`[llm_profiles.cheap]` ([below](#named-models)); JSON in the variable.",
+    )
+    llm_profile: OptionalProfile = Field(
+        None, description="The profile of whoever chose no model, in place of the three settings above."
+    )
+    llm_purposes: PurposeTable = Field(
+        {},
+        description="Profiles for what is not an agent's own step: `condenser`, `draft_editor`, `title`, "
+        "`security_analyzer`, `critic`. What is not named is done by the agent's model, and so is everything for users "
+        "who chose a model of their own.",
+    )
+    llm_agents: AgentTable = Field(
+        {}, description="Profiles for agents of one class, by the names of classes; others have `llm_profile`."
+    )
+    allow_user_llm_profiles: bool = Field(
+        True, description="Whether users may have profiles of their own, beside those of the server."
+    )
 
     # MCP
     mcp_config: OptionalServers = Field(
@@ -462,6 +503,25 @@ class Settings(BaseModel):
                 raise ValueError(f"{provider} {problem}")
         return value
 
+    @field_validator("llm_profiles")
+    @classmethod
+    def _profiles_can_be_used(cls, value: dict[str, LLMProfile]) -> dict[str, LLMProfile]:
+        for name, profile in value.items():
+            if (problem := operators_problem(profile) or reference_problem(name, profile, value)) is not None:
+                raise ValueError(f"{name}.{problem}")
+        return value
+
+    @field_validator("llm_profile", "llm_purposes", "llm_agents")
+    @classmethod
+    def _are_profiles(cls, value: Any, info: ValidationInfo) -> Any:
+        if (known := info.data.get("llm_profiles")) is None:
+            return value  # that they are wrong is told already
+        named = value if isinstance(value, dict) else {"": value}
+        for key, name in named.items():
+            if name is not None and name not in known:
+                raise ValueError(f"{key}: {missing_profile(name, known)}" if key else missing_profile(name, known))
+        return value
+
     @field_validator("token")
     @classmethod
     def _token_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
@@ -490,6 +550,13 @@ def variable_name(field: str) -> str:
     return PREFIX + field.upper()
 
 
+class _Source(NamedTuple):
+    """Under which name a setting was given, and in which file."""
+
+    name: str
+    file: str = ""
+
+
 def load_settings(
     options: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
@@ -503,16 +570,16 @@ def load_settings(
     """
     environment = environment or {}
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    places: dict[str, _Source] = {}
     named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     if named_file is not None:
         for key, value in _from_file(named_file).items():
-            values[key], places[key] = value, f"{key} in {named_file}"
+            values[key], places[key] = value, _Source(key, f" in {named_file}")
     for variable, key, value in _from_environment(environment):
-        values[key], places[key] = value, variable
+        values[key], places[key] = value, _Source(variable)
     for key, value in (options or {}).items():
         if value is not None:
-            values[key], places[key] = value, f"--{key.replace('_', '-')}"
+            values[key], places[key] = value, _Source(f"--{key.replace('_', '-')}")
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
@@ -556,11 +623,13 @@ def _nearest(name: str, known: Iterable[str], otherwise: str = " docs/configurat
     return f" Did you mean {match[0]}?" if match else otherwise.format(", ".join(sorted(known)) or "none")
 
 
-def _describe(error: ValidationError, places: Mapping[str, str]) -> str:
+def _describe(error: ValidationError, places: Mapping[str, _Source]) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
-        place = ".".join([places.get(field, field), *map(str, problem["loc"][1:])])
+        source = places.get(field, _Source(field))
+        inner = [str(name) for name in problem["loc"][1:] if name != "[key]"]
+        place = ".".join([source.name, *inner]) + source.file
         value = problem["input"]
         info = Settings.model_fields.get(field)
         is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))

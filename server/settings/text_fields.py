@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -65,6 +66,13 @@ def passwords_of(address: str) -> list[str]:
     except ValueError:
         return []
     return [form for form in dict.fromkeys((password, unquote(password))) if form]
+
+
+def with_nearest(problem: str, name: str, known: Iterable[str]) -> str:
+    """The problem of an unknown `name`, with the nearest of those that are `known`, or with all of them."""
+    names = sorted(known)
+    match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"{problem}. Did you mean {match[0]}?" if match else f"{problem}; there are: {', '.join(names)}"
 
 
 SettingText = Annotated[str, Field(max_length=_MAX_TEXT)]

@@ -55,7 +55,6 @@ def test_no_folder_has_a_module_and_a_package_of_one_name() -> None:
 ONE_SUBCLASS = {
     "AmortizedForgettingCondenser": "a condenser that configurations name (`amortized`)",
     "CriticMixin": "published: programs ask with it whether an agent has a critic",
-    "LLMConfig": "what functions below `LLM` read, which `LLM` calls (docs/decisions.md)",
     "ReadOnlyAgent": "an agent that settings name",
     "ResultArgs": "the body of a route",
     "SpelledModel": "the metaclass of models, which these name",

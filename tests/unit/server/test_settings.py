@@ -65,6 +65,11 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "llm_model": ("a/a", "b/b"),
     "llm_api_key": ("first-key", "second-key"),
     "llm_base_url": ("http://a.example", "http://b.example"),
+    "llm_profiles": ('{"p": {"model": "a/a"}}', '{"p": {"model": "b/b", "temperature": 0.5}}'),
+    "llm_profile": ("one", "two"),
+    "llm_purposes": ('{"title": "one"}', '{"title": "two"}'),
+    "llm_agents": ('{"A": "one"}', '{"A": "two"}'),
+    "agent_configs": ('{"A": {"enable_cmd": false}}', '{"B": {"preset": "gpt5"}}'),
     "mcp_config": ('{"sse_servers": ["http://a.example"]}', '{"sse_servers": ["http://b.example"]}'),
     "git_hosts": ('{"github": "https://a.example"}', '{"gitlab": "b.example:8080/git"}'),
     "mcp_programs": ("host", "never"),
@@ -83,6 +88,13 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
 """Of settings that are neither numbers nor switches."""
 
 
+NEEDED: dict[str, dict[str, object]] = {
+    field: {"llm_profiles": {"one": {"model": "a/a"}, "two": {"model": "b/b"}}}
+    for field in ("llm_profile", "llm_purposes", "llm_agents")
+}
+"""Other settings without which some cannot be."""
+
+
 def two_values(field: str) -> tuple[object, object]:
     default = Settings.model_fields[field].default
     if field in TWO_VALUES:
@@ -99,12 +111,14 @@ def spelled(value: object, join: str) -> str:
 def test_every_setting_comes_from_the_file_and_the_environment_wins(tmp_path: Path, field: str) -> None:
     first, second = two_values(field)
     file = tmp_path / "drydock.toml"
-    file.write_text(f"{field} = {json.dumps(first)}\n")  # what TOML and JSON have in common
+    needed = NEEDED.get(field, {})
+    lines = [f"{name} = {json.dumps(json.dumps(value))}" for name, value in needed.items()]
+    file.write_text("\n".join([*lines, f"{field} = {json.dumps(first)}"]))  # what TOML and JSON have in common
     from_file = getattr(load_settings(config_file=file), field)
-    assert from_file == getattr(Settings.model_validate({field: first}), field)
+    assert from_file == getattr(Settings.model_validate({**needed, field: first}), field)
     environment = {f"DRYDOCK_{field.upper()}": spelled(second, ",")}
     from_environment = getattr(load_settings(None, environment, file), field)
-    assert from_environment == getattr(Settings.model_validate({field: second}), field) != from_file
+    assert from_environment == getattr(Settings.model_validate({**needed, field: second}), field) != from_file
 
 
 @pytest.mark.parametrize("option", ["host", "port", "data_dir", "sandbox", "page"])

@@ -1,0 +1,309 @@
+"""`LLMProfile`: a named configuration of a model, as the file, REST and users' settings give it; and who uses which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from agent_core.errors import DrydockError
+from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME
+from agent_core.llm.config import LLMConfig
+from server.settings.text_fields import WEB, one_line, passwords_of, whole_address, with_nearest
+
+PURPOSES: Final = ("condenser", "draft_editor", "title", "security_analyzer", "critic")
+"""What a model is used for beside an agent's own steps: to sum up, to write out drafts of edits, to name conversations,
+and for an analyzer or a critic that asks one."""
+
+MAX_PROFILES: Final = 100
+MAX_OTHERS: Final = 20
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_ADDRESSES: Final = ("base_url", "ollama_base_url", "aws_bedrock_runtime_endpoint")
+_KEYS: Final = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+_PROGRAMS: Final = "is for programs that call models themselves; leave it out"
+
+REFUSED: Final[Mapping[str, str]] = {
+    "usage_id": "is chosen by what a model is used for; leave it out",
+    "fallback_strategy": "is for programs; name other profiles in fallbacks",
+    "retry_listener": _PROGRAMS,
+    "log_completions_callback": _PROGRAMS,
+    "provider_connection_id": "names what this server does not keep; give the api_key",
+    "stream": "changes nothing here: answers are streamed in any case; leave it out",
+    "kind": "is chosen by router; leave it out",
+}
+"""Options of a program's model that no profile has, and what to do instead."""
+
+OPERATORS: Final[Mapping[str, str]] = {
+    "record_to": "names a file of the server's host",
+    "log_completions": "writes files on the server's host",
+    "log_completions_folder": "names a folder of the server's host",
+    "custom_tokenizer": "names a file of the server's host",
+    "aws_profile_name": "names credentials of the server's host",
+}
+"""Options that only the server's own configuration may give, and why."""
+
+_AWS_KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
+_WITH_AWS_KEYS: Final = ("aws_role_name", "aws_session_name", "aws_bedrock_runtime_endpoint")
+"""For users only together with keys of their own: else the host's would be used, or sent there."""
+
+_FILES: Final = "replay/"
+
+
+def _is_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            f"{value[:80]!r} cannot name a profile: use up to 64 letters, digits, dots, hyphens and underscores, and"
+            " begin with a letter or a digit"
+        )
+    return value
+
+
+def _is_purpose(value: str) -> str:
+    if value not in PURPOSES:
+        raise ValueError(with_nearest(f"there is no purpose {value[:80]!r}", value, PURPOSES))
+    return value
+
+
+ProfileName = Annotated[str, AfterValidator(_is_name)]
+PurposeName = Annotated[str, AfterValidator(_is_purpose)]
+
+
+class MaskedSecretError(DrydockError, ValueError):
+    """The mask was sent for a secret that is not stored, or not for this place; the message names the field."""
+
+
+class LLMProfile(LLMConfig):
+    """A model and every option of it, or a router over other profiles.
+
+    `fallbacks` are the profiles that are asked, in this order, where this one fails after its retries. `router` names a
+    kind of router, and `models` its profiles by the keys that it chooses from; a router has nothing else.
+
+    Raises:
+        pydantic.ValidationError: an option is not known or not for profiles, or a value cannot be used.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    model: str = Field(default="", max_length=1_000)
+    fallbacks: list[ProfileName] = Field(default_factory=list, max_length=MAX_OTHERS)
+    router: str | None = Field(default=None, max_length=200)
+    models: dict[str, ProfileName] = Field(default_factory=dict, max_length=MAX_OTHERS)
+
+    # Not in the published form of a profile; see `REFUSED`.
+    kind: SkipJsonSchema[str] = ""
+    usage_id: SkipJsonSchema[str] = "default"
+    fallback_strategy: SkipJsonSchema[None] = None
+    retry_listener: SkipJsonSchema[None] = None
+    log_completions_callback: SkipJsonSchema[None] = None
+    provider_connection_id: SkipJsonSchema[None] = None
+    stream: SkipJsonSchema[bool] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_options(cls, data: Any) -> Any:
+        for name in data if isinstance(data, dict) else ():
+            if name in REFUSED:
+                raise ValueError(f"{name} {REFUSED[name]}")
+            if name not in cls.model_fields:
+                known = cls.model_fields.keys() - REFUSED.keys()
+                raise ValueError(with_nearest(f"there is no option {str(name)[:80]!r}", str(name), known))
+        return data
+
+    @field_validator(*_KEYS, mode="before")
+    @classmethod
+    def _no_key(cls, value: Any) -> Any:
+        """An empty key is none; a mask stays until `restored` has looked at it."""
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return (one_line(text) or None) if isinstance(text, str) else value
+
+    @field_validator("extra_headers")
+    @classmethod
+    def _no_masked_headers(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        for name, text in (value or {}).items():
+            if not _HEADER.fullmatch(name):
+                raise ValueError(f"{name[:80]!r} is no name of a header")
+            if len(text) > 8_192 or not (text.isascii() and text.isprintable()):
+                raise ValueError(f"{name}: a header is one line of ASCII characters, 8192 at most")
+        return value
+
+    @field_validator("model")
+    @classmethod
+    def _model_is_trimmed(cls, value: str) -> str:
+        return value.strip()
+
+    @field_validator(*_ADDRESSES)
+    @classmethod
+    def _are_addresses(cls, value: str | None) -> str | None:
+        return whole_address(value, WEB, "http://127.0.0.1:11434/v1") if value and value.strip() else None
+
+    @model_validator(mode="after")
+    def _is_a_model_or_a_router(self) -> Self:
+        if self.router is None:
+            if self.models:
+                raise ValueError("models: only a router has some; name its kind in router, or leave models out")
+            if not self.model:
+                raise ValueError("model: name one, such as openai/gpt-5, or a kind of router in router")
+            return self
+        if not self.models:
+            raise ValueError("models: a router chooses from profiles; name them by the keys that it knows")
+        if others := sorted(self.model_fields_set - {"router", "models"}):
+            raise ValueError(f"{others[0]}: a router has nothing but router and models; its profiles have the options")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given, by name, with the secrets in it: data that a profile can be made of again."""
+        given = self.model_fields_set
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in self
+            if name in given and name not in REFUSED
+        }
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """The profiles that it names, each after the field that names it."""
+        routed = [(f"models.{key}", name) for key, name in self.models.items()]
+        return [*(("fallbacks", name) for name in self.fallbacks), *routed]
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values in it that nobody else should see."""
+        found: list[str] = []
+
+        def note(place: str, secret: str) -> str:
+            found.append(secret)
+            return secret
+
+        self._changed(note)
+        return found
+
+    def hidden(self) -> Self:
+        """The same with the mask for each secret."""
+        return self._changed(lambda place, secret: DUMP_MASK)
+
+    def restored(self, stored: LLMProfile | None) -> Self:
+        """The same with what is `stored` wherever the mask stands.
+
+        A key goes along to no other address or provider than the one that it was entered for. Where nothing fits it
+        raises `MaskedSecretError`.
+        """
+        known: dict[str, str] = {}
+        if stored is not None and stored._destination == self._destination:
+            stored._changed(lambda place, secret: known.setdefault(place, secret))
+
+        def look_up(place: str, secret: str) -> str:
+            found = known.get(place) if secret == DUMP_MASK else secret
+            if found is None:
+                raise MaskedSecretError(
+                    f"{place}: {DUMP_MASK} stands for a stored secret, and none is stored for this place and this"
+                    " address; send the secret itself"
+                )
+            return found
+
+        return self._changed(look_up)
+
+    @property
+    def _destination(self) -> tuple[str, ...]:
+        """Where its secrets go: the addresses, and without any the provider."""
+        addresses = [_without_password(getattr(self, name) or "") for name in _ADDRESSES]
+        return (*addresses, "" if any(addresses) else self.model.partition("/")[0])
+
+    def _changed(self, change: Callable[[str, str], str]) -> Self:
+        """A copy with each secret as `change` makes it of its place and itself."""
+        update: dict[str, Any] = {}
+        for name in _KEYS:
+            key: SecretStr | None = getattr(self, name)
+            if key is not None:
+                update[name] = SecretStr(change(name, key.get_secret_value()))
+        for name in _ADDRESSES:
+            address = getattr(self, name) or ""
+            for password in passwords_of(address)[:1]:
+                changed = change(f"{name} (its password)", password)
+                update[name] = _with_password(address, changed)
+        for name in ("extra_headers", "litellm_extra_body"):
+            if value := getattr(self, name):
+                update[name] = _with_secrets(value, name, change)
+        return self.model_copy(update=update)
+
+
+def _with_secrets(value: Any, place: str, change: Callable[[str, str], str], *, is_secret: bool = False) -> Any:
+    """A copy of data in which each text under a name that tells of a secret is as `change` makes it."""
+    if isinstance(value, dict):
+        return {
+            name: _with_secrets(one, f"{place}.{name}", change, is_secret=bool(SENSITIVE_NAME.search(str(name))))
+            for name, one in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _with_secrets(one, f"{place}.{number}", change, is_secret=is_secret) for number, one in enumerate(value)
+        ]
+    return change(place, value) if is_secret and isinstance(value, str) and value else value
+
+
+def _without_password(address: str) -> str:
+    return _with_password(address, "") if passwords_of(address) else address
+
+
+def _with_password(address: str, password: str) -> str:
+    parts = urlsplit(address)
+    user, host = parts.username or "", parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{host}"))
+
+
+def users_problem(profile: LLMProfile) -> str | None:
+    """Why a user may not have this profile; None where they may. What reaches into the server's host is no user's."""
+    for name in sorted(profile.model_fields_set & OPERATORS.keys()):
+        return f"{name}: it {OPERATORS[name]}, so only the server's own configuration may give it; leave it out"
+    if profile.model.startswith(_FILES):
+        return "model: a recording is a file of the server's host; name a model"
+    if not all(getattr(profile, name) for name in _AWS_KEYS):
+        for name in sorted(profile.model_fields_set & set(_WITH_AWS_KEYS)):
+            return f"{name}: give aws_access_key_id and aws_secret_access_key with it"
+    return None
+
+
+def operators_problem(profile: LLMProfile) -> str | None:
+    """Why the server cannot use a profile of its own configuration: a file that is not there. None where it can."""
+    files = {"custom_tokenizer": profile.custom_tokenizer}
+    if profile.model.startswith(_FILES):
+        files["model"] = profile.model.removeprefix(_FILES)
+    for name, path in files.items():
+        if path is not None and not Path(path).expanduser().is_file():
+            return f"{name}: there is no file {path}"
+    return masked_problem(profile)
+
+
+def masked_problem(profile: LLMProfile) -> str | None:
+    """Why this profile cannot be used where nothing is stored: a secret is masked. None where none is."""
+    try:
+        profile.restored(None)
+    except MaskedSecretError as error:
+        return str(error)
+    return None
+
+
+def missing_profile(name: str, known: Iterable[str]) -> str:
+    """The words for a profile that there is not, with the nearest of those there are."""
+    listed = sorted(known)
+    told = f"there is no profile {name[:80]!r}"
+    return with_nearest(told, name, listed) if listed else f"{told}, and no other either; define one in llm_profiles"
+
+
+def reference_problem(name: str, profile: LLMProfile, known: Mapping[str, LLMProfile]) -> str | None:
+    """What is wrong with the profiles that this one names, given all there are; None for nothing."""
+    for field, other in profile.others:
+        if other == name:
+            return f"{field}: a profile cannot name itself"
+        if other not in known:
+            return f"{field}: {missing_profile(other, known)}"
+        if known[other].router is not None:
+            return f"{field}: {other!r} is a router, and only models can be named here"
+    return None
