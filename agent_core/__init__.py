@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from agent_core.events.schema import Observation as Observation
     from agent_core.events.stream import EventStream as EventStream
     from agent_core.events.transient import TextDelta as TextDelta
+    from agent_core.library.console import ConsoleView as ConsoleView
     from agent_core.library.conversation import Conversation as Conversation
     from agent_core.library.conversation_log import ExecutionStatus as ExecutionStatus
     from agent_core.library.conversation_log import get_agent_final_response as get_agent_final_response

@@ -41,6 +41,10 @@ class Rewind(Event):
     note: str = ""
     forked_from: str = ""
 
+    @property
+    def headline(self) -> str:
+        return f"goes on behind [{self.to}]" if self.to >= 0 else "goes back to the beginning"
+
 
 class FilesRestored(Event):
     """What became of the files after the rewind `cause`; where a log lacks it, whoever opens it next brings them back.
@@ -53,6 +57,11 @@ class FilesRestored(Event):
     cause: int
     files_of: int | None = None
     note: str = ""
+
+    @property
+    def headline(self) -> str:
+        told = "files left as they are" if self.files_of is None else f"files are those of [{self.files_of}]"
+        return f"{told}: {self.note}" if self.note else told
 
 
 class Branches:

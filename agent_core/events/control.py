@@ -10,7 +10,8 @@ from pydantic import Field
 from agent_core.events.classification import ErrorClassification, classified
 from agent_core.events.event import Event, Source
 from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot, ObservationEvent, UsageTotals
-from agent_core.events.messages import Frozen, ImageContent, Message, TextContent
+from agent_core.events.messages import Frozen, ImageContent, Message, TextContent, content_to_str
+from agent_core.events.plain_text import first_line
 from agent_core.events.schema import Observation
 
 
@@ -30,6 +31,10 @@ class AgentState(StrEnum):
     USER_REJECTED = "user_rejected"
     RATE_LIMITED = "rate_limited"
 
+    @property
+    def in_words(self) -> str:
+        return self.value.replace("_", " ")
+
 
 class AgentStateChanged(Event):
     """The agent is in this state now; `reason` is a public id or a short text, `detail` tells people what to do."""
@@ -39,6 +44,11 @@ class AgentStateChanged(Event):
     reason: str = ""
     detail: str = ""
 
+    @property
+    def headline(self) -> str:
+        because = f": {self.reason}" if self.reason else ""
+        return f"the agent is {self.agent_state.in_words}{because}"
+
 
 class ChangeAgentState(Event):
     """A request for this state; `remember`, with ``user_confirmed``, approves of all that comes later, too."""
@@ -46,6 +56,10 @@ class ChangeAgentState(Event):
     kind: Literal["ChangeAgentState"] = "ChangeAgentState"
     agent_state: AgentState
     remember: bool = False
+
+    @property
+    def headline(self) -> str:
+        return f"the agent shall be {self.agent_state.in_words}"
 
 
 class PauseEvent(ChangeAgentState):
@@ -71,6 +85,10 @@ class ConfirmationPolicyChanged(Event):
     source: Source = "user"
     policy: dict[str, Any]
 
+    @property
+    def headline(self) -> str:
+        return f"actions are confirmed by the policy {self.policy.get('kind', '?')}"
+
 
 class RecallAction(Event):
     """A question to the memory; answered by exactly one `RecallObservation` with this id as its `cause`."""
@@ -79,6 +97,10 @@ class RecallAction(Event):
     source: Source = "user"
     recall_type: Literal["workspace_context", "knowledge"]
     query: str = ""
+
+    @property
+    def headline(self) -> str:
+        return f"recalls what is known for: {self.query}" if self.query else "recalls what is known"
 
 
 class RecalledKnowledge(Frozen):
@@ -111,6 +133,13 @@ class RecallObservation(Event):
     microagent_knowledge: list[RecalledKnowledge] = Field(default_factory=list)
 
     @property
+    def headline(self) -> str:
+        if names := [one.name for one in self.microagent_knowledge]:
+            return f"recalled: {', '.join(names)}"
+        place = self.repo_name or self.working_dir or "the workspace"
+        return "recalled nothing" if self.is_empty else f"recalled what is known of {place}"
+
+    @property
     def is_empty(self) -> bool:
         is_knowledge = self.recall_type == "knowledge"
         return is_knowledge and not self.microagent_knowledge and not self.custom_secrets_descriptions
@@ -131,12 +160,21 @@ class Condensation(Event):
     metrics: MetricsSnapshot | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def headline(self) -> str:
+        told = f", summed up as: {self.summary}" if self.summary else ""
+        return f"{len(self.forgotten_event_ids)} events are no longer shown to the model{told}"
+
 
 class CondensationRequest(Event):
     """The view shall be condensed before the next step: by the user, the action `cause`, or because it is too long."""
 
     kind: Literal["CondensationRequest"] = "CondensationRequest"
     source: Source = "agent"
+
+    @property
+    def headline(self) -> str:
+        return "the history is to be shortened"
 
     @property
     def is_of_overflow(self) -> bool:
@@ -166,6 +204,12 @@ class MetricsUpdated(Event):
     metrics: MetricsSnapshot
     sub_agent: SubAgentSpending | None = None
 
+    @property
+    def headline(self) -> str:
+        usage = self.metrics.usage
+        tokens = f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"
+        return f"{tokens}, {self.metrics.accumulated_cost:.4f} US dollars so far"
+
 
 class HookExecutionEvent(Event):
     """A hook of the type `hook_event_type` (``PreToolUse`` …) was run; `hook_command` may be a question to a model.
@@ -191,6 +235,12 @@ class HookExecutionEvent(Event):
     message_id: int | None = None
     hook_input: str = ""
 
+    @property
+    def headline(self) -> str:
+        ended = "blocked" if self.blocked else "passed" if self.success else "failed"
+        because = self.reason or self.error or self.stderr
+        return f"hook {self.hook_event_type} {ended}: {self.hook_command}{f' ({because})' if because else ''}"
+
 
 class LoopDetected(Event):
     """The agent was stopped in a loop, which began at event `start` and repeats as `pattern` says."""
@@ -198,6 +248,10 @@ class LoopDetected(Event):
     kind: Literal["LoopDetected"] = "LoopDetected"
     start: int
     pattern: str
+
+    @property
+    def headline(self) -> str:
+        return f"the agent repeats itself since [{self.start}]: {self.pattern}"
 
 
 class LoopRecovery(Event):
@@ -210,6 +264,10 @@ class LoopRecovery(Event):
     source: Source = "user"
     option: Literal[1, 2, 3] = 1
 
+    @property
+    def headline(self) -> str:
+        return f"out of the loop by way {self.option}"
+
 
 class Trajectory(Event):
     """An agent's recorded `turns`, with its user's words in between, to be done again before its model is asked."""
@@ -217,6 +275,10 @@ class Trajectory(Event):
     kind: Literal["Trajectory"] = "Trajectory"
     source: Source = "user"
     turns: list[Message]
+
+    @property
+    def headline(self) -> str:
+        return f"{len(self.turns)} recorded turns are to be done again"
 
 
 class ConversationError(Event):
@@ -228,6 +290,10 @@ class ConversationError(Event):
     kind: Literal["ConversationError"] = "ConversationError"
     code: str
     detail: str
+
+    @property
+    def headline(self) -> str:
+        return f"{self.code}: {self.detail}"
 
     @property
     def classification(self) -> ErrorClassification:
@@ -244,6 +310,10 @@ class ToolServerFailed(Event):
     kind: Literal["ToolServerFailed"] = "ToolServerFailed"
     server: str
     detail: str
+
+    @property
+    def headline(self) -> str:
+        return f"MCP server {self.server} failed: {self.detail}"
 
 
 class SkillLeftOut(Event):
@@ -263,6 +333,11 @@ class ClientToolResult(Event):
     content: list[TextContent | ImageContent] = Field(default_factory=list)
     is_error: bool = False
 
+    @property
+    def headline(self) -> str:
+        said = "\n".join(content_to_str(self.content))
+        return f"the client's tool {'failed' if self.is_error else 'answered'}: {first_line(said)}"
+
 
 class ForeignEvent(Event):
     """An event of the public protocol that has no meaning inside yet, kept so that nothing sent is lost.
@@ -274,6 +349,11 @@ class ForeignEvent(Event):
     name: str
     is_action: bool
     payload: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        content = self.payload.get("content") or self.payload.get("message") or ""
+        return f"{self.name}: {content}" if content else self.name
 
 
 class RecordedResult(Observation):
@@ -290,3 +370,7 @@ class Recorded(Event):
     kind: Literal["Recorded"] = "Recorded"
     record: dict[str, Any]
     told: list[MessageEvent | ActionEvent | ObservationEvent] = Field(default_factory=list)
+
+    @property
+    def headline(self) -> str:
+        return f"a recorded {self.record.get('action') or self.record.get('observation') or 'event'}"

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import AwareDatetime, Field
 
 from agent_core.events.messages import Kindred, Lean, Message
+from agent_core.events.plain_text import one_line
 
 Source = Literal["agent", "user", "environment", "hook"]
-
-MAX_PREVIEW_CHARS = 500
 
 UNSTORED = -1
 
@@ -57,8 +56,14 @@ class Event(Lean, Kindred):
         return super().model_validate_json(json_data, **options)
 
     def __str__(self) -> str:
-        text = super().__str__()
-        return text if len(text) <= MAX_PREVIEW_CHARS else f"{text[: MAX_PREVIEW_CHARS - 1]}…"
+        """One readable line: its place in the log, whose it is, and what it says; `repr` shows every field."""
+        place = f"[{self.id}] " if self.id != UNSTORED else ""
+        return f"{place}{self.source}: {one_line(self.headline)}"
+
+    @property
+    def headline(self) -> str:
+        """What the event says, in short and in any number of lines; here: the name of its class."""
+        return type(self).__name__
 
     def stored_as(self, event_id: int) -> Self:
         return self.model_copy(update={"id": event_id})

@@ -8,7 +8,8 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from agent_core.events.classification import ErrorClassification
 from agent_core.events.event import Event, LLMConvertibleEvent, Source
-from agent_core.events.messages import Content, Frozen, Lean, Message, MessageToolCall, TextContent
+from agent_core.events.messages import Content, Frozen, ImageContent, Lean, Message, MessageToolCall, TextContent
+from agent_core.events.plain_text import MAX_LINE_CHARS, one_line
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
 
@@ -84,6 +85,11 @@ class SystemPromptEvent(LLMConvertibleEvent):
     agent_class: str = "Agent"
     version: str | None = None
 
+    @property
+    def headline(self) -> str:
+        names = [str(schema.get("function", schema).get("name", "?")) for schema in self.tools]
+        return f"system prompt of {self.agent_class}; {len(names)} tools: {', '.join(names)}"
+
     def to_llm_message(self) -> Message:
         static = self.system_prompt.model_copy(update={"cache_prompt": True})
         return Message(role="system", content=[static, self.dynamic_context] if self.dynamic_context else [static])
@@ -107,6 +113,13 @@ class MessageEvent(LLMConvertibleEvent):
     critic_result: CriticResult | None = None
     seen: int | None = None
     metrics: MetricsSnapshot | None = None
+
+    @property
+    def headline(self) -> str:
+        pictures = sum(len(part.image_urls) for part in self.llm_message.content if isinstance(part, ImageContent))
+        shown = f" [{pictures} image{'s' if pictures > 1 else ''}]" if pictures else ""
+        from_whom = f"({self.sender}) " if self.sender else ""
+        return f"{from_whom}{self.llm_message.text or '(no text)'}{shown}"
 
     @property
     def is_blank(self) -> bool:
@@ -155,6 +168,13 @@ class ActionEvent(LLMConvertibleEvent):
     metrics: MetricsSnapshot | None = None
 
     @property
+    def headline(self) -> str:
+        asked = str(self.action) if self.action is not None else "(its arguments could not be read)"
+        risk = f" [risk {self.security_risk}]" if self.security_risk in (SecurityRisk.MEDIUM, SecurityRisk.HIGH) else ""
+        waits = " [waits for the user]" if self.awaits_confirmation else ""
+        return f"{self.tool_name}: {one_line(asked, MAX_LINE_CHARS - 50)}{risk}{waits}"
+
+    @property
     def thought_text(self) -> str:
         return "\n".join(part.text for part in self.thought)
 
@@ -185,6 +205,10 @@ class ObservationEvent(LLMConvertibleEvent):
     reissued_as: int | None = None
 
     @property
+    def headline(self) -> str:
+        return f"{self.tool_name} -> {self.observation}"
+
+    @property
     def action_id(self) -> int:
         return self.cause
 
@@ -202,6 +226,10 @@ class UserRejectObservation(LLMConvertibleEvent):
     rejection_reason: str = "User rejected the action"
     rejection_source: Literal["user", "hook"] = "user"
     reissued_as: int | None = None
+
+    @property
+    def headline(self) -> str:
+        return f"{self.tool_name} refused: {self.rejection_reason}"
 
     @property
     def action_id(self) -> int:
@@ -229,6 +257,10 @@ class AgentErrorEvent(LLMConvertibleEvent):
     error_id: str = ""
     reissued_as: int | None = None
 
+    @property
+    def headline(self) -> str:
+        return f"{self.tool_name or 'error'} failed: {self.error}"
+
     @classmethod
     def answering(cls, call: ActionEvent, error: str, classification: ErrorClassification) -> Self:
         return cls(
@@ -248,6 +280,10 @@ class CondensationSummaryEvent(LLMConvertibleEvent):
 
     kind: Literal["CondensationSummaryEvent"] = "CondensationSummaryEvent"
     summary: str
+
+    @property
+    def headline(self) -> str:
+        return f"summary of what came before: {self.summary}"
 
     def to_llm_message(self) -> Message:
         return Message.user(f"[What came before, in short]\n{self.summary}")
@@ -273,3 +309,8 @@ class ActionDecision(Event):
     decision: Literal["confirmed", "rejected"]
     action: ActionEvent
     reason: str = ""
+
+    @property
+    def headline(self) -> str:
+        because = f": {self.reason}" if self.reason else ""
+        return f"{self.action.tool_name} {self.decision}{because}"

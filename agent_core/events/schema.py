@@ -7,7 +7,7 @@ is gone becomes an `UnknownAction` or `UnknownObservation`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
@@ -22,8 +22,10 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from agent_core.events.messages import Content, ImageContent, Kindred, Lean, TextContent
+from agent_core.events.plain_text import first_line, one_line
 
 NAMESAKES = 4
 _OURS = "agent_core."
@@ -87,6 +89,16 @@ class Family(Tagged):
 class Action(Tagged):
     """The typed arguments of one tool call. Field descriptions become those of the tool's parameters."""
 
+    def __str__(self) -> str:
+        """In one line what is asked for: the arguments that are not the usual ones."""
+        given = [(name, getattr(self, name)) for name in self.__pydantic_fields__ if name != "kind"]
+        usual = {name: field.get_default(call_default_factory=True) for name, field in self._optional_fields()}
+        return one_line(", ".join(f"{name}={value!r}" for name, value in given if usual.get(name, given) != value))
+
+    @classmethod
+    def _optional_fields(cls) -> Iterator[tuple[str, FieldInfo]]:
+        return ((name, field) for name, field in cls.model_fields.items() if not field.is_required())
+
 
 ERROR_NOTE = TextContent(text="[An error occurred during execution.]")
 
@@ -100,6 +112,12 @@ class Observation(Lean, Tagged):
     @property
     def text(self) -> str:
         return "\n".join(part.text for part in self.content if isinstance(part, TextContent))
+
+    def __str__(self) -> str:
+        """In one line what came of it: how its text begins, and whether it failed."""
+        pictures = sum(len(part.image_urls) for part in self.content if isinstance(part, ImageContent))
+        shown = f" [{pictures} image{'s' if pictures > 1 else ''}]" if pictures else ""
+        return f"{'failed: ' if self.is_error else ''}{first_line(self.text)}{shown}"
 
     @classmethod
     def from_text(cls, text: str, *, is_error: bool = False, **fields: Any) -> Self:

@@ -35,13 +35,32 @@ _delivery: contextvars.ContextVar[_Delivery | None] = contextvars.ContextVar("de
 
 
 class Callbacks:
-    """Calls a program's functions one by one, in `thread`; above debug level only the first failure is logged."""
+    """Calls a program's functions one by one, in `thread`; above debug level only the first failure is logged.
 
-    def __init__(self, for_events: Iterable[Callback], for_tokens: Iterable[Callback]) -> None:
+    A `visualizer` is a function of an event, or an object (or a class without arguments) with ``on_event``; if that has
+    ``on_token``, it hears texts as well, and ``close`` is called at the end. It comes before the functions.
+    """
+
+    def __init__(
+        self, for_events: Iterable[Callback], for_tokens: Iterable[Callback], visualizer: object = None
+    ) -> None:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
-        self.for_events = list(for_events)
-        self.for_tokens = list(for_tokens)
+        self.kind_of_view = visualizer if isinstance(visualizer, type) else None
+        """The class of which another conversation may have a visualizer of its own."""
+        self._view = visualizer() if isinstance(visualizer, type) else visualizer
+        shown, hears = getattr(self._view, "on_event", self._view), getattr(self._view, "on_token", None)
+        if shown is not None and not callable(shown):
+            problem = f"visualizer is a {type(self._view).__name__}"
+            raise TypeError(f"{problem}: give a function of an event, or what has on_event")
+        self.for_events = [*([shown] if shown is not None else []), *for_events]
+        self.for_tokens = [*([hears] if callable(hears) else []), *for_tokens]
         self._failed: set[int] = set()
+
+    def close(self) -> None:
+        """End the thread, once what it does is done, and whatever the visualizer holds."""
+        if callable(end := getattr(self._view, "close", None)):
+            self.thread.submit(contextvars.copy_context().run, called, end)
+        self.thread.shutdown(wait=False)
 
     def remove(self, callback: Callback) -> None:
         for callbacks in (self.for_events, self.for_tokens):
@@ -104,14 +123,3 @@ def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callba
         if not callable(one):
             raise TypeError(f"{name} holds a {type(one).__name__}: give functions of an event")
     return functions
-
-
-def listener(visualizer: object) -> list[Callback]:
-    """The function behind a visualizer: itself, or ``on_event`` of an object or of a class without arguments."""
-    if visualizer is None:
-        return []
-    shown = visualizer() if isinstance(visualizer, type) else visualizer
-    hears = getattr(shown, "on_event", shown)
-    if not callable(hears):
-        raise TypeError(f"visualizer is a {type(shown).__name__}: give a function of an event, or what has on_event")
-    return [hears]

@@ -26,7 +26,8 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.library import side_questions
-from agent_core.library.callbacks import Callback, Callbacks, functions_in, listener
+from agent_core.library.callbacks import Callback, Callbacks, functions_in
+from agent_core.library.console import ConsoleView
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationState
 from agent_core.library.direct_calls import call_tool, rerun, tool_named
@@ -87,7 +88,8 @@ class Conversation:
         hook_config: hooks that are run before those of the project and of the user's home.
         plugins: folders of plugins to begin with; see `load_plugin`.
         tags: words about the conversation for its program; names of lower-case letters and digits.
-        visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``.
+        visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``; on the
+            console by default, and None shows nothing.
         delete_on_close: whether the log, and what is kept beside it in `persistence_dir`, is removed at the end.
         confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
             where nobody asks the user here either, and refuses otherwise.
@@ -111,13 +113,13 @@ class Conversation:
         hook_config: HookConfig | None = None,
         plugins: Sequence[str | os.PathLike[str]] = (),
         tags: Mapping[str, str] | None = None,
-        visualizer: object = None,
+        visualizer: object = ConsoleView,
         delete_on_close: bool = False,
         confirm_subagents: ConfirmSubagents | None = None,
         git: GitSetup | None = None,
     ) -> None:
         _check_limits(agent, max_iteration_per_run, max_budget_per_run)
-        functions = [*listener(visualizer), *functions_in(callbacks, "callbacks")]
+        functions = functions_in(callbacks, "callbacks"), functions_in(token_callbacks, "token_callbacks")
         self.id = str(conversation_id or uuid4())
         hooks = HookConfig() if hook_config is None else _checked(hook_config, HookConfig, "hook_config")
         own = agent.model_copy()  # the tools that it makes are this conversation's own
@@ -149,7 +151,7 @@ class Conversation:
                 tags=tuple(f"{name}:{value}" for name, value in (tags or {}).items()),
             ),
             workspace=self.workspace,
-            callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
+            callbacks=Callbacks(*functions, visualizer),
         )
         self.state = ConversationState(self._work, self.workspace, data_folder, tags or {})
         self._access = WorkspaceAccess(self._work)
@@ -460,6 +462,7 @@ class Conversation:
             stuck_detection_thresholds=settings.stuck_thresholds,
             hook_config=settings.hooks,
             tags={**self.state.tags, **(tags or {}), **named},
+            visualizer=self._work.callbacks.kind_of_view,
         )
         fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
         is_copied = copy_files and not share_files(self.workspace, fork.workspace)

@@ -249,6 +249,9 @@ class RunLoop:
             if not self.is_closed:
                 raise
             return  # that is how `close` ends it
+        except Exception:
+            await self.sessions.callbacks_done()  # they, and the state, are told of it before its caller is
+            raise
         finally:
             self._is_beginning = False
             self._ended.set()
@@ -305,7 +308,7 @@ class RunLoop:
         await self.sessions.close_servers()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
-        self.callbacks.thread.shutdown(wait=False)
+        self.callbacks.close()
 
     async def _settled(self, session: AgentSession) -> None:
         fold, last = await self.log.present(), session.stream.last_id

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent_core.errors import DrydockError, ToolError
 from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.plain_text import one_line
 from agent_core.events.schema import Action, Observation, types_of
 from agent_core.events.schema import problems_in as problems_in
 from agent_core.mcp.config import expanded, is_reference, names_in
@@ -214,6 +215,9 @@ class MCPToolAction(Action):
     """A call of a remote tool; `data` are the arguments as the model gave them."""
 
     data: dict[str, Any] = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return one_line(", ".join(f"{name}={value!r}" for name, value in self.data.items()))
 
 
 class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):

@@ -291,8 +291,8 @@ class AgentSession:
         await agent.memory.look_again()
         await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self.running = agent
-        self._followers = agent.follow(self._report.broken)
         await agent.controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
+        self._followers = agent.follow(self._report.broken)
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The running agent takes it from there.

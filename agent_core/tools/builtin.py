@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from agent_core.events.plain_text import one_line
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
@@ -15,6 +16,9 @@ class FinishAction(Action):
     """The last word on a task."""
 
     message: str = Field(description="What was done and what came of it, for the user.")
+
+    def __str__(self) -> str:
+        return one_line(self.message)
 
 
 class FinishObservation(Observation):
@@ -39,6 +43,9 @@ class ThinkAction(Action):
     """A thought."""
 
     thought: str = Field(description="The thought to write down.")
+
+    def __str__(self) -> str:
+        return one_line(self.thought)
 
 
 class ThinkObservation(Observation):

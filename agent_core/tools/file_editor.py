@@ -11,6 +11,7 @@ from pydantic import Field
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.plain_text import one_line
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.context import SandboxAccess, ToolContext
 from agent_core.tools.definition import ToolDefinition
@@ -60,6 +61,10 @@ class FileEditorAction(Action):
         default=None, description="For view of a file: first and last line, [1, 40]; -1 is the last line of the file."
     )
 
+    def __str__(self) -> str:
+        lines = f" lines {self.view_range[0]}-{self.view_range[-1]}" if self.view_range else ""
+        return one_line(f"{self.command} {self.path}{lines}")
+
 
 class FileEditorObservation(Observation):
     """The result, with the content before and after a change and the unified diff between them."""
@@ -70,6 +75,13 @@ class FileEditorObservation(Observation):
     old_content: str | None = None
     new_content: str | None = None
     diff: str | None = None
+
+    def __str__(self) -> str:
+        lines = [line for line in (self.diff or "").splitlines() if not line.startswith(("---", "+++"))]
+        more, less = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+        if more or less:
+            return one_line(f"{self.path}: +{more} -{less} lines")
+        return super().__str__()
 
 
 class FileEditorExecutor(SandboxExecutor[FileEditorAction, FileEditorObservation]):

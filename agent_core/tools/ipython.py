@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.plain_text import first_line
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.spelling import spelled
 from agent_core.tools.context import ToolContext
@@ -55,6 +56,9 @@ class IPythonAction(Action):
     )
     include_extra: bool = True
     kernel_init_code: str = ""
+
+    def __str__(self) -> str:
+        return first_line(self.code)
 
 
 class IPythonObservation(Observation):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.plain_text import one_line
 from agent_core.events.schema import ERROR_NOTE, Action, Observation
 from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
@@ -51,6 +52,9 @@ class TerminalAction(Action):
     )
     reset: bool = Field(default=False, description="Start a new shell first; environment and state are lost.")
 
+    def __str__(self) -> str:
+        return one_line(f"input {self.command!r}" if self.is_input else f"$ {self.command}")
+
 
 class NamedTerminalAction(TerminalAction):
     """One command in one of several terminals."""
@@ -90,6 +94,10 @@ class TerminalObservation(Observation):
     python: str | None = None
     omitted: int = 0
     notice: str = ""
+
+    def __str__(self) -> str:
+        ended = f"exit {self.exit_code}: " if self.exit_code > 0 else ""
+        return f"{ended}{super().__str__() if self.text.strip() or not self.notice else one_line(self.notice)}"
 
     @property
     def suffix(self) -> str:

@@ -74,6 +74,7 @@ HOMES = {
     "h11": {"server/doors/preview"},
     "websockets": {"server/doors/preview", "drydock_client/live.py"},
     "jinja2": {"agent_core/templates.py"},
+    "rich": {"agent_core/library/console.py"},
     "yaml": {"agent_core/skills/files.py"},
     "cryptography": {"server/auth"},
     "playwright": {"runtime_images/runner/browser/browser_driver"},

@@ -150,12 +150,6 @@ def test_each_convertible_event_stands_for_one_message() -> None:
     assert not isinstance(agent_core.Event(), agent_core.LLMConvertibleEvent)
 
 
-def test_an_event_is_shown_to_people_in_at_most_500_characters() -> None:
-    short, long = (str(MessageEvent(source="user", llm_message=Message.user("x" * n))) for n in (10, 9000))
-    assert "x" * 10 in short
-    assert (len(long), long[-1]) == (500, "…")
-
-
 def test_content_is_put_in_words_for_people() -> None:
     parts: list[TextContent | ImageContent] = [TextContent(text="a"), ImageContent(image_urls=["data:,x", "data:,y"])]
     assert agent_core.content_to_str(parts) == ["a", "[Image: 2 URLs]"]
