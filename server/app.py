@@ -49,6 +49,7 @@ from server.routes import (
     git_providers,
     health,
     imports,
+    mcp_sign_ins,
     microagents,
     new_conversation,
     options,
@@ -63,6 +64,7 @@ from server.routes import (
 from server.session.agents import AgentSessions
 from server.session.experiments import ExperimentManager
 from server.session.listening import Listeners
+from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import check_models
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
@@ -185,6 +187,7 @@ class Application:
         requests = RequestMaker(database, git)
         stack.push_async_callback(requests.aclose)
         listeners = await stack.enter_async_context(Listeners(settings.event_listeners))
+        sign_ins = McpSignIns(database, settings, hide=self.log_masker.add)
         manager = await stack.enter_async_context(
             manager_type(
                 ManagerParts(
@@ -197,6 +200,7 @@ class Application:
                         sandboxes,
                         make_experiments(),
                         requests=requests,
+                        sign_ins=sign_ins,
                         hide=self.log_masker.add,
                     ),
                     titles=TitleWriter(enabled=settings.generate_titles),
@@ -214,7 +218,8 @@ class Application:
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
         hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations)))
-        return Services(settings, authenticator, database, sandboxes, manager, previews, git, door, hooks), gateway
+        found = Services(settings, authenticator, database, sandboxes, manager, previews, git, door, hooks, sign_ins)
+        return found, gateway
 
 
 def create_app(
@@ -240,10 +245,10 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     for module in (
         *(health, options, settings_routes, secrets, git_providers, new_conversation, imports, conversations),
         *(conversation_events, client_tools, conversation_files, conversation_git, workspace_page, ports, microagents),
-        *(feedback, client_compatibility, chat_completions, webhooks),
+        *(feedback, client_compatibility, chat_completions, webhooks, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)
-    api.router.routes.extend(PROVIDER_ROUTES)
+    api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES])
     api.mount("/", page)
     return api
 

@@ -21,6 +21,7 @@ from server.doors.preview.access import PreviewLinks
 from server.doors.webhooks.dispatcher import Webhooks
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
+from server.session.mcp_sign_ins import McpSignIns
 from server.session.sandboxes import Sandboxes
 from server.settings.settings import Settings
 
@@ -38,6 +39,7 @@ class Services:
     git: GitAccess
     provider_door: ASGIApp
     webhooks: Webhooks
+    mcp_sign_ins: McpSignIns
     chats: ChatClaims = field(default_factory=ChatClaims)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

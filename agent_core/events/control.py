@@ -305,11 +305,15 @@ ConversationErrorEvent = ConversationError
 
 
 class ToolServerFailed(Event):
-    """A server of tools, or one of its tools, cannot be used here; `detail` says why and what to do, for people."""
+    """A server of tools, or one of its tools, cannot be used here; `detail` says why and what to do, for people.
+
+    `sign_in` is the id of the sign-in (`agent_core.mcp.grants.sign_in_id`) where somebody only has to sign in there.
+    """
 
     kind: Literal["ToolServerFailed"] = "ToolServerFailed"
     server: str
     detail: str
+    sign_in: str = ""
 
     @property
     def headline(self) -> str:

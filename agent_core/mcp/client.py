@@ -29,6 +29,7 @@ from agent_core.mcp.program import (
 from agent_core.version import VERSION
 
 if TYPE_CHECKING:
+    from httpx2 import Auth
     from mcp import Client
 
 
@@ -80,16 +81,16 @@ def headers_of(server: McpServer) -> dict[str, str]:
             return {**server.headers, "Authorization": f"Basic {encoded}"}
         case "header":
             return {**server.headers, auth.name: auth.value}
-        case "none":
+        case "none" | "oauth2":
             return dict(server.headers)
 
 
-def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd) -> Any:
+def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd, auth: Auth | None = None) -> Any:
     """The transport that httpx has for an address, with bounded answers; statuses that are errors go to `refusals`.
 
-    ``on_end(reason)`` is called when its messages end.
+    ``on_end(reason)`` is called when its messages end. `auth` shows tokens to the server.
     """
-    from httpx2 import AsyncByteStream, AsyncClient, Auth, Response, SSEError, StreamError, Timeout
+    from httpx2 import AsyncByteStream, AsyncClient, Response, SSEError, StreamError, Timeout
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
@@ -131,10 +132,11 @@ def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd) -> Any:
         async with contextlib.AsyncExitStack() as stack:
             if server.kind == "sse":
                 streams = sse_client(
-                    url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made
+                    url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made, auth=auth
                 )
             else:
-                http = await stack.enter_async_context(made(headers=headers, timeout=Timeout(connect, read=read)))
+                limits = Timeout(connect, read=read)
+                http = await stack.enter_async_context(made(headers=headers, timeout=limits, auth=auth))
                 streams = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES)
             incoming, outgoing = await stack.enter_async_context(streams)
             yield _Messages(incoming, on_end), outgoing
@@ -267,12 +269,17 @@ async def load() -> None:
 
 @contextlib.asynccontextmanager
 async def connected(
-    server: McpServer, programs: ProgramPlace, *, on_change: Callable[[], None], on_end: OnEnd
+    server: McpServer,
+    programs: ProgramPlace,
+    *,
+    on_change: Callable[[], None],
+    on_end: OnEnd,
+    auth: Auth | None = None,
 ) -> AsyncIterator[Client]:
     """A client of the server (whose references are expanded), with its handshake done; `load` was called.
 
-    `on_change` is called when the server's tools have changed, `on_end` when the connection is over. Enter and leave it
-    in the same task. Raises what `reason_of` has words for.
+    `on_change` is called when the server's tools have changed, `on_end` when the connection is over; `auth` shows
+    tokens to an address. Enter and leave it in the same task. Raises what `reason_of` has words for.
     """
     from mcp import MCPError
     from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
@@ -280,18 +287,23 @@ async def connected(
     async with contextlib.AsyncExitStack() as stack:
         try:
             # The handshake that nearly all servers know comes first: some of them wait long before they refuse another.
-            client = await stack.enter_async_context(_client(server, programs, "legacy", on_change, on_end))
+            client = await stack.enter_async_context(_client(server, programs, "legacy", on_change, on_end, auth))
         except (Exception, BaseExceptionGroup) as error:
             cause = cause_of(error)
             if not isinstance(cause, MCPError) or cause.code != UNSUPPORTED_PROTOCOL_VERSION:
                 raise
-            client = await stack.enter_async_context(_client(server, programs, "auto", on_change, on_end))
+            client = await stack.enter_async_context(_client(server, programs, "auto", on_change, on_end, auth))
         yield client
 
 
 @contextlib.asynccontextmanager
 async def _client(
-    server: McpServer, programs: ProgramPlace, mode: str, on_change: Callable[[], None], on_end: OnEnd
+    server: McpServer,
+    programs: ProgramPlace,
+    mode: str,
+    on_change: Callable[[], None],
+    on_end: OnEnd,
+    auth: Auth | None,
 ) -> AsyncIterator[Client]:
     from mcp import Client, MCPError
     from mcp.types import Implementation, ToolListChangedNotification
@@ -309,7 +321,7 @@ async def _client(
 
     program = ProgramTransport(server, programs, ended) if server.kind == "stdio" else None
     client = Client(
-        program or transport_to(server, refusals, ended),
+        program or transport_to(server, refusals, ended, auth),
         mode=mode,
         message_handler=on_message,
         client_info=Implementation(name="drydock", version=VERSION),

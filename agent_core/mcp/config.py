@@ -64,11 +64,12 @@ class McpAuth(Frozen):
     """How the client shows to an HTTP server who it is.
 
     ``api_key`` sends `key` in a header (``X-API-Key``, or `header`), ``bearer`` sends `token`, ``basic`` sends
-    `username` and `password`, ``header`` sends `value` in the header `name`. ``oauth2`` is refused: it needs a person
-    at a browser.
+    `username` and `password`, ``header`` sends `value` in the header `name`. With ``oauth2``, and with ``none`` where a
+    server asks for it, a person signs in at a browser: with ``oauth2`` as the client `client_id` (and `client_secret`)
+    that was registered for that by hand, and for the rights in `scope`, where those are given.
     """
 
-    type: Literal["none", "api_key", "bearer", "basic", "header"] = "none"
+    type: Literal["none", "api_key", "bearer", "basic", "header", "oauth2"] = "none"
     key: str = Field(default="", repr=False)
     header: str = "X-API-Key"
     token: str = Field(default="", repr=False)
@@ -77,14 +78,14 @@ class McpAuth(Frozen):
     name: str = ""
     value: str = Field(default="", repr=False)
 
-    @model_validator(mode="before")
+    client_id: str = ""
+    client_secret: str = Field(default="", repr=False)
+    scope: str = ""
+
+    @field_validator("type", mode="before")
     @classmethod
-    def _refuse_oauth(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and str(data.get("type", "")).lower().startswith("oauth"):
-            raise ValueError(
-                "type: oauth2 is not supported, since nobody may be at a browser; get a token and use bearer"
-            )
-        return data
+    def _usual_name(cls, value: Any) -> Any:
+        return "oauth2" if value == "oauth" else value
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -92,15 +93,18 @@ class McpAuth(Frozen):
         for field in needed.get(self.type, ()):
             if not getattr(self, field):
                 raise ValueError(f"{field}: must be given for auth of type {self.type!r}")
+        if self.client_secret and not self.client_id:
+            raise ValueError("client_id: must be given beside client_secret")
         return self
 
-    @field_serializer("key", "token", "password", "value")
+    @field_serializer("key", "token", "password", "value", "client_secret")
     def _written(self, value: str, info: SerializationInfo) -> str:
         return _shown(value, info)
 
     @property
     def secrets(self) -> list[str]:
-        return [value for value in (self.key, self.token, self.password, self.value) if value]
+        values = (self.key, self.token, self.password, self.value, self.client_secret)
+        return [value for value in values if value]
 
 
 def _auth(value: Any) -> Any:
@@ -215,6 +219,12 @@ class McpServer(Frozen):
     @property
     def kind(self) -> Literal["stdio", "http", "sse"]:
         return self.transport or ("stdio" if self.command is not None else "http")
+
+    @property
+    def may_sign_in(self) -> bool:
+        """Whether a person may sign in there: it is an address, and is shown nothing else."""
+        has_header = any(name.lower() == "authorization" for name in self.headers)
+        return self.url is not None and (self.auth.type == "oauth2" or (self.auth.type == "none" and not has_header))
 
     @property
     def connect_seconds(self) -> float:

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_core.errors import DrydockError
 from agent_core.mcp.client import (
     all_tools,
     connected,
@@ -19,7 +21,9 @@ from agent_core.mcp.client import (
     was_reached,
 )
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.grants import Challenge, canonical
 from agent_core.mcp.program import McpServerError, ProgramPlace
+from agent_core.mcp.sign_in import SignIns
 from agent_core.mcp.tool import McpTool, MCPToolObservation, failed_observation, observation_of, tool_of
 
 if TYPE_CHECKING:
@@ -55,25 +59,36 @@ UNKNOWN_EFFECT = (
     " it. The next call connects again."
 )
 
+SIGN_IN_FIRST = "it wants its user to sign in first; the user is told how"
+
 
 class Link:
     """One connection in a task of its own.
 
     `settled` is set when it is connected or has failed to; the server's time limit bounds that. `client` is None before
-    it is connected and after it has ended; then `reason` has the words.
+    it is connected and after it has ended; then `reason` has the words. `refusal` is what the server wanted instead of
+    the token that it was shown, or why none could be shown, until somebody has taken it; `address` is where it is.
     """
 
     def __init__(
-        self, name: str, server: McpServer, prepare: Callable[[], Awaitable[McpServer]], programs: ProgramPlace
+        self,
+        name: str,
+        server: McpServer,
+        prepare: Callable[[], Awaitable[McpServer]],
+        programs: ProgramPlace,
+        sign_ins: SignIns | None = None,
     ) -> None:
         self.client: Client | None = None
         self.tools: list[Any] = []
         self.reason = ""
         self.was_reached = True
         self.on_tools: Callable[[], None] = lambda: None
+        self.refusal: Challenge | DrydockError | None = None
+        self.address = ""
         self._server = server
         self._prepare = prepare
         self._programs = programs
+        self._sign_ins = sign_ins
         self.settled = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_changed = self._is_over = False
@@ -97,9 +112,17 @@ class Link:
         self._is_over = True
         self._wake.set()
 
-    def _change(self) -> None:
+    def look_again(self) -> None:
+        """Have the tools listed anew."""
         self._is_changed = True
         self._wake.set()
+
+    def taken_refusal(self) -> Challenge | DrydockError | None:
+        refusal, self.refusal = self.refusal, None
+        return refusal
+
+    def _refused(self, refusal: Challenge | DrydockError) -> None:
+        self.refusal = self.refusal or refusal
 
     async def _live(self) -> None:
         limit = self._server.connect_seconds
@@ -111,7 +134,12 @@ class Link:
                 try:
                     async with asyncio.timeout(limit) as self._limit:
                         server = await self._prepare()
-                        connecting = connected(server, self._programs, on_change=self._change, on_end=self._end)
+                        self.address = canonical(server.url) if server.url is not None else ""
+                        sign_ins = self._sign_ins if server.may_sign_in else None
+                        auth = sign_ins.auth_for(server, self._refused) if sign_ins is not None else None
+                        connecting = connected(
+                            server, self._programs, on_change=self.look_again, on_end=self._end, auth=auth
+                        )
                         client = await stack.enter_async_context(connecting)
                         self.tools = await all_tools(client)
                 finally:
@@ -133,7 +161,7 @@ class Link:
             self.settled.set()
 
     async def _watch(self, client: Client) -> None:
-        following = asyncio.create_task(follow_changes(client, self._change), name=self._task.get_name())
+        following = asyncio.create_task(follow_changes(client, self.look_again), name=self._task.get_name())
         try:
             while not self._is_over:
                 await self._wake.wait()
@@ -155,7 +183,8 @@ class McpConnection:
 
     `prepare` gives the server with its references expanded; `on_change` is told of all changes. `tools` stay when the
     connection is lost, since a call connects again; `left_out` says by name why others cannot be offered, and `failure`
-    why the server could not be connected at first ("" if it could, or is not through with it).
+    why the server could not be connected at first ("" if it could, or is not through with it). `wants_sign_in`: a
+    person has to sign in at its `address` first.
     """
 
     def __init__(
@@ -166,12 +195,15 @@ class McpConnection:
         prepare: Callable[[McpServer], Awaitable[McpServer]],
         programs: ProgramPlace,
         on_change: Callable[[], None],
+        sign_ins: SignIns | None = None,
     ) -> None:
         self.name = name
         self.server = server
         self.tools: list[McpTool] = []
         self.left_out: dict[str, str] = {}
         self.failure = ""
+        self.wants_sign_in = False
+        self._sign_ins = sign_ins
         self._prepare = prepare
         self._programs = programs
         self._on_change = on_change
@@ -187,10 +219,27 @@ class McpConnection:
         try:
             await self._linked()
         except McpServerError as error:
-            self.failure = str(error)
+            self.failure = "" if self.wants_sign_in else str(error)
             self._on_change()
         else:
+            self.failure = ""
             await self._rest()
+
+    @property
+    def address(self) -> str:
+        """Where it was connected last; empty for a program."""
+        return self._link.address if self._link is not None else ""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._link is not None and self._link.client is not None
+
+    def signed_in(self) -> None:
+        """Somebody has signed in there: what it is shown is another token from now on."""
+        self.wants_sign_in = False
+        if self._link is not None:
+            self._link.taken_refusal()
+            self._link.look_again()
 
     async def call(
         self,
@@ -231,6 +280,8 @@ class McpConnection:
             except TimeoutError:
                 raise McpServerError(f"it did not answer within {limit:g} s; the call was cancelled") from None
             except Exception as error:
+                if (refusal := link.taken_refusal()) is not None:
+                    raise McpServerError(self._words_of(refusal)) from error
                 is_refused = is_refused_session(error)
                 if not is_refused and not is_closed(error):
                     raise McpServerError(reason_of(error)) from error
@@ -266,12 +317,22 @@ class McpConnection:
                 if self._link.client is not None:
                     return self._link
                 await self._link.close()
-            link = self._link = Link(self.name, self.server, lambda: self._prepare(self.server), self._programs)
+            prepare = partial(self._prepare, self.server)
+            link = self._link = Link(self.name, self.server, prepare, self._programs, self._sign_ins)
             link.on_tools = lambda: self._take_tools(link)
             await link.settled.wait()
             if link.client is None:
+                if (refusal := link.taken_refusal()) is not None:
+                    raise McpServerError(self._words_of(refusal))
                 raise McpServerError(link.reason or "it ended the connection")
             return link
+
+    def _words_of(self, refusal: Challenge | DrydockError) -> str:
+        if isinstance(refusal, DrydockError):
+            return f"no token could be had for it: {refusal}"
+        self.wants_sign_in = True
+        self._on_change()
+        return SIGN_IN_FIRST
 
     async def _rest(self) -> None:
         if not self.server.keep_alive and self._link is not None and not self._linking.locked():

@@ -15,7 +15,9 @@ from pydantic import ValidationError
 from agent_core.mcp.client import load
 from agent_core.mcp.config import McpServer, expanded, mcp_servers, names_in
 from agent_core.mcp.connection import McpConnection
+from agent_core.mcp.grants import sign_in_id
 from agent_core.mcp.program import HostPrograms, McpServerError, ProgramPlace
+from agent_core.mcp.sign_in import SignIns
 from agent_core.mcp.tool import McpTool
 from agent_core.skills.skill import Skill
 
@@ -81,12 +83,14 @@ class McpRules:
     """What the servers of a conversation may do.
 
     References are looked up last in `environment` (None: the variables of this process). `refused_programs` are left
-    out if they are programs; `programs` is where those run.
+    out if they are programs; `programs` is where those run. `sign_ins` has the tokens of their user; without it servers
+    that want a sign-in cannot be used.
     """
 
     environment: Mapping[str, str] | None = None
     refused_programs: frozenset[str] = frozenset()
     programs: Literal["host", "sandbox"] = "host"
+    sign_ins: SignIns | None = None
 
 
 class McpServers:
@@ -106,6 +110,7 @@ class McpServers:
         unusable: Mapping[str, str] | None = None,
         refused_programs: Collection[str] = (),
         programs: ProgramPlace | None = None,
+        sign_ins: SignIns | None = None,
     ) -> None:
         self.programs = programs or HostPrograms()
         self.changed = asyncio.Event()
@@ -115,11 +120,20 @@ class McpServers:
         self._lookup: SecretLookup | None = None
         self._refused = frozenset(refused_programs)
         self._connections = [
-            McpConnection(name, server, prepare=self._expanded, programs=self.programs, on_change=self.changed.set)
+            McpConnection(
+                name,
+                server,
+                prepare=self._expanded,
+                programs=self.programs,
+                on_change=self.changed.set,
+                sign_ins=sign_ins,
+            )
             for name, server in config.items()
             if server.enabled
         ]
         self._unusable = dict(unusable or {})
+        self._sign_ins = sign_ins
+        self._hide: Callable[[Iterable[str]], None] = lambda values: None
         self._starting: list[asyncio.Task[None]] = []
         self._loaded_at = 0.0
         self._closing: asyncio.Task[None] | None = None
@@ -132,18 +146,48 @@ class McpServers:
     def secrets(self) -> list[str]:
         return [value for connection in self._connections for value in connection.server.secrets]
 
-    def start(self, lookup: SecretLookup | None = None) -> None:
-        """Begin to connect to all of them, once. `lookup` gives the secrets that the configuration refers to."""
+    def start(self, lookup: SecretLookup | None = None, hide: Callable[[Iterable[str]], None] | None = None) -> None:
+        """Begin to connect to all of them, once. `lookup` gives the secrets that the configuration refers to.
+
+        `hide` is told the tokens that servers are shown.
+        """
         self._lookup = lookup or self._lookup
+        self._hide = hide or self._hide
         if self._loading is not None:
             return
+        if self._sign_ins is not None:
+            self._sign_ins.listeners.add(self)
         self._loading = asyncio.create_task(self._load(), name="mcp-load")
         if self._unusable:
             self.changed.set()
-        for connection in self._connections:
-            starting = asyncio.create_task(connection.start(), name=f"mcp-start:{connection.name}")
-            starting.add_done_callback(lambda _task: self.changed.set())
-            self._starting.append(starting)
+        self._starting = [self._connecting(connection) for connection in self._connections]
+
+    def _connecting(self, connection: McpConnection) -> asyncio.Task[None]:
+        starting = asyncio.create_task(connection.start(), name=f"mcp-start:{connection.name}")
+        starting.add_done_callback(lambda _task: self.changed.set())
+        return starting
+
+    def hide(self, values: Iterable[str]) -> None:
+        """These are tokens of the user (see `agent_core.mcp.sign_in.SignInListener`)."""
+        self._hide(values)
+
+    def signed_in(self, server: str) -> None:
+        """There are tokens for this server now: what waits for them goes on."""
+        for number, connection in enumerate(self._connections):
+            if self._closing is not None or connection.address != server:
+                continue
+            connection.signed_in()
+            self.reported.discard((connection.name, self._sign_in_text()))
+            if self._starting[number].done() and not connection.is_connected:
+                self._starting[number] = self._connecting(connection)
+
+    def wanted_sign_ins(self) -> dict[str, tuple[str, str]]:
+        """The servers where a person has to sign in first, by name: the sign-ins' ids, and what to tell the person."""
+        wanting = [one for one in self._connections if one.wants_sign_in]
+        return {one.name: (sign_in_id(one.address), self._sign_in_text()) for one in wanting}
+
+    def _sign_in_text(self) -> str:
+        return f"it wants you to sign in: {self._sign_ins.advice}" if self._sign_ins is not None else ""
 
     @property
     def pending(self) -> list[str]:
@@ -200,6 +244,8 @@ class McpServers:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        if self._sign_ins is not None:
+            self._sign_ins.listeners.discard(self)
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.wait([self._loading])

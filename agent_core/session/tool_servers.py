@@ -122,6 +122,7 @@ def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: Conversat
         unusable=unusable,
         refused_programs=rules.refused_programs,
         programs=SandboxPrograms(sandbox) if rules.programs == "sandbox" else None,
+        sign_ins=rules.sign_ins,
     )
 
 
@@ -155,7 +156,7 @@ class ToolServers:
         if self.servers.is_empty:
             return
         self._stream.secrets.add(self.servers.secrets())
-        self.servers.start(secrets.environment_for)
+        self.servers.start(secrets.environment_for, self._stream.secrets.add)
         self._following = asyncio.create_task(self._follow(), name=f"mcp:{self._stream.conversation_id}")
 
     def set_client_tools(self, specs: Sequence[Tool]) -> None:
@@ -211,14 +212,15 @@ class ToolServers:
 
     async def _tell(self) -> None:
         problems = self.servers.problems(self._own_names(), self._agent.filter_tools_regex)
-        for server, reasons in problems.items():
-            for reason in reasons:
-                if (server, reason) in self.servers.reported:
-                    continue
-                self.servers.reported.add((server, reason))
-                text = f"MCP server {server!r}: {reason}"
-                logger.warning("conversation %s: %s", self._stream.conversation_id, text)
-                try:
-                    await self._stream.add_event(ToolServerFailed(server=server, detail=text))
-                except (EventStoreError, StreamClosedError) as error:
-                    logger.warning("conversation %s: that was not stored: %s", self._stream.conversation_id, error)
+        found = [(server, reason, "") for server, reasons in problems.items() for reason in reasons]
+        wanted = self.servers.wanted_sign_ins()
+        for server, reason, sign_in in [*found, *((name, text, one) for name, (one, text) in wanted.items())]:
+            if (server, reason) in self.servers.reported:
+                continue
+            self.servers.reported.add((server, reason))
+            text = f"MCP server {server!r}: {reason}"
+            logger.warning("conversation %s: %s", self._stream.conversation_id, text)
+            try:
+                await self._stream.add_event(ToolServerFailed(server=server, detail=text, sign_in=sign_in))
+            except (EventStoreError, StreamClosedError) as error:
+                logger.warning("conversation %s: that was not stored: %s", self._stream.conversation_id, error)

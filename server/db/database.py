@@ -25,6 +25,7 @@ from server.db.errors import DatabaseVersionError, database_error
 from server.db.event_store import SqlEventStore
 from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
+from server.db.mcp_sign_ins import McpSignInRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
 from server.db.user_secrets import SecretRepository
@@ -32,7 +33,7 @@ from server.db.user_settings import SettingsRepository
 from server.db.webhooks import WebhookRepository
 from server.db.writer import Writer
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -62,6 +63,7 @@ class Database:
     feedback: FeedbackRepository
     webhooks: WebhookRepository
     user_secrets: SecretRepository
+    mcp_sign_ins: McpSignInRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -119,6 +121,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             feedback=FeedbackRepository(engines, writer),
             webhooks=WebhookRepository(engines, writer, box),
             user_secrets=SecretRepository(engines, writer, box),
+            mcp_sign_ins=McpSignInRepository(engines, writer, box),
             blobs=blobs,
             secrets=box,
             engines=engines,

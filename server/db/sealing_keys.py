@@ -14,7 +14,8 @@ from agent_core.events.event import utc_now
 from server.auth.secrets import SEALED, SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.blobs import sync_folder
 from server.db.engine import Engines
-from server.db.tables import conversations, sealing_keys, secrets, settings, webhooks
+from server.db.mcp_sign_ins import purpose_of_pending, purpose_of_sign_in
+from server.db.tables import conversations, mcp_sign_ins, sealing_keys, secrets, settings, webhooks
 from server.db.user_secrets import purpose_of_secret
 from server.db.user_settings import purpose_of_setting, sealed_fields
 from server.db.webhooks import purpose_of_webhook
@@ -94,6 +95,16 @@ class _Resealing:
         )
         await self._replace(
             connection, webhooks.c.secret, lambda webhook, sealed: self._anew(sealed, purpose_of_webhook(webhook))
+        )
+        await self._replace(
+            connection,
+            mcp_sign_ins.c.sealed,
+            lambda user, name, sealed: self._anew(sealed, purpose_of_sign_in(user, name)),
+        )
+        await self._replace(
+            connection,
+            mcp_sign_ins.c.pending,
+            lambda user, name, sealed: sealed and self._anew(sealed, purpose_of_pending(user, name)),
         )
         await self._conversations(connection)
         await connection.execute(delete(sealing_keys).where(sealing_keys.c.key_id == self._box.key_id))

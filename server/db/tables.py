@@ -190,6 +190,18 @@ webhook_positions = Table(
     Index("ix_webhook_positions_conversation_id", "conversation_id"),
 )
 
+# Sign-ins with MCP servers, by what `sign_in_id` makes of their addresses. `sealed` (what is known of it) and `pending`
+# (what was begun, found by the digest of its state) are encrypted.
+mcp_sign_ins = Table(
+    "mcp_sign_ins",
+    metadata,
+    *_columns(Text, "user_id", "id", "sealed"),
+    *_columns(Text, "state", "pending", nullable=True),
+    Column("updated_at", UtcMoment, nullable=False),
+    PrimaryKeyConstraint("user_id", "id"),
+    Index("ix_mcp_sign_ins_state", "state"),
+)
+
 # What users say of conversations. The trajectory that it is about is the log, up to `last_event_id`.
 feedback = Table(
     "feedback",

@@ -26,6 +26,9 @@ UPLOADS: Final = "/upload-files"
 """End of the paths whose bodies are passed on as they come, and may therefore be large."""
 
 SOCKET_PREFIX: Final = "/socket.io"
+OAUTH_PREFIX: Final = "/oauth/"
+"""What is asked without a token by whoever comes back from a sign-in with an MCP server."""
+
 SERVER_INFO: Final = "/server_info"
 """Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
 
@@ -146,7 +149,8 @@ class Gate:
         is_api = path.startswith(API_PREFIXES) or path == "/api"
         if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
             return 403, _body("Pages of other origins may not use this server."), []
-        if (is_api or path == SIGN_IN) and not self._limiter.allows(address_of(scope), time.monotonic()):
+        is_counted = is_api or path == SIGN_IN or path.startswith(OAUTH_PREFIX)
+        if is_counted and not self._limiter.allows(address_of(scope), time.monotonic()):
             return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         if (is_api or path == SERVER_INFO) and not is_preflight:

@@ -45,6 +45,7 @@ from server.git_providers.request_tools import RequestMaker, agent_tools
 from server.session.agent_context import agent_context
 from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
+from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import LLM_PROFILE, ConversationModels
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.unfinished import seed_of
@@ -293,9 +294,11 @@ class AgentSessions:
         experiments: ExperimentManager,
         *,
         requests: RequestMaker,
+        sign_ins: McpSignIns,
         hide: Callable[[Iterable[str]], None],
     ) -> None:
         self._requests = requests
+        self._sign_ins = sign_ins
         self._hide = hide
         self._settings = settings
         self._database = database
@@ -350,7 +353,8 @@ class AgentSessions:
     def _servers(self, user: StoredSettings | None, record: ConversationRecord) -> AgentServers:
         own = opened_servers(self._database.secrets, record)
         users = own if own is not None else read_config(user.mcp_config if user is not None else None)
-        return agent_servers(self._settings.mcp_config, users, programs=self._settings.mcp_programs)
+        found = agent_servers(self._settings.mcp_config, users, programs=self._settings.mcp_programs)
+        return found._replace(rules=replace(found.rules, sign_ins=self._sign_ins.of(record.user_id)))
 
     async def _begun_with(self, conversation_id: str) -> str | None:
         """The agent class the conversation was begun with, None before it was; `SessionError`: not here."""

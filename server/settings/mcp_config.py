@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer, is_reference
@@ -38,13 +47,26 @@ def _as_object(value: object) -> object:
     return {"url": value} if isinstance(value, str) else value
 
 
+class McpOAuthClient(_Strict):
+    """A client that was registered by hand where an MCP server's users sign in; `scope` has the rights to ask for."""
+
+    client_id: OneLine
+    client_secret: OneLine | None = None
+    scope: OneLine | None = None
+
+
 class SseServer(_Strict):
-    """An MCP server reached by server-sent events."""
+    """An MCP server reached by server-sent events; `oauth` says as what client its users sign in (an addition)."""
 
     url: SettingText
     api_key: OneLine | None = None
+    oauth: McpOAuthClient | None = None
 
     _check_url = field_validator("url")(_server_url)
+
+    @model_serializer(mode="wrap")
+    def _without_empty_addition(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if name != "oauth" or value is not None}
 
 
 class ShttpServer(SseServer):
@@ -142,7 +164,12 @@ class McpConfig(_Strict):
 
         def address(place: _Place, one: SseServer) -> SseServer:
             key = change(place._replace(server=one.url, field="api_key"), one.api_key) if one.api_key else ""
-            return one.model_copy(update={"api_key": key or None})
+            oauth = one.oauth
+            if oauth is not None and oauth.client_secret:
+                named = place._replace(server=one.url, field="oauth.client_secret")
+                secret = change(named, oauth.client_secret) or None
+                oauth = oauth.model_copy(update={"client_secret": secret})
+            return one.model_copy(update={"api_key": key or None, "oauth": oauth})
 
         def program(place: _Place, one: StdioServer) -> StdioServer:
             named = place._replace(server=one.name)
@@ -221,6 +248,8 @@ def agent_servers(
             values["timeout"] = getattr(address, "timeout", None)
             if address.api_key:
                 values["auth"] = {"type": "bearer", "token": address.api_key}
+            elif address.oauth is not None:
+                values["auth"] = {"type": "oauth2", **address.oauth.model_dump(exclude_none=True)}
             servers[name] = McpServer.model_validate(values)
     where: Literal["sandbox", "host"] = "host" if programs == "host" else "sandbox"
     rules = McpRules(environment={}, refused_programs=frozenset(refused), programs=where)

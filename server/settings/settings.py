@@ -195,6 +195,11 @@ class Settings(BaseModel):
         description="Hosts without a public address that webhooks may be sent to; `*` allows all. Where the server "
         "listens on loopback, so may this machine.",
     )
+    mcp_oauth_hosts: Words = Field(
+        (),
+        description="Hosts without a public address that MCP servers may name for signing in, beside their own; `*` "
+        "allows all. Where the server listens on loopback, so may this machine.",
+    )
     preview_domain: str = Field(
         "localhost",
         description="Domain whose names below it (`*.localhost`) all lead to this server: each preview of a sandbox's "

@@ -399,10 +399,13 @@ class DelegateExtras(Fields):
     outputs: JsonObject = Field(default_factory=dict)
 
 
-class ErrorExtras(Fields):
-    """`error`."""
+class ErrorExtras(AdditionFields):
+    """`error`; `sign_in` is an addition of ours: the sign-in with an MCP server that its user has to begin."""
 
     error_id: str = ""
+    sign_in: str = ""
+
+    addition: ClassVar[str] = "sign_in"
 
 
 class AgentStateChangedExtras(AdditionFields):

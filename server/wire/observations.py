@@ -102,7 +102,9 @@ OBSERVATION_FORMS: Final[dict[type[Event], Callable[[Any], ObservationForm | Non
     SkillLeftOut: lambda event: ObservationForm(
         "error", event.detail, {"error_id": "", "path": event.path, "line": event.line}
     ),
-    ToolServerFailed: lambda event: ObservationForm("error", event.detail, {"error_id": ""}),  # answers no action
+    ToolServerFailed: lambda event: ObservationForm(  # answers no action
+        "error", event.detail, {"error_id": "", **({"sign_in": event.sign_in} if event.sign_in else {})}
+    ),
 }
 """What makes the form of each type of event; None stands for an event that clients are not sent."""
 

@@ -58,6 +58,7 @@ HOMES = {
         "server/git_providers/http.py",
         "server/doors/webhooks/sender.py",
         "agent_core/destinations.py",
+        "agent_core/mcp/oauth.py",
         "agent_core/llm/transport",
         "drydock_client/http.py",
     },

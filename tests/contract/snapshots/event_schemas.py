@@ -28,6 +28,7 @@ LEFT_OUT: Final[Mapping[str, frozenset[str]]] = {
     "action change_agent_state": frozenset({"remember"}),
     "observation read": frozenset({"image_urls"}),
     "observation agent_state_changed": frozenset({"detail"}),
+    "observation error": frozenset({"sign_in"}),
 }
 """Fields that are sent where there is something to say."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from agent_core.mcp.grants import ServerSignIn
 from server.auth.secrets import SecretBox, SecretKeyError
 from server.cli import main
 from server.cli.rotate_key import rotate_key
@@ -30,6 +31,7 @@ SETTINGS = StoredSettings(
     provider_tokens={"github": ProviderToken(token=SecretStr("gh-three"), host="git.example.com")},
 )
 SERVERS = McpConfig.model_validate({"shttp_servers": [{"url": "https://example.com/mcp", "api_key": "sk-four"}]})
+SIGN_IN = ServerSignIn(server="https://example.com/mcp", scope="read", is_wanted=True)
 ANN = "ann"
 
 
@@ -41,6 +43,7 @@ async def fill(data_dir: Path) -> bytes:
         await database.user_secrets.create("API_KEY", "five", "of the shop", ANN)
         webhook = StoredWebhook(id="w1", user_id=ANN, url="https://example.com", secret=SecretStr("whsec_six"))
         await database.webhooks.create(webhook)
+        await database.mcp_sign_ins.begin(SIGN_IN, "state", "seven", ANN)
         for conversation_id in ("c1", "c2"):
             options = {OWN_SERVERS: sealed_servers(database.secrets, conversation_id, SERVERS), "other": "v1"}
             await database.conversations.create(ConversationRecord(id=conversation_id, options=options))
@@ -53,6 +56,10 @@ async def check_everything_is_readable(database: Database) -> None:
     assert (await database.user_secrets.values(ANN))["API_KEY"].secret == SecretStr("five")
     (webhook,) = await database.webhooks.all()
     assert webhook.secret == SecretStr("whsec_six")
+    assert await database.mcp_sign_ins.get(SIGN_IN.server, ANN) == SIGN_IN
+    begun = await database.mcp_sign_ins.begun("state")
+    assert begun is not None
+    assert begun.pending == "seven"
     for conversation_id in ("c1", "c2"):
         record = await database.conversations.get(conversation_id)
         assert record is not None
@@ -67,7 +74,7 @@ async def rotated(data_dir: Path) -> Rotation:
 
 async def test_everything_is_readable_with_the_new_key_and_the_old_one_is_refused(tmp_path: Path) -> None:
     old = await fill(tmp_path)
-    assert await rotated(tmp_path) == Rotation(sealed=10, unreadable=0)
+    assert await rotated(tmp_path) == Rotation(sealed=12, unreadable=0)
     new = (tmp_path / KEY_FILE).read_bytes()
     assert new != old
     assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
@@ -107,7 +114,7 @@ async def test_what_the_old_key_cannot_read_is_left_for_the_key_that_can(tmp_pat
     (tmp_path / KEY_FILE).unlink()
     async with open_database(tmp_path) as database:
         await database.user_secrets.create("OTHER", "seven", "")
-    assert await rotated(tmp_path) == Rotation(sealed=1, unreadable=10)
+    assert await rotated(tmp_path) == Rotation(sealed=1, unreadable=12)
     async with open_database(tmp_path) as database:
         assert (await database.user_secrets.values())["OTHER"].secret == SecretStr("seven")
     (tmp_path / KEY_FILE).write_bytes(lost)

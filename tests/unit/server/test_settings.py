@@ -51,6 +51,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
     "trusted_proxies": (["127.0.0.1"], ["10.0.0.0/8", "fd00::1"]),
     "webhook_hosts": (["a.internal"], ["b.internal", "*"]),
+    "mcp_oauth_hosts": (["a.internal"], ["b.internal", "*"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),
     "experiment_manager_class": ("a.E", "b.E"),

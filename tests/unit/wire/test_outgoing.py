@@ -852,6 +852,11 @@ ADDITIONS: list[tuple[str, AnyEvent, dict[str, Any]]] = [
         observation("error", "no YAML", {"error_id": "", "path": "/w/a.md", "line": 3}),
     ),
     (
+        "a server of tools that wants a sign-in says which",
+        ToolServerFailed(id=9, timestamp=TIME, server="s", detail="sign in", sign_in="a1"),
+        observation("error", "sign in", {"error_id": "", "sign_in": "a1"}),
+    ),
+    (
         "a command in a terminal with a name",
         tool_event(NamedTerminalAction(command="ls", terminal="two"), "terminal"),
         action("run", RUN_ARGS | {"terminal": "two"}),

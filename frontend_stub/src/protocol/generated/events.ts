@@ -585,6 +585,7 @@ export interface ErrorObservation {
   readonly content: string;
   readonly extras: {
     readonly error_id: string;
+    readonly sign_in?: string;
   };
   readonly id: number;
   readonly idempotency_key?: string;
@@ -1160,6 +1161,7 @@ export interface SendObservationError {
   readonly content: string;
   readonly extras?: {
     readonly error_id?: string;
+    readonly sign_in?: string;
   };
   readonly idempotency_key?: string | null;
   readonly observation: "error";

@@ -431,6 +431,26 @@ export interface McpConfig {
   readonly stdio_servers?: readonly StdioServer[];
 }
 
+/** A client that was registered by hand where an MCP server's users sign in; `scope` has the rights to ask for. */
+export interface McpOAuthClient {
+  readonly client_id: string;
+  readonly client_secret?: string | null;
+  readonly scope?: string | null;
+}
+
+/** Where a user has signed in, or may. */
+export interface McpSignIn {
+  readonly id: string;
+  readonly scope: string | null;
+  readonly server: string;
+  readonly state: "signed_in" | "wanted" | "unknown";
+}
+
+/** A user's sign-ins. */
+export interface McpSignInList {
+  readonly results: readonly McpSignIn[];
+}
+
 /** Bytes of memory, and the share of the machine's. */
 export interface Memory {
   readonly percent: number;
@@ -736,8 +756,25 @@ export interface SettingsChange {
 /** An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call. */
 export interface ShttpServer {
   readonly api_key?: string | null;
+  readonly oauth?: McpOAuthClient | null;
   readonly timeout?: number | null;
   readonly url: string;
+}
+
+/** A sign-in that was begun. */
+export interface SignInBegun {
+  readonly url: string;
+}
+
+/** The body of a beginning. */
+export interface SignInWish {
+  readonly conversation_id?: string | null;
+}
+
+/** The tokens are forgotten here. */
+export interface SignedOut {
+  readonly message: string;
+  readonly revoked: boolean;
 }
 
 /** A file that could not be stored. */
@@ -746,9 +783,10 @@ export interface SkippedFile {
   readonly reason: string;
 }
 
-/** An MCP server reached by server-sent events. */
+/** An MCP server reached by server-sent events; `oauth` says as what client its users sign in (an addition). */
 export interface SseServer {
   readonly api_key?: string | null;
+  readonly oauth?: McpOAuthClient | null;
   readonly url: string;
 }
 
@@ -989,6 +1027,9 @@ export interface Routes {
   readonly "GET /api/conversations/{conversation_id}/workspace": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/zip-directory": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/feedback": { readonly body: undefined; readonly reply: FeedbackList };
+  readonly "GET /api/mcp-sign-ins": { readonly body: undefined; readonly reply: McpSignInList };
+  readonly "DELETE /api/mcp-sign-ins/{sign_in_id}": { readonly body: undefined; readonly reply: SignedOut };
+  readonly "POST /api/mcp-sign-ins/{sign_in_id}": { readonly body: SignInWish | null; readonly reply: SignInBegun };
   readonly "GET /api/microagent-management/conversations": { readonly body: undefined; readonly reply: ConversationList };
   readonly "GET /api/options/agents": { readonly body: undefined; readonly reply: readonly string[] };
   readonly "GET /api/options/config": { readonly body: undefined; readonly reply: ClientConfig };

@@ -1,0 +1,366 @@
+"""Signing in with MCP servers: real servers of tokens and of tools, and the tokens of one user."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from agent_core.mcp.config import McpAuth, McpServer
+from agent_core.mcp.grants import Challenge, ServerSignIn, canonical, challenge_of, sign_in_id
+from agent_core.mcp.oauth import OAuthClient, SignInError
+from agent_core.mcp.servers import McpServers
+from agent_core.mcp.sign_in import SignIns
+from tests.authorization_server import ToolServer, browse, guarded_tools
+from tests.unit.mcp.conftest import call, running
+
+BACK = "http://127.0.0.1:9/oauth/callback"
+
+
+class KeptInMemory:
+    """A `SignInStore`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, ServerSignIn] = {}
+
+    async def load(self, server: str) -> ServerSignIn | None:
+        return self.kept.get(server)
+
+    async def save(self, sign_in: ServerSignIn) -> None:
+        self.kept[sign_in.server] = sign_in
+
+
+@pytest.fixture
+def store() -> KeptInMemory:
+    return KeptInMemory()
+
+
+@pytest.fixture
+def sign_ins(store: KeptInMemory) -> SignIns:
+    return SignIns(store, advice="with a button")
+
+
+def address_of(tools: ToolServer, **auth: str) -> McpServer:
+    return McpServer(url=tools.url, auth=McpAuth(type="oauth2", **auth) if auth else McpAuth())
+
+
+async def signed_in(sign_ins: SignIns, tools: ToolServer, **auth: str) -> dict[str, list[str]]:
+    """Sign in as somebody who allows everything; the parameters of what was opened."""
+    pending = await sign_ins.begin(address_of(tools, **auth), redirect_uri=BACK)
+    await sign_ins.finish(pending, await browse(pending.url))
+    return parse_qs(urlsplit(pending.url).query)
+
+
+@asynccontextmanager
+async def connected(sign_ins: SignIns, tools: ToolServer) -> AsyncIterator[McpServers]:
+    async with running(McpServers({"guarded": address_of(tools)}, sign_ins=sign_ins)) as servers:
+        yield servers
+
+
+async def said(servers: McpServers, name: str) -> str:
+    return " ".join(part.text for part in (await call(servers, name)).content if part.type == "text")
+
+
+async def test_a_server_that_wants_a_sign_in_is_used_as_soon_as_its_user_has_signed_in(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools, connected(sign_ins, tools) as servers:
+        assert servers.tools() == []
+        assert servers.problems() == {}
+        assert servers.wanted_sign_ins() == {
+            "guarded": (sign_in_id(tools.url), "it wants you to sign in: with a button")
+        }
+        await signed_in(sign_ins, tools)
+        async with asyncio.timeout(20):
+            await servers.all_settled()
+        assert servers.wanted_sign_ins() == {}
+        assert (await said(servers, "whoami")).startswith("[Tool 'whoami' executed.] whoami with ")
+
+
+async def test_the_sign_in_is_asked_for_as_the_protocol_says(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        opened = await signed_in(sign_ins, tools)
+        assert opened["resource"] == [tools.url]
+        assert opened["scope"] == ["read"]
+        assert opened["code_challenge_method"] == ["S256"]
+        assert opened["redirect_uri"] == [BACK]
+        assert len(opened["state"][0]) >= 43
+        (registered,) = tools.tokens.asked_at("register")
+        assert registered["redirect_uris"] == f'["{BACK}"]'
+        assert registered["application_type"] == '"native"'
+        (exchanged,) = tools.tokens.asked_at("token")
+        assert exchanged["resource"] == tools.url
+        assert exchanged["redirect_uri"] == BACK
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
+async def test_the_client_shows_who_it_is_as_the_server_of_tokens_wants_it(sign_ins: SignIns, method: str) -> None:
+    async with guarded_tools(method=method) as tools:
+        await signed_in(sign_ins, tools)
+        assert await sign_ins.token(tools.url)
+
+
+async def test_a_token_is_renewed_before_it_is_over_by_one_of_those_who_want_it(
+    sign_ins: SignIns, store: KeptInMemory
+) -> None:
+    async with guarded_tools(lifetime=20) as tools:
+        await signed_in(sign_ins, tools)
+        first = await sign_ins.token(tools.url)
+        tools.tokens.lifetime = 3600
+        found = await asyncio.gather(*(sign_ins.token(tools.url) for _ in range(8)))
+        assert len(set(found)) == 1
+        assert found[0] != first
+        assert [one["grant_type"] for one in tools.tokens.asked_at("token")] == [
+            "authorization_code",
+            "refresh_token",
+            "refresh_token",
+        ]
+
+
+async def test_a_token_that_is_refused_in_the_middle_is_renewed_and_nobody_notices(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        async with connected(sign_ins, tools) as servers:
+            before = await said(servers, "whoami")
+            tools.tokens.end_tokens()
+            after = await said(servers, "whoami")
+            assert "executed" in after
+            assert after != before
+
+
+async def test_a_server_of_tokens_that_does_not_renew_them_has_them_kept_as_they_are(
+    sign_ins: SignIns, store: KeptInMemory
+) -> None:
+    async with guarded_tools(rotates=False) as tools:
+        await signed_in(sign_ins, tools)
+        for _ in range(2):
+            tools.tokens.end_tokens()
+            token = await sign_ins.token(tools.url)
+            assert await sign_ins.token(tools.url, refused=token) != token
+
+
+async def test_where_nothing_can_be_renewed_the_user_is_asked_again_and_the_tools_come_back(
+    sign_ins: SignIns, store: KeptInMemory
+) -> None:
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        async with connected(sign_ins, tools) as servers:
+            tools.tokens.end_tokens()
+            tools.tokens.refresh_tokens.clear()
+            assert "did not do it: it wants its user to sign in first" in await said(servers, "whoami")
+            assert servers.wanted_sign_ins()
+            assert store.kept[tools.url].grant is None
+            await signed_in(sign_ins, tools)
+            assert servers.wanted_sign_ins() == {}
+            assert "executed" in await said(servers, "whoami")
+
+
+async def test_a_server_of_tokens_that_is_ill_costs_no_sign_in(sign_ins: SignIns, store: KeptInMemory) -> None:
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        async with connected(sign_ins, tools) as servers:
+            tools.tokens.end_tokens()
+            tools.tokens.refresh_status = 503
+            text = await said(servers, "whoami")
+            assert (
+                "no token could be had for it: the server of tokens gave none: server_error (HTTP status 503)" in text
+            )
+            assert store.kept[tools.url].grant is not None
+            assert servers.wanted_sign_ins() == {}
+            tools.tokens.refresh_status = 200
+            assert "executed" in await said(servers, "whoami")
+
+
+async def test_more_rights_are_asked_for_beside_those_that_there_are(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        async with connected(sign_ins, tools) as servers:
+            assert "sign in first" in await said(servers, "write")
+            assert "executed" in await said(servers, "whoami")
+            opened = await signed_in(sign_ins, tools)
+            assert opened["scope"] == ["read write"]
+            assert "executed" in await said(servers, "write")
+            assert len(tools.tokens.asked_at("register")) == 1
+
+
+async def test_tokens_are_told_to_whoever_hides_them(sign_ins: SignIns) -> None:
+    hidden: set[str] = set()
+    async with guarded_tools() as tools:
+        servers = McpServers({"guarded": address_of(tools)}, sign_ins=sign_ins)
+        servers.start(hide=hidden.update)
+        try:
+            await servers.all_settled()
+            await signed_in(sign_ins, tools)
+            assert {*tools.tokens.tokens, *tools.tokens.refresh_tokens} <= hidden
+        finally:
+            await servers.close()
+
+
+async def test_signing_out_has_the_tokens_revoked_and_none_shown(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        assert await sign_ins.sign_out(tools.url) is True
+        assert all(one.is_over for one in (*tools.tokens.tokens.values(), *tools.tokens.refresh_tokens.values()))
+        assert await sign_ins.token(tools.url) is None
+        assert await sign_ins.sign_out(tools.url) is False
+
+
+async def test_a_client_that_was_registered_by_hand_is_used(sign_ins: SignIns) -> None:
+    async with guarded_tools(registers=False) as tools:
+        tools.tokens.clients["ours"] = {"client_id": "ours", "client_secret": "s", "redirect_uris": [BACK]}
+        opened = await signed_in(sign_ins, tools, client_id="ours", client_secret="s", scope="read write")
+        assert opened["client_id"] == ["ours"]
+        assert opened["scope"] == ["read write"]
+        with pytest.raises(SignInError, match=f"register one there with the redirect address {re.escape(BACK)}"):
+            await SignIns(KeptInMemory(), advice="").begin(address_of(tools), redirect_uri=BACK)
+
+
+async def test_a_client_describes_itself_where_the_server_of_tokens_takes_that() -> None:
+    async with guarded_tools(changes={"client_id_metadata_document_supported": True}) as tools:
+        async with OAuthClient(tools.url) as client:
+            pending = await client.begin(redirect_uri=BACK, auth=McpAuth(), document_url="https://us.example/client")
+        assert pending.client.client_id == "https://us.example/client"
+        assert tools.tokens.asked_at("register") == []
+
+
+LIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "another issuer": ({"issuer": "https://elsewhere.example"}, {}, "says that it is another one"),
+    "no PKCE": ({"code_challenge_methods_supported": None}, {}, "does not say that it knows PKCE"),
+    "only plain PKCE": ({"code_challenge_methods_supported": ["plain"]}, {}, "does not say that it knows PKCE"),
+    "another server's tokens": ({}, {"resource": "https://bank.example/mcp"}, "is of another one"),
+    "a deeper server's tokens": ({}, {"resource": "{tools}/deeper"}, "is of another one"),
+    "http elsewhere": ({"authorization_endpoint": "http://as.example/authorize"}, {}, "is not encrypted"),
+    "a password in an address": (
+        {"authorization_endpoint": "https://a:b@as.example/"},
+        {},
+        "address that is not taken",
+    ),
+    "the cloud's own": ({}, {"authorization_servers": ["https://169.254.169.254"]}, "no public address"),
+    "http to the cloud's own": ({}, {"authorization_servers": ["http://169.254.169.254"]}, "is not encrypted"),
+    "a neighbour": ({"registration_endpoint": "https://10.0.0.1/register"}, {}, "no public address"),
+    "a neighbour's page": ({"authorization_endpoint": "https://192.168.1.1/reboot"}, {}, "no public address"),
+}
+
+
+@pytest.mark.parametrize(("changes", "described", "problem"), LIES.values(), ids=LIES)
+async def test_what_servers_say_of_themselves_is_checked_before_anybody_is_sent_there(
+    sign_ins: SignIns, changes: dict[str, Any], described: dict[str, Any], problem: str
+) -> None:
+    async with guarded_tools(changes=changes) as tools:
+        tools.described = {name: _at(value, tools) for name, value in described.items()}
+        with pytest.raises(SignInError, match=problem):
+            await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+
+
+def _at(value: Any, tools: ToolServer) -> Any:
+    return value.replace("{tools}", tools.url) if isinstance(value, str) else value
+
+
+async def test_a_public_server_does_not_lead_to_this_machine() -> None:
+    async with OAuthClient("https://8.8.8.8/mcp") as client:
+        for url in ("http://127.0.0.1:1/", "https://localhost:1/", "http://[::1]:1/", "https://[::ffff:127.0.0.1]/"):
+            with pytest.raises(SignInError, match=r"no public address|not encrypted"):
+                await client.begin(redirect_uri=BACK, auth=McpAuth(), challenge=Challenge(metadata_url=url))
+
+
+async def test_an_answer_without_end_is_not_read(sign_ins: SignIns) -> None:
+    async with guarded_tools(changes={"x": "y" * 400_000}) as tools:
+        with pytest.raises(SignInError, match="more than 262144 bytes"):
+            await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+
+
+async def test_a_server_without_a_description_is_its_own_server_of_tokens(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        tools.described = None
+        with pytest.raises(SignInError, match=r"could not be registered: HTTP status 404"):
+            await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+
+
+ANSWERS: dict[str, tuple[dict[str, str | None], str]] = {
+    "another state": ({"state": "x" * 43}, "from another sign-in than was begun"),
+    "no state": ({"state": None}, "from another sign-in than was begun"),
+    "another issuer": ({"iss": "https://elsewhere.example"}, "of another server of tokens"),
+    "no issuer": ({"iss": None}, "does not say whose it is"),
+    "no code": ({"code": None}, "without a code"),
+    "a refusal": ({"code": None, "error": "access_denied"}, "refused there: access_denied"),
+    "a refusal in markup": ({"code": None, "error": "<script>"}, "an error without a known name"),
+}
+
+
+@pytest.mark.parametrize(("changes", "problem"), ANSWERS.values(), ids=ANSWERS)
+async def test_what_a_browser_comes_back_with_is_checked_before_any_code_is_sent(
+    sign_ins: SignIns, changes: dict[str, str | None], problem: str
+) -> None:
+    async with guarded_tools() as tools:
+        pending = await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+        answer: dict[str, str | None] = {**await browse(pending.url), **changes}
+        with pytest.raises(SignInError, match=problem):
+            await sign_ins.finish(pending, {name: value for name, value in answer.items() if value is not None})
+        assert tools.tokens.asked_at("token") == []
+        assert await sign_ins.token(tools.url) is None
+
+
+async def test_a_sign_in_that_took_too_long_is_over(store: KeptInMemory) -> None:
+    now = [1_000.0]
+    sign_ins = SignIns(store, advice="", now=lambda: now[0])
+    async with guarded_tools() as tools:
+        pending = await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+        answer = await browse(pending.url)
+        now[0] += 601
+        with pytest.raises(SignInError, match="took longer than 10 minutes"):
+            await sign_ins.finish(pending, answer)
+
+
+async def test_a_code_counts_once(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        pending = await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+        answer = await browse(pending.url)
+        await sign_ins.finish(pending, answer)
+        with pytest.raises(SignInError, match="invalid_grant"):
+            await sign_ins.finish(pending, answer)
+        assert await sign_ins.token(tools.url)
+
+
+async def test_a_server_that_takes_a_key_is_not_signed_in_to(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        server = McpServer(url=tools.url, headers={"authorization": "Bearer own"})
+        async with running(McpServers({"keyed": server}, sign_ins=sign_ins)) as servers:
+            assert servers.wanted_sign_ins() == {}
+            assert "HTTP status 401" in servers.problems()["keyed"][0]
+        assert set(tools.shown) == {"own"}
+
+
+async def test_nothing_that_is_secret_is_shown_by_what_is_kept(sign_ins: SignIns, store: KeptInMemory) -> None:
+    async with guarded_tools() as tools:
+        pending = await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+        await sign_ins.finish(pending, await browse(pending.url))
+        shown = f"{pending!r} {store.kept!r} {pending.model_dump_json()} {store.kept[tools.url].model_dump_json()}"
+        grant = store.kept[tools.url].grant
+        assert grant is not None
+        for secret in (*grant.secrets, pending.state.get_secret_value(), pending.verifier.get_secret_value()):
+            assert secret not in shown
+        assert ServerSignIn.model_validate_json(store.kept[tools.url].to_text()) == store.kept[tools.url]
+
+
+CHALLENGES: list[tuple[int, str, Challenge | None]] = [
+    (401, "", Challenge()),
+    (401, 'Bearer realm="x, scope=y", resource_metadata="https://a/b"', Challenge("https://a/b", None)),
+    (401, 'Basic realm="a", Bearer scope="a b",error="invalid_token"', Challenge(None, "a b")),
+    (401, "Bearer scope=one, resource_metadata=https://a/b", Challenge("https://a/b", "one")),
+    (403, 'Bearer error="insufficient_scope", scope="w"', Challenge(None, "w", True)),
+    (403, 'Bearer error="invalid_token"', None),
+    (403, "", None),
+    (500, 'Bearer error="insufficient_scope"', None),
+]
+
+
+@pytest.mark.parametrize(("status", "header", "challenge"), CHALLENGES)
+def test_a_refusal_says_what_is_wanted(status: int, header: str, challenge: Challenge | None) -> None:
+    assert challenge_of(status, {"www-authenticate": header}) == challenge
+
+
+def test_tokens_are_kept_for_the_address_however_it_is_spelled() -> None:
+    assert canonical("HTTPS://Host.Example:1/Path?q=A#part") == "https://host.example:1/Path?q=A"
