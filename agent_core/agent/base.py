@@ -249,10 +249,15 @@ class AgentBase(Family):
             self.resolved_system_prompt_filename,
             policy=self.security_policy_filename,
             model=self.llm.model,
-            has_browser=any(canonical_name(tool.name) == "browser_tool_set" for tool in self.tools),
+            has_browser=self._has_browser,
             remembers=self.agent_context is not None and self.agent_context.load_memory,
             overrides=self.system_prompt_kwargs,
         )
+
+    @property
+    def _has_browser(self) -> bool:
+        is_wanted = any(canonical_name(tool.name) == "browser_tool_set" for tool in self.tools)
+        return is_wanted and (self._tools_map is None or any(tool.needs for tool in self._tools_map.values()))
 
     @property
     def resolved_system_prompt_filename(self) -> str:

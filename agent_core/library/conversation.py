@@ -147,6 +147,7 @@ class Conversation:
                 named_secrets=dict(secrets or {}),
                 hooks=hooks,
                 confirm_subagents=confirm_subagents,
+                missing_parts=self.workspace.missing_parts,
                 git=GitSetup() if git is None else _checked(git, GitSetup, "git"),
                 tags=tuple(f"{name}:{value}" for name, value in (tags or {}).items()),
             ),

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker.images import DEFAULT_IMAGE
+from agent_core.runtime.docker.images import BROWSER_IMAGE, DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.folder import remove_tree
+from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import WORKSPACE, NetworkWish, Sandbox, SandboxProvider, SandboxSpec
 from agent_core.runtime.standalone import folder_spec, require_isolation
 from agent_core.spelling import spelled
+from agent_core.tools.browser import BROWSER
 
 
 @dataclass(slots=True)
@@ -46,6 +48,11 @@ class Workspace(ABC):
     @abstractmethod
     def working_dir(self) -> str:
         """Absolute path of the folder, as commands see it."""
+
+    @property
+    def missing_parts(self) -> dict[str, str]:
+        """The parts it lacks of those that tools need (`ToolDefinition.needs`), each with the way to get it."""
+        return {}
 
     @abstractmethod
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
@@ -87,6 +94,11 @@ class LocalWorkspace(Workspace):
     def working_dir(self) -> str:
         return str(Path(self.folder).expanduser().resolve())
 
+    @property
+    def missing_parts(self) -> dict[str, str]:
+        fix = "install Chromium on this computer, and beside the program its library (pip install 'playwright>=1.65')"
+        return {} if host_has_browser() else {BROWSER: f"{fix}; or work in DockerWorkspace(image={BROWSER_IMAGE!r})"}
+
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
         if self.confined:
             require_isolation()
@@ -122,6 +134,13 @@ class DockerWorkspace(Workspace):
     @property
     def working_dir(self) -> str:
         return WORKSPACE
+
+    @property
+    def missing_parts(self) -> dict[str, str]:
+        fix = (
+            f"the image {self.image} has none; make one that has (make browser-image), and give image={BROWSER_IMAGE!r}"
+        )
+        return {BROWSER: fix} if self.image == DEFAULT_IMAGE else {}
 
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
         provider = DockerProvider(self.host)

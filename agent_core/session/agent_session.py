@@ -159,7 +159,7 @@ class AgentSession:
             agent = await make_agent(settings, skill_problems.append)
             if parent is not None:
                 resources.push_async_callback(end_tools_of_child, agent, parent.shared.agent)
-            place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir))
+            place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir, settings.missing_parts))
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             stream = await EventStream.open(conversation_id, store)
             resources.callback(stream.close)

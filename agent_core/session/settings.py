@@ -199,6 +199,8 @@ class SessionSettings:
         purpose_llms: models by what they are used for beside an agent's own steps, where its own is not; for an agent
             that is made here ``draft_editor`` (drafts of edits, where its options name no model), others for whoever
             gives them.
+        missing_parts: parts that the sandbox lacks of those that tools need, each with the way to get it; those tools
+            are left out.
         enable_browsing, enable_sub_agents: whether an agent that is made here may have a browser or sub-agents, where
             its class knows how.
         git: the repository that its workspace begins with, and whose name stands on commits.
@@ -237,6 +239,7 @@ class SessionSettings:
     purpose_llms: Mapping[str, LLM] = field(default_factory=dict)
     enable_sub_agents: bool = False
     enable_browsing: bool = True
+    missing_parts: Mapping[str, str] = field(default_factory=dict)
     git: GitSetup = field(default_factory=GitSetup)
     log_all_events: bool = False
     confirm_subagents: ConfirmSubagents | None = None

@@ -18,6 +18,8 @@ from agent_core.tools.registry import built_in
 from agent_core.tools.spec import ToolAnnotations
 
 RESOURCE = "browser:session"
+BROWSER: Final = "browser"
+"""The part of a sandbox that these tools need."""
 _INDEX = "Number of the element, as browser_get_state last showed it in brackets."
 _TAB = "Id of the tab, four characters, from browser_list_tabs."
 _ARGUMENTS = {
@@ -361,6 +363,7 @@ def _tool(
         action_type: type[Action] = action
         description: str = text
         annotations: ToolAnnotations = hints
+        needs: ClassVar[str] = BROWSER
 
         @classmethod
         def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, ValidationError, field_validator, validate_call
 
 from agent_core.tools.browser import (
+    BROWSER,
     RESOURCE,
     BrowserAction,
     BrowserCall,
@@ -250,6 +251,7 @@ class BrowserTool(ToolDefinition[BrowserCodeAction, BrowserObservation]):
 
     journaled = True
     tool_name = "browser"
+    needs = BROWSER
     resources = (RESOURCE,)
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(title="Browser")

@@ -67,6 +67,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     executor: Callable[..., Any] | None = Field(default=None, exclude=True, repr=False)
 
     tool_name: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
+    """The part of a sandbox without which the tool is not offered, such as ``browser``."""
     function: ClassVar[Callable[..., Any] | None] = None
     """Carries out every call, where no parameters are needed; a static method."""
     executor_class: ClassVar[Callable[[], Callable[..., Any]] | None] = None

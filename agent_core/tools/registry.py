@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
@@ -104,16 +105,26 @@ def _load_built_in() -> None:
             _is_loading = False
 
 
+@cache
+def _tell_of_missing(part: str, fix: str) -> None:
+    logger.warning("the agent's tools that need a %s are left out: %s", part, fix)
+
+
 def resolve_tools(
     specs: Sequence[Tool], conv_state: Any = None, *, shaped: Shaping | None = None
 ) -> dict[str, ToolDefinition]:
     """All definitions of `specs` by name, in order; ValueError where two have the same name.
 
+    Left out are those whose part the workspace of `conv_state` lacks, which is logged once, with the way to get it.
     `shaped` gives the one of a spec that has a form of answers that form.
     """
+    missing: Mapping[str, str] = getattr(getattr(conv_state, "workspace", None), "missing_parts", {})
     found: dict[str, ToolDefinition] = {}
     for spec in specs:
         for definition in resolve_tool(spec, conv_state):
+            if definition.needs in missing:
+                _tell_of_missing(definition.needs, missing[definition.needs])
+                continue
             if definition.name in found:
                 raise ValueError(f"two tools are named {definition.name!r}; names must differ")
             form = spec.response_schema

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -84,9 +85,14 @@ class DeclaredResources(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlace:
-    """Where a conversation works; `working_dir` is an absolute path as its commands see it."""
+    """Where a conversation works; `working_dir` is an absolute path as its commands see it.
+
+    `missing_parts` are the parts that it lacks of those that tools need (`ToolDefinition.needs`), each with a sentence
+    that says how to get it.
+    """
 
     working_dir: str
+    missing_parts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

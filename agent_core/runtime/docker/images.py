@@ -12,6 +12,7 @@ from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.sandbox import Availability, Progress
 
 DEFAULT_IMAGE = "drydock/sandbox:base"
+BROWSER_IMAGE = "drydock/sandbox:browser"
 OWN_IMAGES = "drydock/sandbox"
 """Our own images are built, never pulled: anybody could register such a name."""
 
