@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
+from typing_extensions import TypeAliasType
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -18,6 +20,7 @@ else:
 
 _UNKNOWN = "extra_forbidden"
 _LISTED = 12
+_MAX_NAME = 100
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 
@@ -38,6 +41,57 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return "there are none"
     rest = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"there are {', '.join(names[:_LISTED])}{rest}"
+
+
+def probably_meant(names: Iterable[object], known: Iterable[str]) -> list[str]:
+    """A sentence for each of these unknown names that is like a known one, for as many as anybody reads."""
+    by_name = set(known)
+    short = [name for name in names if isinstance(name, str) and len(name) <= _MAX_NAME][:_LISTED]
+    found = ((name, nearest(name, by_name)) for name in short)
+    return [f"{name} is not known and was ignored; did you mean {one!r}?" for name, one in found if one is not None]
+
+
+def meant_at(form: Any, place: Sequence[str | int]) -> str:
+    """A sentence about the last name of `place` in data of this form (any type), which does not know it.
+
+    It says the nearest one that there is, with the whole way to it, or else what may stand there.
+    """
+    *way, name = place
+    known = {one for model in _models_at(form, way) for one in _options_of(model)}
+    found = nearest(str(name), known)
+    if found is None:
+        return did_you_mean(str(name), known) if known else "leave it out"
+    return f"did you mean {'.'.join(map(str, [*way, found]))!r}?"
+
+
+def _models_at(form: Any, way: Sequence[str | int]) -> set[type[BaseModel]]:
+    """The models that data of this form may be at a place; what is in `way` beside its names says which of several."""
+    forms = _parts_of(form)
+    for step in way:
+        inner: list[Any] = []
+        for one in forms:
+            origin, arguments = get_origin(one), get_args(one)
+            if isinstance(one, type) and issubclass(one, BaseModel):
+                fields = {name: field for name, field in one.model_fields.items() if step in (name, field.alias)}
+                inner += [part for field in fields.values() for part in _parts_of(field.annotation)]
+            elif isinstance(origin, type) and issubclass(origin, Mapping) and len(arguments) == 2:
+                inner += _parts_of(arguments[1])
+            elif isinstance(step, int):
+                inner += [part for argument in arguments for part in _parts_of(argument)]
+        forms = inner or forms
+    return {one for one in forms if isinstance(one, type) and issubclass(one, BaseModel)}
+
+
+def _parts_of(form: Any) -> list[Any]:
+    """The types that a type is one of: those of a union, and what is annotated."""
+    origin = get_origin(form)
+    if isinstance(form, TypeAliasType):
+        return _parts_of(form.__value__)
+    if origin is Annotated:
+        return _parts_of(get_args(form)[0])
+    if origin in (Union, UnionType):
+        return [part for one in get_args(form) for part in _parts_of(one)]
+    return [form]
 
 
 class SpelledModel(ModelMetaclass):

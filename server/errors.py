@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import ClientToolError, DrydockError, SandboxError
+from agent_core.spelling import meant_at
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,10 @@ async def _answer(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             # The input is left out, since it may hold a secret.
             found = error.errors()
-            problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in found[:_LISTED_PROBLEMS]]
+            form = _form_of(request)
+            problems = [
+                {"type": e["type"], "loc": e["loc"], "msg": problem_text(e, form)} for e in found[:_LISTED_PROBLEMS]
+            ]
             return JSONResponse(problems_body(jsonable_encoder(problems), of=len(found)), 422)
         case HTTPException():
             detail: Any = error.detail  # Starlette takes more than the text that it declares
@@ -151,10 +155,18 @@ def _in_words(problems: Sequence[Mapping[str, Any]], count: int) -> str:
     return "; ".join([*shown, f"and {more} more"] if more else shown)
 
 
-def problem_text(error: Mapping[str, Any]) -> str:
-    """What is wrong, of one of pydantic's findings, and what to do about it."""
+def _form_of(request: Request) -> Any:
+    """The type of the body that the route of a request takes; None where it takes none."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return field.field_info.annotation if field is not None else None
+
+
+def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
+    """What is wrong, of one of pydantic's findings in a body of this form, and what to do about it."""
     if error["type"] == "json_invalid":
         return f"the body is no valid JSON: {error['ctx']['error']}"
+    if error["type"] == "extra_forbidden" and form is not None and error["loc"][0] == "body":
+        return f"there is no such field: {meant_at(form, error['loc'][1:])}"
     fix = _FIXES.get(error["type"])
     return f"{error['msg']}: {fix}" if fix is not None else str(error["msg"])
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -167,7 +167,7 @@ class LLMConfig(BaseModel, metaclass=SpelledModel):
 
     Where ``metadata`` is among them, an empty object too, the facts of `request_metadata` join it.
     """
-    request_metadata: tuple[RequestFact, ...] = ("session_id", "trace_user_id", "trace_version", "tags")
+    request_metadata: list[RequestFact] = Field(default_factory=lambda: list(get_args(RequestFact)))
     """Which facts of the conversation are told in ``litellm_extra_body["metadata"]``, if there is that: its id, its
     user, Drydock's version; as tags the model, the agent, what is asked for (`usage_id`) and the conversation's own.
     """

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from agent_core.llm.tool_schemas import ToolDialect
+
 _FILE = "model_prices_and_context_window_backup.json"
 
 
@@ -59,6 +61,12 @@ _MANUAL_THINKING = (
 _NO_THINKING = ("claude-opus-4-1", "claude-opus-4.1")
 _CACHE_RETENTION = ("gpt-5", "gpt-4.1", "!mini", "gpt-5.1-codex-mini", "!azure")
 _INLINE_IMAGES = ("kimi-k2.5", "kimi-k2.6", "kimi-k3", "moonshot")
+_DIALECTS: tuple[tuple[tuple[str, ...], ToolDialect], ...] = (
+    (("gemini",), "gemini"),
+    (("claude",), "anthropic"),
+    (("amazon.nova", "amazon/nova", "nova-pro", "nova-lite", "nova-micro", "nova-premier"), "nova"),
+    (("mistral", "codestral", "devstral", "magistral", "ministral", "pixtral"), "mistral"),
+)
 _NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8", "!gpt-5-chat", "!gemini")
 
 
@@ -70,7 +78,7 @@ class ModelFeatures:
     `reasoning` whether it can be told how long to think; `thinking_mode` how: ``adaptive`` by the effort, ``manual`` by
     a number of tokens, ``none`` not at all, ``unknown`` by the effort, if at all. `echo_reasoning` and
     `thinking_blocks`: it wants its reasoning text, or its signed blocks unchanged, back. `inline_images`: it takes
-    images only within the request.
+    images only within the request. `tools`: what may stand in the schema of a tool.
     """
 
     function_calling: bool = True
@@ -88,6 +96,7 @@ class ModelFeatures:
     response_schema: bool | None = None
     stop_words: bool = True
     text_example: bool = True
+    tools: ToolDialect = "usual"
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
 
@@ -155,6 +164,7 @@ def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) 
         inline_images=matches(model, _INLINE_IMAGES),
         stop_words=not matches(base, _NO_STOP_WORDS, anchored=True),
         text_example=not matches(model, _NO_EXAMPLE),
+        tools=next((dialect for patterns, dialect in _DIALECTS if matches(model, patterns)), "usual"),
         max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),
         max_output_tokens=_count(known, "max_output_tokens"),
     )

@@ -36,6 +36,7 @@ from agent_core.llm.metrics import CHARS_PER_TOKEN, Metrics
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, with_images
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.text_protocol import STOP_WORD, TextCalls
+from agent_core.llm.tool_schemas import fitted, safe_name
 from agent_core.llm.transport.client import shared_client
 from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport
 from agent_core.llm.transport.recordings import RecordingTransport, ReplayTransport, log_completion
@@ -327,12 +328,17 @@ class LLM(LLMConfig):
         metrics: Metrics = own["_metrics"]
         if transport is None:
             await SERVED.refresh(self, self._http)
-        features, messages, tools = self.features, call.messages, call.tools
+        features, messages = self.features, call.messages
+        fitting = fitted(call.tools, features.tools)
+        tools = fitting.schemas
         check_window(self, features.max_input_tokens)
         if features.inline_images and any(map(has_images, messages)):
             messages = await with_images(messages)
         parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
         parameters = with_options(parameters, call.options)
+        if isinstance(choice := parameters.get("tool_choice"), dict) and isinstance(choice.get("function"), dict):
+            named = {**choice["function"], "name": safe_name(str(choice["function"].get("name", "")))}
+            parameters["tool_choice"] = {**choice, "function": named}
         text_calls = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
         if text_calls is not None:
             parameters.pop("tool_choice", None)
@@ -364,7 +370,8 @@ class LLM(LLMConfig):
         response = replace(response, metrics=metrics.snapshot())
         if call.context.on_response is not None:
             call.context.on_response(response, self.usage_id)
-        return response if text_calls is None else text_calls.read(response)
+        answer = response if text_calls is None else text_calls.read(response)
+        return replace(answer, message=fitting.restored(answer.message))
 
     async def _http(self) -> Any:
         client = shared_client()

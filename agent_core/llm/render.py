@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Iterator, Sequence
+from operator import is_not
 from typing import Any
 
 from agent_core.destinations import DestinationError, Destinations, DirectClient
 from agent_core.events.messages import ImageContent, Message, MessageToolCall
 from agent_core.llm.features import ModelFeatures
+from agent_core.llm.tool_schemas import safe_name, sent_arguments
 
 MAX_TOOL_TEXT = 50_000
 TEXT_SLACK = 500
@@ -32,7 +34,7 @@ def render_message(
         content = message.text
     if message.role == "assistant":
         if message.tool_calls:
-            wire["tool_calls"] = [_call(call, with_item=features.responses) for call in message.tool_calls]
+            wire["tool_calls"] = [_call(call, features) for call in message.tool_calls]
         if features.echo_reasoning and message.reasoning_content:
             wire["reasoning_content"] = message.reasoning_content
         blocks = _blocks_of(message.thinking_blocks, features)
@@ -43,7 +45,7 @@ def render_message(
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id or ""
         if message.name:
-            wire["name"] = message.name
+            wire["name"] = safe_name(message.name)
     wire["content"] = content
     return wire
 
@@ -53,10 +55,10 @@ def _blocks_of(blocks: Sequence[dict[str, Any]], features: ModelFeatures) -> lis
     return [block for block in blocks if (block.get("type") == "reasoning") is features.responses]
 
 
-def _call(call: MessageToolCall, *, with_item: bool) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments or "{}"}
-    wire = {"id": call.id, "type": "function", "function": function}
-    return {**wire, "item_id": call.responses_item_id} if with_item and call.responses_item_id else wire
+def _call(call: MessageToolCall, features: ModelFeatures) -> dict[str, Any]:
+    arguments = sent_arguments(call.arguments or "{}", features.tools)
+    wire = {"id": call.id, "type": "function", "function": {"name": safe_name(call.name), "arguments": arguments}}
+    return {**wire, "item_id": call.responses_item_id} if features.responses and call.responses_item_id else wire
 
 
 def _content(message: Message, *, vision: bool, marks: bool, max_text: int) -> str | list[dict[str, Any]]:
@@ -163,9 +165,9 @@ def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
     }
     if any(key in wire and not is_taken for key, is_taken in taken.items()):
         wire = {key: value for key, value in wire.items() if taken.get(key, True)}
-    if not features.responses and any("item_id" in call for call in wire.get("tool_calls") or ()):
-        calls = [{key: value for key, value in call.items() if key != "item_id"} for call in wire["tool_calls"]]
-        wire = {**wire, "tool_calls": calls}
+    if calls := wire.get("tool_calls"):
+        fitting = [_adapted_call(call, features) for call in calls]
+        wire = {**wire, "tool_calls": fitting} if any(map(is_not, fitting, calls)) else wire
     content = wire.get("content")
     if not isinstance(content, list):
         return wire
@@ -176,6 +178,16 @@ def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
     if is_plain or features.string_content:
         return {**wire, "content": "\n".join(item["text"] for item in items if item.get("type") == "text")}
     return {**wire, "content": items}
+
+
+def _adapted_call(call: dict[str, Any], features: ModelFeatures) -> dict[str, Any]:
+    function = call["function"]
+    arguments = sent_arguments(function["arguments"], features.tools)
+    if arguments != function["arguments"]:
+        call = {**call, "function": {**function, "arguments": arguments}}
+    if not features.responses and "item_id" in call:
+        return {key: value for key, value in call.items() if key != "item_id"}
+    return call
 
 
 def has_images(message: WireMessage) -> bool:

@@ -66,6 +66,12 @@ class PublicSettings(BaseModel):
     v1_enabled: bool = Field(description="Always false: clients are to use the first generation of the protocol.")
 
 
+class SettingsStored(Confirmation):
+    """That the settings are stored, and what is to be said about unknown ones (an addition to the protocol)."""
+
+    warnings: list[str] = Field(default_factory=list)
+
+
 @router.get("/settings", response_model=PublicSettings, responses=errors(404))
 async def read_settings(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
     """What is stored, without secrets; 404 when nothing is."""
@@ -75,11 +81,14 @@ async def read_settings(services: ServicesDependency, identity: IdentityDependen
     return public_form(stored, services.settings.mcp_config)
 
 
-@router.post("/settings", response_model=Confirmation)
+@router.post("/settings", response_model=SettingsStored, response_model_exclude_unset=True)
 async def store_settings(
     body: SettingsChange, services: ServicesDependency, identity: IdentityDependency
-) -> dict[str, str]:
-    """Change the named settings; conversations that run keep theirs until they are started again, and hide new keys."""
+) -> dict[str, Any]:
+    """Change the named settings; conversations that run keep theirs until they are started again, and hide new keys.
+
+    Unknown fields are ignored; `warnings` says of each that is like a known one which was probably meant.
+    """
     try:
         own = services.settings.mcp_config
         await services.database.settings.change(
@@ -91,7 +100,8 @@ async def store_settings(
     except DrydockError as error:
         logger.error("the settings of user %r were not stored: %s", identity.user_id, error)
         raise ReplyError(500, {"error": "Something went wrong storing settings"}) from error
-    return {"message": "Settings stored"}
+    stored: dict[str, Any] = {"message": "Settings stored"}
+    return {**stored, "warnings": body.warnings} if body.warnings else stored
 
 
 @router.post("/reset-settings", status_code=410, response_model=ErrorReply, response_description=MEANINGS[410])

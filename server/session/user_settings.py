@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
 
 from agent_core.agent.base import AgentBase
 from agent_core.events.masking import SecretMasker
@@ -15,6 +24,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.analyzers import analyzer_named, policy_with
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.session.settings import AgentOptions
+from agent_core.spelling import probably_meant
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
@@ -144,8 +154,17 @@ def _model_server(address: str) -> str:
     return address and whole_address(address, WEB, "http://127.0.0.1:11434/v1")
 
 
+ECHOED = {
+    *("secrets_store", "provider_tokens", "provider_tokens_set", "llm_api_key_set", "search_api_key_set", "v1_enabled")
+}
+"""What an answer has beside the settings, and clients may send back."""
+
+
 class SettingsChange(BaseModel):
-    """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored."""
+    """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored.
+
+    `warnings` says of each unknown one that is like a known one which was probably meant.
+    """
 
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
@@ -178,6 +197,21 @@ class SettingsChange(BaseModel):
     system_message_suffix: LongText | None = None
     user_message_suffix: LongText | None = None
     disabled_skills: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None
+
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._warnings
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _notes_unknown(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        change = handler(data)
+        if isinstance(data, Mapping):
+            known = cls.model_fields.keys()
+            change._warnings = probably_meant((name for name in data if name not in known | ECHOED), known)
+        return change
 
 
 def merged(

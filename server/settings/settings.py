@@ -34,6 +34,7 @@ from agent_core.runtime.sandbox import NetworkWish, SandboxWish
 from agent_core.security.analyzers import list_analyzers
 from agent_core.session.factory import AGENT_CLASSES
 from agent_core.session.settings import AgentOptions
+from agent_core.spelling import meant_at
 from server.errors import ConfigurationError
 from server.listeners import EventListener
 from server.settings.extensions import import_modules
@@ -640,5 +641,8 @@ def _describe(error: ValidationError, places: Mapping[str, _Source]) -> str:
         is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
         is_secret = is_secret or field.endswith("_url")  # an address may hold a password
         shown = "" if is_secret else f" {value!r}:"
-        lines.append(f"{place}:{shown} {problem['msg'].removeprefix('Value error, ')}")
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            shown, text = "", f" there is no such setting; {meant_at(Settings, problem['loc'])}"
+        lines.append(f"{place}:{shown} {text}".replace(":  ", ": "))
     return "; ".join(lines)

@@ -56,7 +56,7 @@ BREAKS: dict[str, tuple[Change, str]] = {
         f"GET {ONE}: answer 200: title may now be integer",
     ),
     "a field of an answer may be null": (
-        lambda d: schema(d, "Confirmation")["properties"].update(
+        lambda d: schema(d, "SettingsStored")["properties"].update(
             message={"anyOf": [{"type": "string"}, {"type": "null"}]}
         ),
         "POST /api/settings: answer 200: message may now be null",

@@ -55,7 +55,7 @@ async def test_an_address_that_is_no_text_is_told_in_words_that_clients_show(ser
 
 async def test_a_wrong_field_is_named_with_its_problem_and_what_to_do(make_server: MakeServer) -> None:
     cases: list[tuple[str, object, list[str], str]] = [
-        ("", {"initial_user_mgs": "x"}, ["body", "initial_user_mgs"], "look at its spelling"),
+        ("", {"initial_user_mgs": "x"}, ["body", "initial_user_mgs"], "did you mean 'initial_user_msg'?"),
         ("", {"initial_user_msg": 5}, ["body", "initial_user_msg"], "valid string"),
         ("", {"git_provider": "gitub"}, ["body", "git_provider"], "'github', 'gitlab'"),
         ("", {"repository": "x" * 501}, ["body", "repository"], "at most 500 characters"),

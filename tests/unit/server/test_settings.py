@@ -297,3 +297,33 @@ def test_a_file_with_a_key_that_everybody_can_read_is_warned_about(
     assert len(caplog.messages) == bool(named)
     assert all(str(path) in message and f"holds {named}:" in message for message in caplog.messages)
     assert "sk-of" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("toml", "place", "meant"),
+    [
+        (
+            '[[mcp_config.sse_servers]]\nur = "https://a/b"',
+            "mcp_config.sse_servers.0.ur in {file}",
+            "mcp_config.sse_servers.0.url",
+        ),
+        (
+            "[agent_options]\nenable_brwsing = false",
+            "agent_options.enable_brwsing in {file}",
+            "agent_options.enable_browsing",
+        ),
+        (
+            'agent_options = {tools = [{nam = "grep"}]}',
+            "agent_options.tools.0.nam in {file}",
+            "agent_options.tools.0.name",
+        ),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest_one_at_every_depth(
+    tmp_path: Path, toml: str, place: str, meant: str
+) -> None:
+    file = tmp_path / "drydock.toml"
+    file.write_text(toml)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(config_file=file)
+    assert f"{place.format(file=file)}: there is no such setting; did you mean {meant!r}?" in str(caught.value)

@@ -753,6 +753,12 @@ export interface SettingsChange {
   readonly user_message_suffix?: string | null;
 }
 
+/** That the settings are stored, and what is to be said about unknown ones (an addition to the protocol). */
+export interface SettingsStored {
+  readonly message: string;
+  readonly warnings?: readonly string[];
+}
+
 /** An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call. */
 export interface ShttpServer {
   readonly api_key?: string | null;
@@ -1041,7 +1047,7 @@ export interface Routes {
   readonly "DELETE /api/secrets/{secret_id}": { readonly body: undefined; readonly reply: Confirmation };
   readonly "PUT /api/secrets/{secret_id}": { readonly body: SecretChange; readonly reply: Confirmation };
   readonly "GET /api/settings": { readonly body: undefined; readonly reply: PublicSettings };
-  readonly "POST /api/settings": { readonly body: SettingsChange; readonly reply: Confirmation };
+  readonly "POST /api/settings": { readonly body: SettingsChange; readonly reply: SettingsStored };
   readonly "POST /api/unset-provider-tokens": { readonly body: undefined; readonly reply: Confirmation };
   readonly "GET /api/user/info": { readonly body: undefined; readonly reply: User };
   readonly "GET /api/user/installations": { readonly body: undefined; readonly reply: readonly string[] };
