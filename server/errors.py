@@ -86,7 +86,7 @@ class GitProviderError(ServerError):
     A request that it ends is answered with that text as a JSON string.
     """
 
-    reply_status: ClassVar[int] = 500
+    reply_status: ClassVar[int] = 502
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)

@@ -55,7 +55,8 @@ class Memory:
 
     `rewinding` is held while the conversation is rewound, and while an answer is stored: an answer found before a
     rewind must not come behind it. `context` has the agent's own skills, `secrets` gives descriptions by name,
-    `remarks` what else there is to say about a workspace; `left_out` names skills that are not used. A memory that
+    `remarks` what else there is to say about a workspace, `repository` what the one is called (``owner/name``) that the
+    conversation began with; `left_out` names skills that are not used. A memory that
     `is_silent` answers with nothing. `attach` takes the workspace's skills that the agent may ask for by name; without
     it the agent reads their files. `problems` are those of skills from elsewhere; they are told with the workspace's,
     once, when that is known.
@@ -67,6 +68,7 @@ class Memory:
         sandbox: SandboxAccess,
         *,
         instructions: str = "",
+        repository: str = "",
         context: AgentContext | None = None,
         model: str = "",
         secrets: Callable[[], Mapping[str, str]] = dict,
@@ -82,6 +84,7 @@ class Memory:
         self._stream = stream
         self._sandbox = sandbox
         self._instructions = instructions
+        self._repository = repository
         self._reads_notes = context is not None and context.load_memory
         self._knowledge = Knowledge(context, model=model, left_out=left_out)
         self._has_seen_workspace = self._has_recalled_workspace = False
@@ -237,7 +240,7 @@ class Memory:
         return RecallObservation(
             cause=recall.id,
             recall_type="workspace_context",
-            repo_name=_text(git.get("remote")),
+            repo_name=self._repository_at(_text(git.get("root"))) or name_of_remote(_text(git.get("remote"))),
             repo_directory=_text(git.get("root")),
             repo_branch=_text(git.get("branch")),
             repo_instructions="\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in always_on),
@@ -248,6 +251,11 @@ class Memory:
             working_dir=_text(facts.get("working_dir")) or self._sandbox.working_dir,
             microagent_knowledge=self._knowledge.triggered(recall.query),
         )
+
+    def _repository_at(self, root: str) -> str:
+        """The repository that the conversation began with, if that is what is there."""
+        folder = self._repository.rpartition("/")[2].removesuffix(".git")
+        return self._repository.removesuffix(".git") if folder and root.rpartition("/")[2] == folder else ""
 
     async def _notes(self) -> str:
         if not self._reads_notes:
@@ -387,6 +395,19 @@ class SecretCatalog:
     @property
     def untold(self) -> dict[str, str]:
         return {name: text for name, text in self.current().items() if name not in self.recalled}
+
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*(?:/|$)", re.IGNORECASE)
+_OF_A_USER: Final = re.compile(r"(?:[^@/:]+@)?[^/:]+:")
+
+
+def name_of_remote(address: str) -> str:
+    """``owner/name`` of the repository at a remote's address on any host; that of a folder is its own name."""
+    address = address.rstrip("/").removesuffix(".git")
+    if found := _SCHEME.match(address) or _OF_A_USER.match(address):
+        parts = [part for part in address[found.end() :].split("/") if part and part != "_git"]
+        return "/".join(parts)
+    return address.rpartition("/")[2]
 
 
 def _text(value: Any) -> str:

@@ -122,6 +122,7 @@ async def make_running_agent(
         stream,
         sandbox,
         instructions=settings.conversation_instructions,
+        repository=settings.git.repository.name if settings.git.repository is not None else "",
         context=agent.agent_context,
         model=agent.llm.model,
         secrets=shared.secrets.descriptions,

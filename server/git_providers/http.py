@@ -158,7 +158,7 @@ class Api:
             async with asyncio.timeout(LIMIT_SECONDS):
                 return await self._attempts(method, address, content, makes=makes)
         except TimeoutError as error:
-            problem = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
+            problem = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds at {_origin(address)}"
             raise (UnknownOutcomeError(problem) if makes else GitProviderError(problem)) from error
 
     async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> ApiReply:
@@ -202,7 +202,11 @@ class Api:
         return answer
 
     async def _send(self, method: str, address: str, content: dict[str, Any]) -> ApiReply:
-        client = await self._pool.client()
+        try:
+            client = await self._pool.client()
+        except (OSError, ValueError) as error:
+            problem = f"{self.provider} cannot be asked; SSL_CERT_FILE or a proxy of this server is no good: {error}"
+            raise GitProviderError(problem) from error
         import httpx  # it is loaded by now
 
         try:

@@ -1,4 +1,4 @@
-"""The user's tokens and repositories at git providers. Errors under ``/api/user`` are JSON strings: 401 or 500."""
+"""The user's tokens and repositories at git providers. Errors under ``/api/user`` are JSON strings: 401 or 502."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _accounts_router = make_router(
             "model": str | ErrorReply,
             "description": "No token, one that its provider does not take, or no access with it",
         },
-        500: {
+        502: {
             "model": str | ErrorReply,
-            "description": "A provider that fails, or that wants to be left alone for a while",
+            "description": "A provider that cannot be reached, that fails, or that wants to be left alone",
         },
     },
 )

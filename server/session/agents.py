@@ -17,6 +17,7 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import CallContext
 from agent_core.memory.condensers import get_default_condenser
+from agent_core.memory.memory import name_of_remote
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
@@ -40,7 +41,15 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
-from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
+from server.git_providers.kinds import (
+    KINDS,
+    base_url,
+    chosen_provider,
+    clone_url,
+    credentials,
+    known_tokens,
+    repository_in,
+)
 from server.git_providers.request_tools import RequestMaker, agent_tools
 from server.session.agent_context import agent_context
 from server.session.client_tools import declared_tools
@@ -135,9 +144,10 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
     host = (token.host if token is not None else None) or server.git_hosts.get(provider)
     url = clone_url(provider, host, name)
     if name.startswith(("http://", "https://")):
-        url = name
-        if not url.startswith(f"{base_url(provider, host)}/"):
+        url, base = name, base_url(provider, host)
+        if not url.startswith(f"{base}/"):
             username, secret = "", None  # a token goes to its own provider only
+        name = repository_in(provider, base, url) or name_of_remote(url)
     problem = ""
     if server.sandbox_network not in WITH_A_WAY_OUT:
         problem = (

@@ -229,7 +229,8 @@ def merged(
         if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY and not is_alone):
             continue
         if isinstance(value, McpConfig):
-            value = value.restored(read_config(values.get("mcp_config"))).but_for(own_servers or McpConfig())
+            stored_servers = read_config(values.get("mcp_config"))
+            value = value.restored(stored_servers, follows=True).but_for(own_servers or McpConfig())
         values[name] = value.model_dump(exclude_none=name == "agent_options") if isinstance(value, BaseModel) else value
     return StoredSettings.model_validate(values)
 

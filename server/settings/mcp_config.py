@@ -29,6 +29,7 @@ MAX_SERVERS: Final = 400
 """Of one kind: all are compared with all."""
 
 _SCHEMES: Final = ("http", "https", "ws", "wss")
+_ADDRESSES: Final = ("sse_servers", "shttp_servers")
 
 
 class HiddenSecretError(DrydockError, ValueError):
@@ -126,20 +127,21 @@ class McpConfig(_Strict):
         """The same servers with `HIDDEN` for each key and each value of a variable, but for references (``$NAME``)."""
         return self._changed(lambda place, secret: secret if is_reference(secret) else HIDDEN)
 
-    def restored(self, stored: McpConfig) -> Self:
+    def restored(self, stored: McpConfig, *, follows: bool = False) -> Self:
         """The same servers with what is `stored` for the same server (by name, or by URL) wherever `HIDDEN` stands.
 
-        So a key goes along to no other address than the one that it was entered for. Where nothing is stored it raises
-        `HiddenSecretError`.
+        With `follows`, for who edits the stored ones themselves, secrets go along with a server that got another name,
+        address or kind, and with a variable that got another name, as long as it can be only that one; but none that
+        was sent encrypted is sent in the clear. Otherwise a key goes to no other address than the one it was entered
+        for. Where nothing is stored it raises `HiddenSecretError`.
         """
-        known: dict[tuple[str, ...], str] = {}
-
-        def note(place: _Place, secret: str) -> str:
-            known[place.identity] = secret
-            return secret
+        known = _secrets_by_place(stored)
+        former = _Moves(self, stored) if follows else None
 
         def look_up(place: _Place, secret: str) -> str:
             found = known.get(place.identity) if secret == HIDDEN else secret
+            if found is None and former is not None and (before := former.place(place)) is not None:
+                found = known.get(before)
             if found is None:
                 raise HiddenSecretError(
                     f"mcp_config.{place.kind}.{place.number}.{place.field}: {HIDDEN} stands for a stored secret, and "
@@ -147,8 +149,11 @@ class McpConfig(_Strict):
                 )
             return found
 
-        stored._changed(note)
         return self._changed(look_up)
+
+    def identities(self, kind: str) -> list[str]:
+        """The names, or the URLs, of the servers of a kind."""
+        return [one.name if isinstance(one, StdioServer) else one.url for one in getattr(self, kind)]
 
     def but_for(self, own: McpConfig) -> McpConfig:
         """These servers without those that a client was shown of the whole server's `own`."""
@@ -194,8 +199,67 @@ class _Place(NamedTuple):
     field: str = ""
 
     @property
-    def identity(self) -> tuple[str, ...]:
+    def identity(self) -> _Identity:
         return (self.kind, self.server, self.field)
+
+
+_Identity = tuple[str, str, str]
+
+
+def _secrets_by_place(config: McpConfig) -> dict[_Identity, str]:
+    known: dict[_Identity, str] = {}
+
+    def note(place: _Place, secret: str) -> str:
+        known[place.identity] = secret
+        return secret
+
+    config._changed(note)
+    return known
+
+
+class _Moves:
+    """Which stored places became which others in an edited configuration, where only one can have become one."""
+
+    def __init__(self, edited: McpConfig, stored: McpConfig) -> None:
+        now = _secrets_by_place(edited)
+        before = {place: secret for place, secret in _secrets_by_place(stored).items() if not is_reference(secret)}
+        self._servers: dict[tuple[str, str], tuple[str, str]] = {}
+        hidden = [place for place, secret in now.items() if secret == HIDDEN and place not in before]
+        there = {(kind, one) for kind in McpConfig.model_fields for one in edited.identities(kind)}
+        left = list(dict.fromkeys(place[:2] for place in before if place[:2] not in there))
+        new = [one for one in dict.fromkeys(place[:2] for place in hidden) if one not in {p[:2] for p in before}]
+        for one in new:
+            kinds = _ADDRESSES if one[0] in _ADDRESSES else (one[0],)
+            same = [old for old in left if old[1] == one[1] and old[0] in kinds]  # sent by another protocol now
+            rivals = [other for other in new if other[0] == one[0]]
+            found = same or ([old for old in left if old[0] == one[0]] if len(rivals) == 1 else [])
+            if len(found) == 1 and not _is_in_the_clear(found[0][1], one[1]):
+                self._servers[one] = found[0]
+        self._before = before
+        self._now = now
+        self._hidden = hidden
+
+    def place(self, place: _Place) -> _Identity | None:
+        """Where this secret was stored; None: that cannot be told."""
+        kind, server = self._servers.get((place.kind, place.server), (place.kind, place.server))
+        if (same := (kind, server, place.field)) in self._before:
+            return same
+        left = [
+            one
+            for one in self._before
+            if one[:2] == (kind, server) and (place.kind, place.server, one[2]) not in self._now
+        ]
+        new = [
+            one
+            for one in self._hidden
+            if one[:2] == (place.kind, place.server) and (kind, server, one[2]) not in self._before
+        ]
+        return left[0] if len(left) == len(new) == 1 else None
+
+
+def _is_in_the_clear(before: str, now: str) -> bool:
+    encrypted = ("https://", "wss://")
+    return before.startswith(encrypted) and not now.startswith(encrypted)
 
 
 class AgentServers(NamedTuple):

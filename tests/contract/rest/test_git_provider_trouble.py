@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from server.git_providers import accounts as accounts_module
+from server.git_providers import http as http_module
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool
+from server.routes.git_providers import WITH_INSTALLATIONS
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.played.azure_devops import PlayedAzureDevOps
 from tests.contract.rest.played.forgejo import PlayedForgejo
@@ -17,6 +22,7 @@ from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.provider import Told
 from tests.contract.rest.played.world import TOKEN
 from tests.contract.rest.test_git_accounts import store
+from tests.listening import listening
 
 
 @pytest.fixture
@@ -50,7 +56,7 @@ async def test_a_failure_that_may_pass_is_tried_again(asking: Server, github: Pl
         github.asked.clear()
 
 
-async def test_a_failure_of_a_provider_is_a_500_with_its_reason_and_without_the_token(
+async def test_a_failure_of_a_provider_is_a_502_with_its_reason_and_without_the_token(
     asking: Server, github: PlayedGitHub, caplog: pytest.LogCaptureFixture
 ) -> None:
     cases: list[tuple[list[Told | None], str]] = [
@@ -70,7 +76,7 @@ async def test_a_failure_of_a_provider_is_a_500_with_its_reason_and_without_the_
         github.asked.clear()
         github.failures = list(failures)
         response = await asking.get(INFO)
-        assert response.status_code == 500, says
+        assert response.status_code == 502, says
         assert says in response.json()
         assert len(github.asked) == len(failures), says
         assert TOKEN not in response.text + caplog.text
@@ -93,7 +99,7 @@ async def test_a_provider_that_wants_to_be_left_alone_is_and_the_user_is_told(
         github.asked.clear()
         github.failures = [limit]
         response = await asking.get(INFO)
-        assert response.status_code == 500
+        assert response.status_code == 502
         assert response.json().startswith("github API rate limit exceeded; try again ")
         assert response.headers.get("retry-after") == after
         assert len(github.asked) == 1
@@ -109,10 +115,10 @@ async def test_a_renamed_repository_is_found_and_another_origin_never_gets_the_t
     async with PlayedGitHub() as other:
         github.failures = [Told("", 301, {"Location": f"{other.origin}{moved}"})]
         response = await asking.get("/api/user/repository/branches?repository=ann/ship")
-        assert response.status_code == 500
+        assert response.status_code == 502
         assert other.asked == []
     github.failures = [Told("", 302, {"Location": moved})] * 9
-    assert (await asking.get("/api/user/repository/branches?repository=ann/ship")).status_code == 500
+    assert (await asking.get("/api/user/repository/branches?repository=ann/ship")).status_code == 502
 
 
 async def test_an_owner_that_there_is_not_has_no_repositories(asking: Server, github: PlayedGitHub) -> None:
@@ -137,11 +143,11 @@ async def test_an_error_of_graphql_without_data_is_told_and_one_part_that_fails_
     path = "/api/user/search/branches?repository=ann/boat&query=x"
     github.failures = [Told({"data": None, "errors": [{"message": "Something went wrong"}]})]
     response = await asking.get(path)
-    assert (response.status_code, response.json()) == (500, "github cannot answer: Something went wrong")
+    assert (response.status_code, response.json()) == (502, "github cannot answer: Something went wrong")
     limited = {"data": None, "errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}
     github.failures = [Told(limited, headers={"X-RateLimit-Remaining": "0"})]
     response = await asking.get(path)
-    assert (response.status_code, response.json()) == (500, "github API rate limit exceeded; try again later")
+    assert (response.status_code, response.json()) == (502, "github API rate limit exceeded; try again later")
     github.failures = [Told({"data": {"repository": None}, "errors": [{"type": "NOT_FOUND", "message": "none"}]})]
     response = await asking.get(path)
     assert (response.status_code, response.json()) == (401, "Unable to access repo ann/boat")
@@ -191,3 +197,96 @@ async def test_a_name_that_can_be_no_repository_is_not_asked_for(asking: Server,
         response = await asking.get("/api/user/repository/branches", params={"repository": name})
         assert (response.status_code, response.json()) == (401, f"Unable to access repo {name}")
     assert github.asked == []
+
+
+ROUTES = (
+    "info",
+    "installations?provider={kind}",
+    "repositories",
+    "repositories?selected_provider={kind}",
+    "search/repositories?query=boat",
+    "search/repositories?query=boat&selected_provider={kind}",
+    "search/branches?repository=ann/boat&query=m",
+    "repository/branches?repository=ann/boat",
+    "suggested-tasks",
+    "repository/ann/boat/microagents",
+    "repository/ann/boat/microagents/content?file_path=a.md",
+)
+
+
+async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def garbled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(b"what?\r\n\r\n")
+    await writer.drain()
+
+
+async def gone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[")
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab", "bitbucket", "forgejo", "azure_devops"])
+async def test_a_host_that_cannot_be_reached_is_a_502_with_its_name_on_every_route(
+    make_server: MakeServer, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_module, "LIMIT_SECONDS", 0.5)
+    async with (
+        listening(silent) as quiet,
+        listening(garbled) as nonsense,
+        listening(gone) as cut,
+        make_server(verify_git_tokens=False) as server,
+    ):
+        object.__setattr__(server.app.services, "git", GitAccess({}, HttpPool(pause_seconds=0.001)))
+        unused = socket.create_server(("127.0.0.1", 0))
+        nobody = unused.getsockname()[1]
+        unused.close()
+        hosts = {
+            "no name": "http://git.invalid",
+            "nobody": f"http://127.0.0.1:{nobody}",
+            "no certificate": f"https://127.0.0.1:{nonsense}",
+            "nonsense": f"http://127.0.0.1:{nonsense}",
+            "cut off": f"http://127.0.0.1:{cut}",
+        }
+        for case, host in hosts.items():
+            address = f"{host}/acme"
+            await server.post(
+                "/api/add-git-providers", json={"provider_tokens": {kind: {"token": TOKEN, "host": address}}}
+            )
+            for path in ROUTES:
+                if path.startswith("installations") and kind not in WITH_INSTALLATIONS:
+                    continue
+                response = await server.get(f"/api/user/{path.format(kind=kind)}")
+                told = response.json()
+                if response.status_code == 200 and path.startswith("installations"):
+                    assert kind == "azure_devops", "its organisation is in its address"
+                    continue
+                assert response.status_code == 502, (case, path, told)
+                assert kind in told, (case, path, told)
+                assert host in told, (case, path, told)
+                assert TOKEN not in told
+        body = {"provider_tokens": {kind: {"token": TOKEN, "host": f"http://127.0.0.1:{quiet}/acme"}}}
+        await server.post("/api/add-git-providers", json=body)
+        response = await server.get("/api/user/repositories")
+        assert response.status_code == 502
+        assert f"{kind} did not answer within 0.5 seconds at http://127.0.0.1:{quiet}" in response.json()
+        await server.app.services.git.aclose()
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "HTTPS_PROXY"])
+async def test_certificates_and_proxies_that_are_no_good_are_a_502_too(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    broken = tmp_path / "certificates.pem"
+    broken.write_text("none")
+    monkeypatch.setenv(variable, str(broken) if variable == "SSL_CERT_FILE" else "gopher://nowhere")
+    async with make_server(verify_git_tokens=False) as server:
+        body = {"provider_tokens": {"github": {"token": TOKEN, "host": ""}}}
+        await server.post("/api/add-git-providers", json=body)
+        response = await server.get(INFO)
+        assert response.status_code == 502
+        assert response.json().startswith("github cannot be asked; SSL_CERT_FILE or a proxy of this server is no good")

@@ -315,22 +315,78 @@ async def test_a_key_of_an_mcp_server_can_be_changed_and_taken_away(server: Serv
     }
 
 
+MOVED: list[tuple[dict[str, Any], str]] = [
+    ({"sse_servers": [{"url": "https://b.example", "api_key": HIDDEN}]}, "secret-sse"),
+    ({"shttp_servers": [{"url": "https://a.example/sse", "api_key": HIDDEN}]}, "secret-sse"),
+    ({"stdio_servers": [{**PROGRAM, "name": "other", "env": {"TOKEN": HIDDEN}}]}, "secret-env"),
+    ({"stdio_servers": [{**PROGRAM, "env": {"MY.TOKEN": HIDDEN, "OTHER": HIDDEN}}]}, "secret-env"),
+    ({"stdio_servers": [{**PROGRAM, "name": "other", "env": {"MY.TOKEN": HIDDEN, "NEW": HIDDEN}}]}, "secret-env"),
+    ({**AS_SHOWN, "sse_servers": ["https://c.example", {"url": "https://b.example", "api_key": HIDDEN}]}, "secret-sse"),
+]
+"""A server, or a variable, under another name, address or kind, and the secret that goes along."""
+
+
+@pytest.mark.parametrize(("config", "secret"), MOVED)
+async def test_a_secret_stays_what_it_is_when_its_server_is_edited(
+    server: Server, config: dict[str, Any], secret: str
+) -> None:
+    await store(server, mcp_config=WITH_KEYS)
+    await store(server, mcp_config=config)
+    stored = str(await stored_servers(server))
+    assert secret in stored
+    assert HIDDEN not in stored
+    await store(server, mcp_config=(await settings(server))["mcp_config"])
+    assert str(await stored_servers(server)) == stored
+
+
+@pytest.mark.parametrize(("config", "secret"), MOVED)
+async def test_a_conversation_of_its_own_servers_takes_no_stored_key_to_others(
+    server: Server, config: dict[str, Any], secret: str
+) -> None:
+    await store(server, mcp_config=WITH_KEYS)
+    response = await server.post("/api/conversations", json={"mcp_config": config})
+    assert response.status_code == 422
+    assert f"{HIDDEN} stands for a stored secret" in response.text
+
+
+TWO: dict[str, Any] = {
+    "sse_servers": [{"url": f"https://{name}.example", "api_key": f"secret-{name}"} for name in "ab"],
+    "stdio_servers": [{**PROGRAM, "env": {"ONE": "secret-one", "TWO": "secret-two"}}],
+}
+
+
 @pytest.mark.parametrize(
     ("config", "place"),
     [
-        ({"sse_servers": [{"url": "https://evil.example", "api_key": HIDDEN}]}, "sse_servers.0.api_key"),
-        ({"shttp_servers": [{"url": "https://a.example/sse", "api_key": HIDDEN}]}, "shttp_servers.0.api_key"),
-        ({"stdio_servers": [{**PROGRAM, "env": {"TOKEN": "x", "OTHER": HIDDEN}}]}, "stdio_servers.0.env.OTHER"),
-        ({"stdio_servers": [{**PROGRAM, "name": "other", "env": {"TOKEN": HIDDEN}}]}, "stdio_servers.0.env.TOKEN"),
+        ({"sse_servers": [{"url": "https://c.example", "api_key": HIDDEN}]}, "sse_servers.0.api_key"),
+        (
+            {"sse_servers": [{"url": f"https://{name}.example", "api_key": HIDDEN} for name in "cd"]},
+            "sse_servers.0.api_key",
+        ),
+        (
+            {"sse_servers": [{"url": f"https://{name}.example", "api_key": HIDDEN} for name in "abc"]},
+            "sse_servers.2.api_key",
+        ),
+        (
+            {"sse_servers": [TWO["sse_servers"][0], {"url": "http://b.example", "api_key": HIDDEN}]},
+            "sse_servers.1.api_key",
+        ),
+        ({"shttp_servers": [{"url": "https://c.example", "api_key": HIDDEN}]}, "shttp_servers.0.api_key"),
+        ({"stdio_servers": [{**PROGRAM, "env": {"ONE": "x", "TWO": "y", "NEW": HIDDEN}}]}, "stdio_servers.0.env.NEW"),
+        ({"stdio_servers": [{**PROGRAM, "env": {"NEW": HIDDEN}}]}, "stdio_servers.0.env.NEW"),
+        ({"stdio_servers": [{**PROGRAM, "env": {"NEW": HIDDEN, "NEWER": HIDDEN}}]}, "stdio_servers.0.env.NEW"),
     ],
 )
-async def test_a_stored_key_goes_to_no_other_server(server: Server, config: dict[str, Any], place: str) -> None:
-    await store(server, mcp_config=WITH_KEYS)
+async def test_a_hidden_secret_that_could_be_several_or_would_be_sent_in_the_clear_is_refused(
+    server: Server, config: dict[str, Any], place: str
+) -> None:
+    await store(server, mcp_config=TWO)
+    before = await stored_servers(server)
     for path in ("/api/settings", "/api/conversations"):
         response = await server.post(path, json={"mcp_config": config})
         assert response.status_code == 422
         assert f"mcp_config.{place}: {HIDDEN} stands for a stored secret" in response.text
-    assert await stored_servers(server) == WITH_KEYS
+    assert await stored_servers(server) == before
 
 
 async def test_the_whole_servers_mcp_servers_do_not_become_the_users(make_server: MakeServer) -> None:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from agent_core.errors import SandboxError, SkillValidationError, ToolError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import Condensation, RecallAction, RecallObservation, SkillLeftOut
@@ -17,7 +19,7 @@ from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
-from agent_core.memory.memory import MAX_PROBLEMS, Memory
+from agent_core.memory.memory import MAX_PROBLEMS, Memory, name_of_remote
 from agent_core.memory.transcript import facts_message
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill
@@ -387,3 +389,41 @@ async def test_a_skill_that_always_counts_and_came_after_the_system_message_is_t
     for context, expected in ((AgentContext(skills=[changed, new]), ["old"]), (AgentContext(skills=[changed]), [])):
         async with talking(Sandbox(a_workspace()), context, store) as talk:
             assert names(await talk.recall("go on")) == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://github.com/ann/boat.git", "ann/boat"),
+        ("https://git.example.com:8443/ann/boat", "ann/boat"),
+        ("http://git.internal:81/team/tools/boat.git/", "team/tools/boat"),
+        ("https://dev.azure.com/acme/fleet/_git/boat", "acme/fleet/boat"),
+        ("git@git.example.com:ann/boat.git", "ann/boat"),
+        ("git.example.com:ann/boat", "ann/boat"),
+        ("ssh://git@git.example.com:22/ann/boat.git", "ann/boat"),
+        ("/srv/repositories/boat.git", "boat"),
+        ("../boat", "boat"),
+        ("", ""),
+        ("https://git.example.com", ""),
+    ],
+)
+def test_a_repository_is_called_by_owner_and_name_whatever_host_it_is_on(address: str, name: str) -> None:
+    assert name_of_remote(address) == name
+
+
+@pytest.mark.parametrize(
+    ("begun_with", "root", "expected"),
+    [
+        ("ann/boat", "/workspace/boat", "ann/boat"),
+        ("ann/boat.git", "/workspace/boat", "ann/boat"),
+        ("ann/boat", "/workspace/other", "git/bob/other"),
+        ("", "/workspace/other", "git/bob/other"),
+    ],
+)
+async def test_the_repository_that_a_conversation_began_with_is_told_by_its_name(
+    begun_with: str, root: str, expected: str
+) -> None:
+    git = {"root": root, "remote": "https://git.example.com/git/bob/other.git", "branch": "main"}
+    async with talking(Sandbox({**a_workspace(), "git": git}), repository=begun_with) as talk:
+        recalled = await talk.recall("hello", first=True)
+    assert (recalled.repo_name, recalled.repo_directory, recalled.repo_branch) == (expected, root, "main")

@@ -9,7 +9,9 @@ from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.shell_rules import ShellRuleAnalyzer
+from server.db.conversations import ConversationRecord
 from server.db.user_settings import StoredSettings
+from server.session.agents import git_setup
 from server.session.user_settings import (
     ModelChoice,
     SettingsChange,
@@ -195,3 +197,21 @@ def test_of_stored_servers_only_those_are_left_out_that_cannot_be_read_any_more(
     stored = {"sse_servers": [{"url": "https://"}, good, good, 7], "stdio_servers": 7, "shttp_servers": ["http://b"]}
     assert read_config(stored) == McpConfig.model_validate({"sse_servers": [good], "shttp_servers": ["http://b"]})
     assert read_config(None) == McpConfig()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "asked", "name"),
+    [
+        ({}, "ann/boat", "ann/boat"),
+        ({}, "https://github.com/ann/boat.git", "ann/boat"),
+        ({"github": "https://git.example.com/git"}, "https://git.example.com/git/ann/boat.git", "ann/boat"),
+        ({}, "https://elsewhere.example/ann/boat", "ann/boat"),
+    ],
+)
+def test_a_repository_is_called_by_owner_and_name_however_it_was_named(
+    hosts: dict[str, str], asked: str, name: str
+) -> None:
+    record = ConversationRecord(id="c", selected_repository=asked, git_provider="github")
+    repository = git_setup(None, Settings(git_hosts=hosts), record).repository
+    assert repository is not None
+    assert (repository.name, repository.folder) == (name, "boat")
