@@ -88,7 +88,8 @@ class Transcript:
             command, path = getattr(direct.action, "command", ""), getattr(direct.action, "path", "")
             shown = f"{direct.tool_name}: {command} {path}".strip()
             output = event.to_llm_message().text
-            self._say(Message.user(f"[The user used a tool directly: {shown}]\nResult:\n{output}"))
+            told = "The user used a tool directly" if direct.source == "user" else "Done when the workspace was set up"
+            self._say(Message.user(f"[{told}: {shown}]\nResult:\n{output}"))
             return
         self._answers[event.cause or 0] = event
         if len(self.batch) < self.batch[0].calls_in_response or len(self._answers) < len(self.batch):

@@ -45,7 +45,7 @@ from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretValue
 from agent_core.session.factory import as_sent, make_agent, make_secrets, prepare_tools
 from agent_core.session.hooks import make_hooks
-from agent_core.session.repository import set_up
+from agent_core.session.repository import run_scripts, set_up
 from agent_core.session.rewind import Rewinder
 from agent_core.session.running_agent import RunningAgent, make_running_agent
 from agent_core.session.settings import SessionSettings
@@ -258,10 +258,10 @@ class AgentSession:
             await self.sandbox.start(self._report.progress)
             self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
-            await set_up(self.settings.git, self.sandbox, self.stream)
+            is_new = await set_up(self.settings.git, self.sandbox, self.stream)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self.rewinder.lock:
-                await self._begin(initial_message, max_steps)
+                await self._begin(initial_message, max_steps, is_new=is_new)
         except Exception as error:
             self.has_failed = True
             problem = "The conversation could not be started; the server's log says why."
@@ -273,7 +273,7 @@ class AgentSession:
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
 
-    async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
+    async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None, *, is_new: bool) -> None:
         agent = await make_running_agent(
             replace(self._shared, settings=self.settings),
             self._tools,
@@ -291,8 +291,11 @@ class AgentSession:
         await agent.memory.look_again()
         await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self.running = agent
+        if is_new and (repository := self.settings.git.repository) is not None:
+            self._followers = agent.follow(self._report.broken)
+            await run_scripts(repository, self.sandbox, self.stream)
         await agent.controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
-        self._followers = agent.follow(self._report.broken)
+        self._followers = self._followers or agent.follow(self._report.broken)
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The running agent takes it from there.

@@ -1,23 +1,30 @@
-"""The repository that a conversation begins with in its workspace, and the name on its commits."""
+"""The repository that a conversation begins with in its workspace, what it sets up there, and the name on commits."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
+from typing import Final
 
 from pydantic import SecretStr
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.events.control import ForeignEvent
-from agent_core.events.llm_events import MessageEvent
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess
+from agent_core.tools.terminal import DEFAULT_TERMINAL, TerminalAction, TerminalObservation, TerminalTool
 
 SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
+SETTING_UP_HOOKS = "STATUS$SETTING_UP_GIT_HOOKS"
+SETUP_SCRIPT: Final = ".openhands/setup.sh"
+HOOK_SCRIPT: Final = ".openhands/pre-commit.sh"
+HOOK_SECONDS: Final = 30.0
 NOT_ALLOWED = "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR"
 IDENTITY_SECONDS = 30.0
 _ADDRESS = re.compile(r"https?://[^/]*/")
@@ -39,7 +46,8 @@ class Repository:
 
     The token goes to git and to nobody else: it stays out of the sandbox's files, environment, arguments and log. `url`
     is http or https, without a user's name. An empty `branch` is the repository's choice, `depth` 0 its whole history.
-    A `problem` says why it cannot be had in this sandbox; then it is not tried.
+    A `problem` says why it cannot be had in this sandbox; then it is not tried. Its own `SETUP_SCRIPT` may run for
+    `setup_seconds`.
     """
 
     name: str
@@ -49,6 +57,7 @@ class Repository:
     token: SecretStr | None = None
     depth: int = 0
     limit_seconds: float = 600.0
+    setup_seconds: float = 600.0
     problem: str = ""
 
     @property
@@ -74,8 +83,10 @@ def folder_of(name: str) -> str:
     return last if _NAME.fullmatch(name.strip("/")) and ".." not in name and last.strip(".") else ""
 
 
-async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
+async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> bool:
     """Clone and configure in a sandbox that has just come up; a repository that is there is left alone.
+
+    Returns whether one was cloned, whose scripts are to be run then (`run_scripts`).
 
     A failure is logged for the user and the agent, and the conversation goes on, unless the sandbox is lost.
     """
@@ -89,11 +100,102 @@ async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -
             found = {"error": error}
         if found.get("error") and found.get("code") != "no_git":
             await _report(stream, f"The name for commits could not be set: {found['error']}", "")
-    if setup.repository is not None:
-        await _clone(setup.repository, sandbox, stream)
+    return setup.repository is not None and await _clone(setup.repository, sandbox, stream)
 
 
-async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> None:
+async def run_scripts(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> None:
+    """Have the runtime run the repository's `SETUP_SCRIPT`, and install its `HOOK_SCRIPT`, where it has them.
+
+    The first is sourced in the kept shell, so that what it exports is there for all commands; its output is in the log.
+    The second becomes git's hook before commits, which runs the one that was there first. A failure is logged for the
+    user and the agent, and the conversation goes on.
+    """
+    root = f"{sandbox.working_dir.rstrip('/')}/{repository.folder}"
+    if await _is_there(sandbox, f"{root}/{SETUP_SCRIPT}"):
+        stream.publish(StatusNotice(SETTING_UP, f"Setting up workspace: {SETUP_SCRIPT}..."))
+        await _run_setup(repository, root, sandbox, stream)
+    if await _is_there(sandbox, f"{root}/{HOOK_SCRIPT}"):
+        stream.publish(StatusNotice(SETTING_UP_HOOKS, f"Setting up git hooks: {HOOK_SCRIPT}..."))
+        failure = await _shell(sandbox, _INSTALL_HOOK, fresh=True, cwd=root)
+        if failure:
+            await _report(stream, f"{HOOK_SCRIPT} of {repository.name} could not be made a hook: {failure}", "")
+
+
+async def _is_there(sandbox: SandboxAccess, path: str) -> bool:
+    try:
+        await sandbox.request("file.read", {"path": path, "limit": 1}, limit_seconds=HOOK_SECONDS)
+    except SandboxLostError:
+        raise
+    except (SandboxError, ToolError):
+        return False
+    return True
+
+
+async def _run_setup(repository: Repository, root: str, sandbox: SandboxAccess, stream: EventStream) -> None:
+    command = f"cd -- {shlex.quote(root)} && source {SETUP_SCRIPT}"
+    action = TerminalAction(command=command, timeout=repository.setup_seconds)
+    run = await stream.add_event(ActionEvent(source="environment", action=action, tool_name=TerminalTool.tool_name))
+    problem = "it was not run"
+    async with stream.subscribe(after=run.id) as events:
+        async for event in events:
+            if getattr(event, "cause", None) != run.id:
+                continue
+            if isinstance(event, ObservationEvent) and isinstance(event.observation, TerminalObservation):
+                problem = _problem_of(event.observation, repository.setup_seconds)
+            elif isinstance(event, AgentErrorEvent):
+                problem = event.error
+            break
+    if stream.closed:
+        return
+    # What the script has set for itself is not for the commands that follow: where it went, how it fails. In a shell
+    # in which it goes on they would not even run.
+    restore = f"set +eux +o pipefail; cd -- {shlex.quote(sandbox.working_dir)}"
+    if await _shell(sandbox, restore, session=DEFAULT_TERMINAL):
+        await sandbox.request("shell.kill", {"session": DEFAULT_TERMINAL}, limit_seconds=HOOK_SECONDS)
+    if problem:
+        await _report(stream, f"{SETUP_SCRIPT} of {repository.name} failed: {problem}", "")
+
+
+def _problem_of(result: TerminalObservation, seconds: float) -> str:
+    if result.status == "completed" and not result.is_error:
+        return f"it ended with exit code {result.exit_code}." if result.exit_code else ""
+    if result.status == "hard_timeout":
+        return f"it took longer than {seconds:g} s and was stopped."
+    return result.notice or f"it ended as {result.status}."
+
+
+async def _shell(sandbox: SandboxAccess, command: str, **where: object) -> str:
+    """Run a command that is nobody's but this module's; returns what went wrong, if anything."""
+    args = {**where, "command": command, "timeout": HOOK_SECONDS, "max_output": 2000}
+    try:
+        found = (await sandbox.request("shell.run", args, limit_seconds=HOOK_SECONDS + 30)).result
+    except SandboxLostError:
+        raise
+    except (SandboxError, ToolError) as error:
+        return str(error)
+    return "" if found["exit_code"] == 0 else str(found["output"]).strip() or str(found["notice"]) or "it failed"
+
+
+_HOOK_MARK: Final = "# Drydock: runs .openhands/pre-commit.sh"
+_INSTALL_HOOK: Final = f"""set -e
+mkdir -p .git/hooks
+cd .git/hooks
+if [ -e pre-commit ] && ! grep -qF {shlex.quote(_HOOK_MARK)} pre-commit; then mv -f pre-commit pre-commit.local; fi
+cat > pre-commit <<'END'
+#!/bin/bash
+{_HOOK_MARK}, after the hook that was here before it
+before="$(dirname -- "$0")/pre-commit.local"
+if [ -x "$before" ]; then "$before" "$@" || exit; fi
+if [ ! -f {HOOK_SCRIPT} ]; then
+    echo "pre-commit: {HOOK_SCRIPT} is not there, so it is not run" >&2
+    exit 0
+fi
+source {HOOK_SCRIPT}
+END
+chmod +x pre-commit"""
+
+
+async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> bool:
     def progress(text: str) -> None:
         try:
             shown = str(json.loads(text)["progress"])
@@ -129,6 +231,7 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
         why = _WORDS.get(str(found.get("code")), "{reason}").format(reason=reason, branch=repository.branch)
         error_id = NOT_ALLOWED if found.get("code") == "authentication" else ""
         await _report(stream, f"The repository {repository.name} could not be cloned: {why}.", error_id)
+    return found.get("cloned") is True
 
 
 async def _report(stream: EventStream, text: str, error_id: str) -> None:

@@ -227,7 +227,7 @@ async def tool_called(name: str, tools: Mapping[str, ToolDefinition]) -> ToolDef
 
 
 ALWAYS_THE_USERS: Final = ("terminal", "file_editor", "file_reader", "write_file")
-"""Tools with which a user works in the sandbox, whatever the agent may do there."""
+"""Tools with which a user works in the sandbox, and its own set-up, whatever the agent may do there."""
 
 
 class CallableTools:
@@ -239,7 +239,7 @@ class CallableTools:
 
     def of(self, action: ActionEvent) -> ToolDefinition | None:
         name = action.tool_name
-        if name in self._tools or action.source != "user" or name not in ALWAYS_THE_USERS:
+        if name in self._tools or action.source == "agent" or name not in ALWAYS_THE_USERS:
             return self._tools.get(name)
         if name not in self._users:
             (self._users[name],) = resolve_tool(Tool(name=name))

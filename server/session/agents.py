@@ -162,6 +162,7 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
         token=SecretStr(secret.get_secret_value()) if secret is not None else None,
         depth=server.git_clone_depth,
         limit_seconds=server.git_clone_seconds,
+        setup_seconds=server.repository_setup_seconds,
         problem=problem,
     )
 

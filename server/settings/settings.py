@@ -367,6 +367,9 @@ class Settings(BaseModel):
         None, description="Mail address on the commits of agents whose user gave none; by default what the image has."
     )
     git_clone_seconds: PositiveSeconds = Field(600, description="Bound on cloning a conversation's repository.")
+    repository_setup_seconds: PositiveSeconds = Field(
+        600, description="Bound on the script `.openhands/setup.sh` of a repository, which runs when it was cloned."
+    )
     git_clone_depth: int = Field(0, ge=0, description="How many commits of each branch are cloned; 0: all.")
     verify_git_tokens: bool = Field(
         True,

@@ -47,12 +47,15 @@ class GitServer:
         self._thread.join()
         self._http.server_close()
 
-    def make(self, name: str) -> None:
-        """A repository with the branches main and other, instructions, and a large file."""
+    def make(self, name: str, **scripts: str) -> None:
+        """A repository with the branches main and other, instructions, a large file, and `scripts` in `.openhands`."""
         work = self.folder / f"{name.replace('/', '-')}-work"
         bare = self.folder / f"{name}.git"
         git("init", "-q", "-b", "main", str(work))
         (work / "AGENTS.md").write_text("Say ahoy in this repository.")
+        (work / ".openhands").mkdir()
+        for script, text in scripts.items():
+            (work / ".openhands" / f"{script.replace('_', '-')}.sh").write_text(text)
         (work / "file").write_text("main\n")
         (work / "noise").write_bytes(os.urandom(300_000))
         git("-C", str(work), "add", ".")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from agent_core.testing.sandbox_contract import eventually
+from agent_core.testing.sandbox_contract import eventually, output
 from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
@@ -22,11 +22,30 @@ from tests.contract.workspace.git_server import TOKEN, GitServer
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+HOOK = """echo "hook in $PWD with ${1-nothing}"
+if git diff --cached --name-only | grep -q refused; then
+    echo "this is refused" >&2
+    exit 7
+fi
+"""
+SCRIPTED = {
+    "scripted": {
+        "setup": "echo setting up in $PWD\nexport FROM_SETUP=kept\nset -eu\ncd /tmp\necho x >> ~/set-up\n",
+        "pre_commit": HOOK,
+    },
+    "failing": {"setup": "echo before\nfalse\n"},
+    "leaving": {"setup": "echo bye\nexit 3\n"},
+    "endless": {"setup": "echo waiting\nsleep 1000\n"},
+}
+
+
 @pytest.fixture(scope="module")
 def git_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServer]:
     server = GitServer(tmp_path_factory.mktemp("repositories"))
     for name in ("ann/private", "ann/open"):
         server.make(name)
+    for name, scripts in SCRIPTED.items():
+        server.make(f"ann/{name}", **scripts)
     yield server
     server.close()
 
@@ -200,3 +219,66 @@ async def test_a_clone_that_hangs_ends_with_its_conversation(cloning: Cloning, g
     assert info["status"] == "STARTING"
     async with asyncio.timeout(30):
         assert (await cloning.client.delete(f"/api/conversations/{workspace.id}")).json() is True
+
+
+async def run_of_setup(workspace: Workspace) -> dict[str, Any]:
+    """The observation of the setup script."""
+    (run,) = [one for one in await events(workspace) if one.get("observation") == "run"]
+    return run
+
+
+async def test_a_repositorys_setup_script_runs_once_when_it_was_cloned(cloning: Cloning) -> None:
+    workspace = await cloning.create(repository="ann/scripted")
+    run = await run_of_setup(workspace)
+    (action,) = [one for one in await events(workspace) if one.get("action") == "run"]
+    assert (action["source"], run["source"], run["cause"]) == ("environment", "environment", action["id"])
+    assert run["content"].strip() == "setting up in /workspace/scripted"
+    assert run["extras"]["metadata"]["exit_code"] == 0
+    assert await errors(workspace) == []
+    place, exported, flags = (await output(workspace.sandbox, "pwd; false; echo $FROM_SETUP; echo $-")).split()  # type: ignore[arg-type]
+    assert (place, exported) == ("/workspace", "kept")
+    assert not {"e", "u"} & set(flags)
+    assert await workspace.run("git -C scripted status --porcelain") == ""
+    await cloning.client.post(f"/api/conversations/{workspace.id}/stop")
+    await cloning.client.post(f"/api/conversations/{workspace.id}/start", json={})
+    await eventually(lambda: cloning.app.services.manager.sandbox(workspace.id) is not None, limit=WAIT_SECONDS)
+    assert await workspace.run("cat ~/set-up") == "x"
+
+
+async def test_a_repositorys_pre_commit_script_is_gits_hook_and_runs_what_was_there_too(cloning: Cloning) -> None:
+    workspace = await cloning.create(repository="ann/scripted")
+    commit = "cd scripted && echo {0} > {0} && git add {0} && git -c user.name=a -c user.email=a@b commit -qm {0} 2>&1"
+    assert await workspace.run(commit.format("fine")) == "hook in /workspace/scripted with nothing"
+    assert await workspace.run(f"({commit.format('refused')}) || echo ended with $?") == (
+        "hook in /workspace/scripted with nothing\nthis is refused\nended with 1"
+    )
+    assert await workspace.run("git -C scripted log --format=%s -1") == "fine"
+    local = "cd scripted && printf '#!/bin/sh\\necho local\\n' > .git/hooks/pre-commit.local"
+    assert await workspace.run(f"{local} && chmod +x .git/hooks/pre-commit.local; git reset -q; rm refused") == ""
+    assert await workspace.run(commit.format("again")) == "local\nhook in /workspace/scripted with nothing"
+    assert await workspace.run("cd scripted && rm -rf .openhands && " + commit.format("gone").partition("&& ")[2]) == (
+        "local\npre-commit: .openhands/pre-commit.sh is not there, so it is not run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("failing", "it ended with exit code 1."),
+        ("leaving", "exit"),
+        ("endless", "it took longer than 2 s and was stopped."),
+    ],
+)
+async def test_a_setup_script_that_fails_is_told_and_the_conversation_goes_on(
+    cloning: Cloning, name: str, says: str
+) -> None:
+    object.__setattr__(cloning.app.services.settings, "repository_setup_seconds", 2.0)
+    workspace = await cloning.create(repository=f"ann/{name}")
+    (error,) = await errors(workspace)
+    assert error.startswith(f".openhands/setup.sh of ann/{name} failed: ")
+    assert says in error
+    run = await run_of_setup(workspace)
+    assert run["content"].split()[0] in SCRIPTED[name]["setup"]
+    assert await workspace.run("echo here") == "here"
+    changed = [one for one in await events(workspace) if one.get("observation") == "agent_state_changed"]
+    assert changed[-1]["extras"]["agent_state"] == "awaiting_user_input"
