@@ -8,6 +8,7 @@ import type {
   ConversationStatus,
   DrydockInfo,
   EventPage,
+  McpSignIn,
   SecretName,
   ServerConfig,
   Settings,
@@ -159,6 +160,30 @@ export class Api {
     await this.#request("DELETE", `/api/secrets/${encodeURIComponent(name)}`);
   }
 
+  /** The MCP servers that the user signs in to. */
+  async mcpSignIns(): Promise<readonly McpSignIn[]> {
+    const fields = asFields(await this.#request("GET", "/api/mcp-sign-ins"));
+    return listField(fields, "results")
+      .map(asFields)
+      .map((one) => ({
+        id: stringField(one, "id"),
+        server: stringField(one, "server"),
+        state: toSignInState(stringField(one, "state")),
+        scope: nullable(one, "scope"),
+      }));
+  }
+
+  /** Begins a sign-in; returns the address of the page that goes on with it. */
+  async beginMcpSignIn(id: string, conversationId: string | null): Promise<string> {
+    const body = { conversation_id: conversationId };
+    return stringField(asFields(await this.#request("POST", `/api/mcp-sign-ins/${encodeURIComponent(id)}`, body)), "url");
+  }
+
+  /** Signs out; returns why that was not told where it was signed in, which is empty where all is well. */
+  async endMcpSignIn(id: string): Promise<string> {
+    return stringField(asFields(await this.#request("DELETE", `/api/mcp-sign-ins/${encodeURIComponent(id)}`)), "message");
+  }
+
   async conversations(limit: number, pageId: string | null): Promise<ConversationPage> {
     const query = new URLSearchParams({ limit: String(limit) });
     if (pageId !== null) query.set("page_id", pageId);
@@ -243,6 +268,10 @@ export class Api {
     const fields = asFields(await this.#request("GET", `${conversationPath(id)}/events?${parameters.toString()}`));
     return { events: listField(fields, "events"), has_more: booleanField(fields, "has_more") };
   }
+}
+
+function toSignInState(text: string): McpSignIn["state"] {
+  return text === "signed_in" || text === "wanted" ? text : "unknown";
 }
 
 function conversationPath(id: string): string {

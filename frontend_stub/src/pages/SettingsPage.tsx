@@ -3,6 +3,7 @@ import { useEffect, useState } from "react";
 import { useDocumentTitle } from "../app/hooks";
 import { loadSettings, useServices } from "../app/services";
 import { About } from "../components/settings/About";
+import { McpSignIns } from "../components/settings/McpSignIns";
 import { Secrets } from "../components/settings/Secrets";
 import { SettingsForm } from "../components/settings/SettingsForm";
 import { DrawerButton } from "../components/shell/Shell";
@@ -65,6 +66,7 @@ export function SettingsPage() {
             </p>
           )}
           {stored !== undefined && <SettingsForm stored={stored} models={models} />}
+          <McpSignIns />
           <Secrets />
           <About />
         </div>

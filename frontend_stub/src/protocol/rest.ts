@@ -5,6 +5,7 @@ import type {
   ConversationReply,
   DrydockFacts,
   EventsPage,
+  McpSignIn,
   PublicSettings,
   SecretName as SentSecretName,
   SettingsChange as TakenSettings,
@@ -67,6 +68,7 @@ export type Settings = Pick<PublicSettings, Edited | "llm_api_key_set"> & Readon
 
 /** What is shown of a secret. */
 export type SecretName = SentSecretName;
+export type { McpSignIn };
 
 export type SettingsChange = Pick<TakenSettings, Edited | "llm_api_key">;
 

@@ -2,11 +2,15 @@
 import type { ActionEvent, ObservationEvent, TaskItem } from "../../protocol/events";
 import { objectField, objectListField, stringField, taskListField } from "../../protocol/fields";
 import { explainReason } from "../../protocol/status";
-import { Link } from "wouter";
+import { useEffect, useState } from "react";
+import { Link, useRoute } from "wouter";
+import { useServices } from "../../app/services";
+import type { McpSignIn } from "../../protocol/rest";
 import { Json } from "../common/Data";
 import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, ThoughtIcon } from "../common/icons";
 import { useScopedFold } from "../common/folds";
 import { Markdown } from "../common/Markdown";
+import { SignInButton } from "../common/SignInButton";
 import { Unfold } from "../common/Unfold";
 import { Fold, Step } from "./Step";
 
@@ -44,7 +48,8 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
   const isState = observation.extras.agent_state === "error";
   const text = textOf(observation);
   const told = explainReason(errorId || text, stringField(observation.extras, "detail"));
-  const title = errorId === "" && !isState ? "That did not work" : told.title;
+  const signIn = stringField(observation.extras, "sign_in");
+  const title = signIn !== "" ? "A server of tools wants you to sign in" : errorId === "" && !isState ? "That did not work" : told.title;
   const details = errorId === "" && !isState ? text : errorId === "" ? told.details : text;
   const advice = errorId === "" && !isState ? "" : told.advice;
   const short = details.length <= 400 && details.split("\n").length <= 6;
@@ -60,6 +65,7 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
             <pre className="file-text">{details}</pre>
           </Fold>
         )}
+        {signIn !== "" && <SignInNotice id={signIn} />}
         {advice !== "" && (
           <p className="card-advice">
             {advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}
@@ -67,6 +73,36 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
         )}
       </div>
     </Step>
+  );
+}
+
+/** The way to sign in, or that it was done meanwhile. */
+function SignInNotice({ id }: { readonly id: string }) {
+  const { api } = useServices();
+  const [, parameters] = useRoute("/conversations/:id");
+  const [known, setKnown] = useState<McpSignIn>();
+
+  useEffect(() => {
+    let current = true;
+    api.mcpSignIns().then(
+      (found) => {
+        if (current) setKnown(found.find((one) => one.id === id));
+      },
+      () => undefined, // The button works without it.
+    );
+    return () => {
+      current = false;
+    };
+  }, [api, id]);
+
+  return (
+    <p className="card-advice" data-testid="mcp-sign-in-notice">
+      {known?.state === "signed_in" ? (
+        "You are signed in: its tools join with the agent's next step."
+      ) : (
+        <SignInButton id={id} server={known?.server ?? ""} conversationId={parameters?.id} />
+      )}
+    </p>
   );
 }
 
