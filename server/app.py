@@ -45,6 +45,7 @@ from server.routes import (
     conversation_files,
     conversation_git,
     conversations,
+    event_log,
     feedback,
     git_providers,
     health,
@@ -54,6 +55,7 @@ from server.routes import (
     new_conversation,
     options,
     ports,
+    programs,
     secrets,
     webhooks,
     workspace_page,
@@ -244,7 +246,8 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes, secrets, git_providers, new_conversation, imports, conversations),
-        *(conversation_events, client_tools, conversation_files, conversation_git, workspace_page, ports, microagents),
+        *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
+        *(workspace_page, ports, microagents),
         *(feedback, client_compatibility, chat_completions, webhooks, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)

@@ -58,6 +58,13 @@ class ConversationNotFoundError(ServerError):
         self.conversation_id = conversation_id
 
 
+class AgentAtWorkError(ServerError):
+    """It cannot be changed while its agent works."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"the agent of conversation {conversation_id} is at work; pause it first")
+
+
 class KeyReusedError(DrydockError):
     """An idempotency key came with something else than the first time."""
 

@@ -117,6 +117,7 @@ class AgentController:
 
     async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
         """Enter the first state, with the `initial` events (a user's message) before it; raises `EventStoreError`."""
+        self.steps_left = self.state.max_steps if self.steps_left is None else self.steps_left
         await self._stream.add_events([*initial, *first_state(self.state, has_initial=bool(initial))])
         self._begun.set()
 
@@ -167,11 +168,13 @@ class AgentController:
 
     async def _on_request(self, event: ChangeAgentState) -> None:
         target, present = event.agent_state, self._present()
+        if target in (AgentState.RUNNING, AgentState.USER_CONFIRMED):
+            self.steps_left = event.max_steps
         if present is AgentState.AWAITING_USER_CONFIRMATION and target in (
             AgentState.USER_CONFIRMED,
             AgentState.USER_REJECTED,
         ):
-            await self._decide(target, reason="", remember=event.remember)
+            await self._decide(target, reason=event.reason, remember=event.remember, only=event.action_ids)
         elif target is AgentState.RUNNING:
             if present in _ANSWERABLE:
                 await self._enter(AgentState.RUNNING)
@@ -190,7 +193,7 @@ class AgentController:
     async def _do_next(self) -> None:
         state = self.state
         unreviewed = {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
-        if unreviewed and self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
+        if unreviewed and not state.is_held and self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
             if self._reviewing is None:
                 name = f"review:{self._stream.conversation_id}"
                 self._reviewing = asyncio.create_task(self._review(unreviewed), name=name)
@@ -198,7 +201,7 @@ class AgentController:
         if state.is_blocked and state.agent_state in (AgentState.LOADING, AgentState.AWAITING_USER_INPUT):
             await self._enter(AgentState.FINISHED)
             return
-        if state.unrecalled and state.agent_state is AgentState.AWAITING_USER_CONFIRMATION:
+        if state.unrecalled and not state.is_held and state.agent_state is AgentState.AWAITING_USER_CONFIRMATION:
             await self._decide(AgentState.USER_REJECTED, reason="\n".join(state.unrecalled.values()))
             return
         if state.unrecalled and state.agent_state in _ANSWERABLE and state.wants_attention:
@@ -242,16 +245,23 @@ class AgentController:
         left = AgentStateChanged(agent_state=AgentState.FINISHED)
         (*_, self._entered) = await self._stream.add_events([finish, left])
 
-    async def _decide(self, target: AgentState, *, reason: str, remember: bool = False) -> None:
-        """Confirm or reject all that awaits it, in the order of the calls."""
+    async def _decide(
+        self, target: AgentState, *, reason: str, remember: bool = False, only: Sequence[int] | None = None
+    ) -> None:
+        """Confirm or reject what awaits it, in the order of the calls: all of it, or (rejecting) only these."""
+        waiting = self.state.undecided
+        if target is AgentState.USER_REJECTED and only is not None and (left := waiting.keys() - set(only)):
+            chosen, entered = [one for key, one in waiting.items() if key not in left], []
+        else:
+            chosen, entered = list(waiting.values()), [AgentStateChanged(agent_state=target)]
         decision: Literal["confirmed", "rejected"] = "confirmed" if target is AgentState.USER_CONFIRMED else "rejected"
         decided: list[AnyEvent] = [
-            ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
-            for action in self.state.undecided.values()
+            ActionDecision(cause=action.id, decision=decision, action=action, reason=reason) for action in chosen
         ]
         if remember and target is AgentState.USER_CONFIRMED:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
-        (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=target)])
+        stored = await self._stream.add_events([*decided, *entered])
+        self._entered = stored[-1] if entered else self._entered
 
     async def _enter(
         self, state: AgentState, *, reason: str = "", detail: str = "", because: Sequence[AnyEvent] = ()

@@ -113,6 +113,7 @@ class ControllerState:
         refinements: how often the critic has sent the agent on since then.
         is_blocked: whether hooks have refused the user's newest message.
         loop: what the agent was stopped for, until it runs again.
+        max_steps: after how many steps the run that was asked for is to be paused.
     """
 
     limits: Limits
@@ -138,11 +139,14 @@ class ControllerState:
     is_blocked: bool = False
     last_words: str = ""
     loop: LoopDetected | None = None
+    max_steps: int | None = None
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
     _requested_state: AgentState | None = None
     _run_requested: bool = False
+    _last_run_request: int = -1
+    _held: int = -1
     _user_messages: list[int] = field(default_factory=list)
     _finished: bool = False
     _finishing_response: str = ""
@@ -232,19 +236,27 @@ class ControllerState:
         """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone."""
         self.limits, self.iterations, self.metrics = whole.limits, whole.iterations, whole.metrics
         self.agent_state, self.resumable, self.policy = whole.agent_state, whole.resumable, whole.policy
+        self.max_steps = whole.max_steps
         self.last_event_id, self.last_interruption_id = whole.last_event_id, whole.last_interruption_id
-        self._requested_state = whole._requested_state
+        self._requested_state, self._last_run_request = whole._requested_state, whole._last_run_request
 
     @property
     def wants_attention(self) -> bool:
         """Whether a user's message came after the last interruption that the user asked for (a stop, say)."""
-        return bool(self.unrecalled) and max(self.unrecalled) > self.last_interruption_id
+        return bool(self.unrecalled) and max(self.unrecalled) > self.last_interruption_id and not self.is_held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the newest message waits until a run is asked for, and the agent is not at work."""
+        is_newest = bool(self.unrecalled) and max(self.unrecalled) == self._held
+        return is_newest and self._held > self._last_run_request and self.agent_state not in _AT_WORK
 
     def _user_message(self, event: MessageEvent) -> None:
         self.user_messages += 1
         self._user_messages = [*self._user_messages, event.id][-MOST_UNSEEN:]
         self.is_blocked = False
         self.unrecalled[event.id] = event.llm_message.text
+        self._held = event.id if event.waits_for_run else -1
         self._finished, self.refinements, self.finish_result = False, 0, None
         self.wants_exit = event.llm_message.text.strip() == EXIT
         self.shows_images = any(isinstance(part, ImageContent) for part in event.llm_message.content)
@@ -291,6 +303,10 @@ class ControllerState:
     def _request(self, event: ChangeAgentState) -> None:
         if event.agent_state in INTERRUPTING:
             self.last_interruption_id = event.id
+        if event.agent_state is AgentState.RUNNING:
+            self._last_run_request = event.id
+        if event.agent_state in (AgentState.RUNNING, AgentState.USER_CONFIRMED):
+            self.max_steps = event.max_steps
         if event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
             self._requested_state = event.agent_state
             keeps_waiting = event.agent_state is AgentState.PAUSED and self.undecided
@@ -302,6 +318,8 @@ class ControllerState:
         before, self.agent_state = self.agent_state, event.agent_state
         requested = self._requested_state  # one that was not heeded before a crash is heeded after it
         self._requested_state = None
+        if event.agent_state in INTERRUPTING or event.agent_state is AgentState.ERROR:
+            self.max_steps = None
         if event.agent_state is AgentState.LOADING and before is not AgentState.LOADING:
             if before is AgentState.AWAITING_USER_CONFIRMATION and self.limits.per_run:  # the run has ended
                 self.limits.iteration_limit = self.iterations + self.limits.max_iterations

@@ -51,11 +51,19 @@ class AgentStateChanged(Event):
 
 
 class ChangeAgentState(Event):
-    """A request for this state; `remember`, with ``user_confirmed``, approves of all that comes later, too."""
+    """A request for this state; `remember`, with ``user_confirmed``, approves of all that comes later, too.
+
+    With ``running`` or ``user_confirmed``, `max_steps` is after how many the agent is paused (None: never). With
+    ``user_rejected`` the agent is told the `reason`, and where there are `action_ids` only these are refused: the
+    others go on waiting.
+    """
 
     kind: Literal["ChangeAgentState"] = "ChangeAgentState"
     agent_state: AgentState
     remember: bool = False
+    max_steps: int | None = Field(default=None, ge=1, exclude_if=lambda value: value is None)
+    reason: str = Field(default="", exclude_if=lambda value: not value)
+    action_ids: list[int] | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @property
     def headline(self) -> str:

@@ -99,7 +99,8 @@ class MessageEvent(LLMConvertibleEvent):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
     `wait_for_response`: the agent is done until the user answers. `file_urls` are paths of uploaded files. `seen` is,
-    of what came from the model, the id of the newest event that it had been shown.
+    of what came from the model, the id of the newest event that it had been shown. With `waits_for_run` it lets an
+    agent at rest be, until a `ChangeAgentState` asks for a run.
     """
 
     kind: Literal["MessageEvent"] = "MessageEvent"
@@ -109,6 +110,7 @@ class MessageEvent(LLMConvertibleEvent):
     activated_skills: list[str] = Field(default_factory=list)
     extended_content: list[TextContent] = Field(default_factory=list)
     file_urls: list[str] | None = None
+    waits_for_run: bool = Field(default=False, exclude_if=lambda value: not value)
     wait_for_response: bool = False
     critic_result: CriticResult | None = None
     seen: int | None = None

@@ -130,7 +130,8 @@ class StatusFold:
                 if failed or event.agent_state is AgentState.RUNNING:
                     self.has_request = self.is_rewound = False
         elif isinstance(event, ChangeAgentState) and event.source == "user":
-            self.awaits_change = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
+            is_decision = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
+            self.awaits_change = is_decision and event.action_ids is None
         elif isinstance(event, UserRejectObservation):
             self.has_request = self.has_request or (event.rejection_source == "user" and not self.core.undecided)
             self._has_answered = False

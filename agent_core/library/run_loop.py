@@ -332,7 +332,7 @@ class RunLoop:
         session.step.usage.stats.take_over(self.side_usage)
         self.side_usage = ConversationStats()
         if confirms:
-            await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
+            await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED, max_steps=max_steps))
         if (follower := self.sessions.follower) is not None:
             await follower.rest()
             while not await self.sessions.end_at_rest():  # the user has said something in the last moment

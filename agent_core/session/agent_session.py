@@ -27,10 +27,12 @@ from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ClientToolResult,
+    Condensation,
     ConversationError,
     LoopRecovery,
     Recorded,
 )
+from agent_core.events.event import Source
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
@@ -52,6 +54,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent, Shared, end_tools_of_child
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.tools.vision_inspect import VisionInspectTool
 
@@ -214,6 +217,11 @@ class AgentSession:
     async def __aexit__(self, *_exception: object) -> None:
         await self.close(stopped=False)
 
+    @property
+    def tools(self) -> list[ToolDefinition]:
+        """The tools that the agent has at this moment."""
+        return list(self._tools.values())
+
     async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
         """Bring up the sandbox and the agent, and go on where the log ends; once for each session, else `RuntimeError`.
 
@@ -316,7 +324,8 @@ class AgentSession:
             raise NoSuchEventError(
                 f"cause: {event.cause} is not the id of an event before this one; the newest is {last}"
             )
-        return await self.stream.add_event(as_sent(event, self.agent), "user")
+        source: Source = "agent" if isinstance(event, Condensation) else "user"  # a program has made it, for the agent
+        return await self.stream.add_event(as_sent(event, self.agent), source)
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
         """Tell the hooks that the conversation ends, for a session that was not started."""

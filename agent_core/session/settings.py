@@ -26,6 +26,7 @@ from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretValue
 from agent_core.session.repository import GitSetup
+from agent_core.skills.agent_catalog import AgentDefinition
 from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
@@ -205,6 +206,7 @@ class SessionSettings:
             its class knows how.
         git: the repository that its workspace begins with, and whose name stands on commits.
         log_all_events: whether the process's log is told each event at the level info, else at debug.
+        agent_definitions: kinds of sub-agents beside those that this process knows, and before them.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.
         user_id, tags: told to models that are to get metadata (see `LLMConfig.request_metadata`).
@@ -242,6 +244,7 @@ class SessionSettings:
     missing_parts: Mapping[str, str] = field(default_factory=dict)
     git: GitSetup = field(default_factory=GitSetup)
     log_all_events: bool = False
+    agent_definitions: tuple[AgentDefinition, ...] = ()
     confirm_subagents: ConfirmSubagents | None = None
     user_id: str = ""
     tags: tuple[str, ...] = ()

@@ -185,7 +185,8 @@ class SubagentFactory:
     async def _known(self) -> AgentCatalog:
         if self._catalog is None:
             reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
-            self._catalog = AgentCatalog(await kinds_in_leaves(reply.result))
+            given = self._shared.settings.agent_definitions
+            self._catalog = AgentCatalog(await kinds_in_leaves(reply.result), given)
         return self._catalog
 
 

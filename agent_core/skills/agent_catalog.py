@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final, Literal
@@ -219,13 +219,15 @@ def _register(kind: AgentKind) -> None:
 
 @dataclass(slots=True)
 class AgentCatalog:
-    """The kinds that a conversation has: registered ones, those of files, built-in ones."""
+    """The kinds that a conversation has: those it was `given`, registered ones, those of files, built-in ones."""
 
     from_files: list[AgentDefinition] = field(default_factory=list)
+    given: Sequence[AgentDefinition] = ()
 
     def kinds(self) -> dict[str, AgentKind]:
         """By name, each name once, in the order of `LEVELS`."""
         known = [
+            *map(AgentKind, self.given),
             *_registered.values(),
             *map(AgentKind, self.from_files),
             *map(AgentKind, BUILTIN_AGENTS),

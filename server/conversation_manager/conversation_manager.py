@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -16,6 +16,7 @@ from agent_core.events.store import EventStore
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
+from agent_core.tools.definition import ToolDefinition
 from server.auth.identity import Identity
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
@@ -129,6 +130,17 @@ class ConversationManager(ABC):
     @abstractmethod
     async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
         """Replace its tools of clients; False when there is no such conversation. ValueError: a name is taken."""
+
+    @abstractmethod
+    async def reconfigure(self, conversation_id: str, changes: Mapping[str, Any]) -> bool:
+        """Replace these of its options, for its next session; False: there is no such conversation.
+
+        Raises `AgentAtWorkError`, and changes nothing, while its agent works.
+        """
+
+    @abstractmethod
+    def tools(self, conversation_id: str) -> list[ToolDefinition]:
+        """The tools that its agent has at this moment; none while it does not run."""
 
     @abstractmethod
     async def refresh_secrets(self, user_id: str) -> None:

@@ -18,6 +18,7 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
+from server.session.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.titles import default_title
@@ -40,11 +41,12 @@ async def fork_conversation(
     upto: int | None,
     reset_metrics: bool,
     copy_files: bool,
+    program: ProgramSettings | None = None,
 ) -> None:
     """Make the conversation `new_id`, which begins as `source` did up to that event; it is not started.
 
-    Files are copied; the first start puts them into the workspace. `NoSuchEventError` or another `DrydockError`:
-    nothing is left of it.
+    `program` takes the place of the one that `source` is of. Files are copied; the first start puts them into the
+    workspace. `NoSuchEventError` or another `DrydockError`: nothing is left of it.
     """
     now = utc_now()
     record = replace(
@@ -56,30 +58,36 @@ async def fork_conversation(
         agent_state=None,
         sandbox=None,
         pr_number=(),
-        options=_options(database, source, new_id),
+        options=_options(database, source, new_id, program),
     )
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     seed = seed_of(database.data_dir, new_id)
     async with unfinished_conversation(database, new_id):
         logs = StoredLog(database.events, source.id), StoredLog(database.events, new_id)
-        moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics)
+        prompt = None if program is None else program.opening_prompt(new_id)
+        moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics, prompt=prompt)
         if copy_files and source.sandbox is not None:
             await _copy_files(manager, source, moments, seed)
         # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
         await database.conversations.create(record)
 
 
-def _options(database: Database, source: ConversationRecord, new_id: str) -> dict[str, Any]:
+def _options(
+    database: Database, source: ConversationRecord, new_id: str, program: ProgramSettings | None
+) -> dict[str, Any]:
     options = {key: value for key, value in source.options.items() if key not in _NOT_CARRIED}
     servers = opened_servers(database.secrets, source)
     if servers is not None:  # sealed for one conversation only
         options[OWN_SERVERS] = sealed_servers(database.secrets, new_id, servers)
+    program = program or opened_program(database.secrets, source)
+    if program is not None:
+        options[PROGRAM] = sealed_program(database.secrets, new_id, program)
     return options
 
 
 async def _copy_files(manager: ConversationManager, source: ConversationRecord, moments: list[int], to: Path) -> None:
-    sandbox = await _sandbox_of(manager, source.id)
+    sandbox = await sandbox_of(manager, source.id)
     loop = asyncio.get_running_loop()
     file = await loop.run_in_executor(_writing, _made, to)
     try:
@@ -94,7 +102,10 @@ def _made(path: Path) -> BinaryIO:
     return path.open("wb")
 
 
-async def _sandbox_of(manager: ConversationManager, conversation_id: str) -> SandboxAccess:
+async def sandbox_of(manager: ConversationManager, conversation_id: str) -> SandboxAccess:
+    """The sandbox of a conversation, which is started if need be; `SandboxError`: it does not come up in time."""
+    if (present := manager.sandbox(conversation_id)) is not None:
+        return present
     await manager.maybe_start_agent_loop(conversation_id)
     problem = f"did not come up within {START_SECONDS:g} s"
     with suppress(TimeoutError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +17,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
+from agent_core.tools.definition import ToolDefinition
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -115,6 +116,14 @@ class StandaloneConversationManager(ConversationManager):
     async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
         with self._using(conversation_id) as session:
             return await session.set_client_tools(specs)
+
+    async def reconfigure(self, conversation_id: str, changes: Mapping[str, Any]) -> bool:
+        with self._using(conversation_id) as session:
+            return await session.reconfigure(changes)
+
+    def tools(self, conversation_id: str) -> list[ToolDefinition]:
+        session = self._sessions.get(conversation_id)
+        return session.tools if session is not None else []
 
     async def refresh_secrets(self, user_id: str) -> None:
         # Each reads them when its turn comes, so that of two changes at once the later one stands.

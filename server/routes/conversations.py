@@ -31,10 +31,11 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.routes.new_conversation import ConversationReply, create_once
+from server.routes.new_conversation import ConversationReply, check_own_model, create_once, is_unguessable
 from server.routes.query import PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
+from server.session.programs import ProgramSettings
 from server.session.user_settings import masker_of
 from server.settings.git_hosts import Provider
 
@@ -238,6 +239,8 @@ class ForkWish(BaseModel, extra="forbid", strict=True):
     event_id: int | None = Field(None, ge=0, strict=True)
     reset_metrics: bool = True
     copy_files: bool = True
+    conversation_id: str | None = Field(None, description="The fork's: a random UUID; by default the server says it.")
+    program: ProgramSettings | None = Field(None, description="The fork's, where it is another one.")
 
 
 class ForkReply(ConversationReply):
@@ -276,26 +279,33 @@ async def fork(
 ) -> dict[str, Any]:
     """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
     body = body or ForkWish()
+    check_own_model(services, body.program)
+    if body.conversation_id is not None and not is_unguessable(body.conversation_id):
+        raise status_error(400, "conversation_id: must be a random UUID; leave it out, and the server says one")
 
     async def make(attempt: Attempt) -> str:
         # A fork is there as a whole, or not at all.
-        if attempt.is_repeated and await services.database.conversations.get(attempt.resource) is not None:
-            return attempt.resource
+        new_id = body.conversation_id or attempt.resource
+        if attempt.is_repeated and await services.database.conversations.get(new_id) is not None:
+            return new_id
+        if await services.database.conversations.get(new_id) is not None:
+            raise status_error(409, f"conversation_id: there is a conversation {new_id!r} already; choose another id")
         try:
             await fork_conversation(
                 services.database,
                 services.manager,
                 record,
-                attempt.resource,
+                new_id,
                 upto=body.event_id,
                 reset_metrics=body.reset_metrics,
                 copy_files=body.copy_files,
+                program=body.program,
             )
         except DrydockError as error:
             if await services.database.conversations.get(record.id) is None:
                 raise conversation_not_found(record.id) from error
             raise _branch_error(error, "forked") from error
-        return attempt.resource
+        return new_id
 
     return await create_once(
         services,

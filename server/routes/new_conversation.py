@@ -28,6 +28,7 @@ from server.routes.replies import ErrorReply, errors, status_error
 from server.routes.route_classes import make_router
 from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
+from server.session.programs import PROGRAM, ProgramSettings, sealed_program
 from server.session.user_settings import choose_model, masker_of
 from server.session.web_session import ImagesRefusedError
 from server.settings.git_hosts import Provider
@@ -38,7 +39,7 @@ from server.wire.trajectory import read_trajectory
 
 router = make_router("/api/conversations")
 
-_ERRORS = {**errors(400, 409), **errors(401, model=str | ErrorReply)}
+_ERRORS = {**errors(400, 403, 409), **errors(401, model=str | ErrorReply)}
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 """Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
 
@@ -47,6 +48,21 @@ BEGINNING = 50
 
 
 _WITH_USER = re.compile(r"https?://[^/?#]*@")
+
+
+def is_unguessable(conversation_id: str) -> bool:
+    """Whether it is a random UUID, which a program may choose: nobody else has it, or can want it."""
+    try:
+        return uuid.UUID(conversation_id).version == 4
+    except ValueError:
+        return False
+
+
+def check_own_model(services: Services, program: ProgramSettings | None) -> None:
+    """Refuse (403) a program, which brings its model and key, where users may bring none."""
+    if program is not None and not services.settings.allow_user_llm_profiles:
+        text = "program.agent.llm: this server's users bring no models of their own (allow_user_llm_profiles)"
+        raise status_error(403, text)
 
 
 class ConversationReply(BaseModel):
@@ -177,6 +193,7 @@ class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_erro
     mcp_config: McpConfig | None = None
     agent_options: AgentOptions | None = None
     client_tools: ClientTools | None = None
+    program: ProgramSettings | None = None
     conversation_id: str | None = None
 
     @property
@@ -233,6 +250,7 @@ async def begin_conversation(
     `DrydockError` where it could not be started; nothing is left of it then.
     """
     request = request.with_card()
+    check_own_model(services, request.program)
     _refuse_what_contradicts(request)
     first = await _first_events(request, services.settings.max_message_bytes)
     attempt = attempt or Attempt(uuid.uuid4().hex, is_repeated=False)
@@ -241,7 +259,7 @@ async def begin_conversation(
         return begun if await _has_message(services, begun) else await _begin_log(services, begun, first)
     user = await services.database.settings.get(identity.user_id)
     model = choose_model(user, services.settings)
-    if model.lacks_key():
+    if request.program is None and model.lacks_key():
         text = "Error authenticating with the LLM provider. Please check your API key"
         refusal = {"status": "error", "message": text, "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION"}
         raise ReplyError(400, refusal)
@@ -252,7 +270,8 @@ async def begin_conversation(
             request = request.model_copy(update={"mcp_config": request.mcp_config.restored(stored)})
         except HiddenSecretError as error:
             raise status_error(422, str(error)) from error
-    record = await _store(services, identity, request, conversation_id, model.model, provider)
+    name = model.model if request.program is None else request.program.agent.llm.model
+    record = await _store(services, identity, request, conversation_id, name, provider)
     return await _begin_log(services, record, first)
 
 
@@ -280,6 +299,12 @@ def _refuse_what_contradicts(request: NewConversation) -> None:
     task = request.suggested_task
     if task is not None and task.prompt is None:
         raise status_error(400, f"suggested_task: {task.task_type} stands for no work; send initial_user_msg")
+    if request.program is not None:
+        others = ("agent_options", "mcp_config", "client_tools", "conversation_instructions", "replay_json")
+        if doubled := [name for name in others if getattr(request, name) is not None]:
+            raise status_error(
+                400, f"program, {doubled[0]}: the agent of a program has its own; leave {doubled[0]} out"
+            )
     if task is not None and request.create_microagent is not None:
         raise status_error(400, "suggested_task, create_microagent: send one of them")
 
@@ -316,6 +341,8 @@ async def _has_message(services: Services, record: ConversationRecord) -> bool:
 def _id_of(services: Services, request: NewConversation, attempt: Attempt) -> str:
     if request.conversation_id is None:
         return attempt.resource
+    if request.program is not None and is_unguessable(request.conversation_id):
+        return request.conversation_id
     if not services.settings.allow_set_conversation_id:
         # As for any other key that is not known here.
         text = "conversation_id: only the server chooses ids, unless allow_set_conversation_id is set"
@@ -345,6 +372,8 @@ async def _store(
         options[AGENT_OPTIONS] = request.agent_options.model_dump(mode="json", exclude_none=True)
     if request.client_tools:
         options[CLIENT_TOOLS] = stored_tools(request.client_tools)
+    if request.program is not None:
+        options[PROGRAM] = sealed_program(services.database.secrets, conversation_id, request.program)
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,

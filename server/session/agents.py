@@ -35,6 +35,7 @@ from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.skill import Skill
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.conversations import ConversationRecord
@@ -56,6 +57,7 @@ from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import LLM_PROFILE, ConversationModels
+from server.session.programs import opened_program, run_by_program
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.unfinished import seed_of
 from server.session.user_settings import DEMO_PREFIX, merge_settings, secret_values
@@ -260,6 +262,9 @@ class LoadedAgent(Protocol):
     @property
     def has_images_inspected(self) -> bool: ...
 
+    @property
+    def tools(self) -> list[ToolDefinition]: ...
+
     async def skills(self) -> list[Skill] | None: ...
 
     async def start(self, initial_message: MessageEvent | None = None) -> None: ...
@@ -337,6 +342,9 @@ class AgentSessions:
         )
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         settings = replace(settings, agent_class=begun or settings.agent_class)
+        if (program := opened_program(self._database.secrets, record)) is not None:
+            self._hide(program.hidden)
+            settings = run_by_program(settings, program, record, servers.rules)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         sandbox = DeferredSandbox(

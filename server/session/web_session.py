@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -20,11 +20,13 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
+from agent_core.tools.definition import ToolDefinition
 from server.db.conversations import ConversationRecord, ConversationRepository
-from server.errors import ConversationNotFoundError, SessionError
+from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
 from server.session.agents import AgentFactory, LoadedAgent
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.session.listening import Listeners
+from server.session.programs import PROGRAM
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.recovery import RESUMES, came_to_rest
 from server.session.sandboxes import DISK_RESERVE
@@ -111,13 +113,20 @@ class WebSession:
 
     @property
     def title_model(self) -> tuple[LLM, CallContext]:
-        """The same for titles, which may have a model of their own."""
+        """The same for titles, which may have a model of their own; a program's is asked only what the program asks."""
         llm, context = self.side_model
+        if self._loaded is not None and self._loaded.is_programs:
+            llm = LLM()
         return (self._agent.settings.purpose_llms.get("title", llm) if self._agent is not None else llm), context
 
     @property
     def sandbox(self) -> ConversationSandbox | None:
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
+
+    @property
+    def tools(self) -> list[ToolDefinition]:
+        """The tools that the agent has; none while it is not there or starts."""
+        return self._agent.tools if self._agent is not None and self._agent.is_ready else []
 
     async def skills(self) -> list[Skill] | None:
         """The skills that the agent may be told; None while it is not there or starts."""
@@ -187,7 +196,8 @@ class WebSession:
     async def _send_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
         loaded = self._loaded
-        if isinstance(event, MessageEvent) and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
+        begins = isinstance(event, MessageEvent) and not event.waits_for_run
+        if begins and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             # Recovery looks at it from before the message is in the log until it is dealt with.
             await loaded.recorder.record_state(AgentState.RUNNING)
         return await agent.send(event)
@@ -211,6 +221,23 @@ class WebSession:
         options = {**record.options, CLIENT_TOOLS: stored_tools(specs)}
         return await self._conversations.update(self.conversation_id, options=options)
 
+    async def reconfigure(self, changes: Mapping[str, Any]) -> bool:
+        """Replace these options, with which the next session runs; a loaded one at rest is ended for that.
+
+        False: it was deleted. Raises `AgentAtWorkError`, and changes nothing, while the agent works.
+        """
+        return await self._executor.run(self._reconfigure(changes))
+
+    async def _reconfigure(self, changes: Mapping[str, Any]) -> bool:
+        record = await self._conversations.get(self.conversation_id)
+        if record is None:
+            return False
+        agent = self._agent
+        if agent is not None and agent.is_ready and agent.agent_state in BUSY_STATES - {AgentState.LOADING}:
+            raise AgentAtWorkError(self.conversation_id)
+        await self._unload(stopped=False, sandbox="keep", notice=None)
+        return await self._conversations.update(self.conversation_id, options={**record.options, **changes})
+
     async def refresh_secrets(self, user_id: str) -> None:
         """Have commands use, and the log hide, this user's secrets as they are now, if it is theirs."""
         await self._executor.run(self._refresh_secrets(user_id))
@@ -220,7 +247,8 @@ class WebSession:
         if loaded is not None and self.user_id == user_id:
             secrets = await self._agents.secrets_of(user_id)
             loaded.agent.stream.secrets.add(secrets.hidden)
-            loaded.agent.set_named_secrets(secrets.named)
+            if not loaded.is_programs:  # a program's commands have the secrets that it gave them
+                loaded.agent.set_named_secrets(secrets.named)
 
     # --- the disk ---
 
@@ -322,6 +350,7 @@ class WebSession:
         recording = recorder.run(after=agent.stream.last_id)
         self._loaded = _Loaded(
             agent,
+            PROGRAM in record.options,
             recorder,
             readers=[asyncio.create_task(recording, name="recorder"), *self._listeners.follow(agent.stream)],
             starting=asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}"),
@@ -386,6 +415,7 @@ class _Loaded(NamedTuple):
     """What is there of a conversation while it is loaded, and the tasks that start its agent and read its log."""
 
     agent: LoadedAgent
+    is_programs: bool
     recorder: Recorder
     readers: Sequence[asyncio.Task[None]]
     starting: asyncio.Task[None]

@@ -26,6 +26,7 @@ from agent_core.session.agent_session import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.standalone import StandaloneConversationManager
@@ -56,6 +57,7 @@ class FakeAgent:
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
         self.client_tools: list[Tool] = []
+        self.tools: list[ToolDefinition] = []
         self.stream: EventStream
         self._store = store
         self._factory = factory

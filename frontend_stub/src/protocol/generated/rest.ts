@@ -1,5 +1,41 @@
 /** What the REST routes take and answer. Made by `make page-types` from the promised form of the protocol; not edited by hand. */
 
+/** The body of a new event. */
+export interface AddedEvent {
+  readonly event: Readonly<Record<string, unknown>>;
+}
+
+/** A kind of sub-agent. Unknown names in a file's header are passed over; None means what the asking agent has. */
+export interface AgentDefinition {
+  readonly color?: string | null;
+  readonly condenser?: "default" | "none" | Readonly<Record<string, unknown>>;
+  readonly description?: string;
+  readonly examples?: readonly string[];
+  readonly hooks?: Readonly<Record<string, unknown>> | null;
+  readonly instructions?: string;
+  readonly level?: "programmatic" | "plugin" | "project" | "user" | "built-in";
+  readonly max_budget_per_run?: number | null;
+  readonly max_iteration_per_run?: number | null;
+  readonly mcp_config?: Readonly<Record<string, unknown>>;
+  readonly model?: string;
+  readonly name: string;
+  readonly permission_mode?: "always_confirm" | "never_confirm" | "confirm_risky" | null;
+  readonly profile_store_dir?: string | null;
+  readonly skills?: readonly string[];
+  readonly source?: string | null;
+  readonly tools?: readonly string[] | null;
+}
+
+/** A question to an agent, for at most `max_iterations` steps with the conversation's tools, or those of `tools`. */
+export interface AgentHook {
+  readonly max_iterations?: number;
+  readonly name?: string | null;
+  readonly prompt: string;
+  readonly timeout?: number;
+  readonly tools?: readonly string[];
+  readonly type?: "agent";
+}
+
 /** Choices about an agent; what is None is left as it is: to whoever chose before, and in the end to the agent. */
 export interface AgentOptions {
   readonly cli_mode?: boolean | null;
@@ -25,6 +61,11 @@ export interface AgentOptions {
   readonly preset?: string | null;
   readonly tool_concurrency_limit?: number | null;
   readonly tools?: readonly Tool[] | null;
+}
+
+/** The tools that an agent at work has, with those of MCP servers. */
+export interface AgentTools {
+  readonly tools: readonly (Readonly<Record<string, unknown>>)[];
 }
 
 /** The process answers. */
@@ -122,6 +163,15 @@ export interface ClientToolSpec {
 /** The tools that clients of a conversation carry out. */
 export interface ClientToolsReply {
   readonly client_tools: readonly (Readonly<Record<string, unknown>>)[];
+}
+
+/** A shell command that gets a `HookInput` on its standard input; with `async` nobody waits, and it cannot block. */
+export interface CommandHook {
+  readonly async?: boolean;
+  readonly command: string;
+  readonly name?: string | null;
+  readonly timeout?: number;
+  readonly type?: "command";
 }
 
 /** A commit. */
@@ -349,8 +399,10 @@ export interface ForkReply {
 
 /** The body of ``POST …/fork``; without ``event_id`` the fork has the whole log. */
 export interface ForkWish {
+  readonly conversation_id?: string | null;
   readonly copy_files?: boolean;
   readonly event_id?: number | null;
+  readonly program?: ProgramSettings | null;
   readonly reset_metrics?: boolean;
 }
 
@@ -385,6 +437,20 @@ export interface History {
   readonly commits: readonly Commit[];
   readonly has_more: boolean;
   readonly next_page_id: string | null;
+}
+
+/** All hooks of a conversation, by event; as data the events may also stand alone, without the key `hooks`. */
+export interface HookConfig {
+  readonly hooks?: Readonly<Record<string, readonly HookMatcher[]>>;
+}
+
+/** When hooks are run. */
+export type HookEvent = "PreToolUse" | "PostToolUse" | "UserPromptSubmit" | "SessionStart" | "SessionEnd" | "Stop";
+
+/** Hooks for the tools that `matcher` names. */
+export interface HookMatcher {
+  readonly hooks?: readonly (CommandHook | PromptHook | AgentHook)[];
+  readonly matcher?: string;
 }
 
 /** An image of a result, in base64. */
@@ -422,6 +488,12 @@ export interface LoadedMicroagent {
 /** All of them. */
 export interface LoadedMicroagents {
   readonly microagents: readonly LoadedMicroagent[];
+}
+
+/** A part of the log. */
+export interface LogPage {
+  readonly events: readonly (Readonly<Record<string, unknown>>)[];
+  readonly last_id: number;
 }
 
 /** The MCP servers of a user, of a conversation, or of the whole server. */
@@ -504,6 +576,7 @@ export interface NewConversation {
   readonly image_urls?: readonly string[] | null;
   readonly initial_user_msg?: string | null;
   readonly mcp_config?: McpConfig | null;
+  readonly program?: ProgramSettings | null;
   readonly replay_json?: string | null;
   readonly repository?: string | null;
   readonly selected_branch?: string | null;
@@ -569,6 +642,37 @@ export interface Problem {
   readonly loc: readonly (string | number)[];
   readonly msg: string;
   readonly type: string;
+}
+
+/** A value for the commands that name it. */
+export interface ProgramSecret {
+  readonly description?: string;
+  readonly value: string;
+}
+
+/** All that `agent_core.Conversation` is given, as data; the conversation has it instead of its user's settings. */
+export interface ProgramSettings {
+  readonly agent: {
+    readonly kind: string;
+    readonly llm: Readonly<Record<string, unknown>>;
+    readonly tools?: readonly unknown[];
+  };
+  readonly agent_definitions?: readonly AgentDefinition[];
+  readonly hook_config?: HookConfig;
+  readonly max_budget_per_run?: number | null;
+  readonly max_iteration_per_run?: number;
+  readonly secrets?: Readonly<Record<string, ProgramSecret>>;
+  readonly security_analyzer?: Readonly<Record<string, unknown>> | null;
+  readonly stuck_detection?: boolean;
+  readonly stuck_detection_thresholds?: StuckDetectionThresholds;
+}
+
+/** A question to the model, in one call. */
+export interface PromptHook {
+  readonly name?: string | null;
+  readonly prompt: string;
+  readonly timeout?: number;
+  readonly type?: "prompt";
 }
 
 /** What is stored; null where the server's own default counts. */
@@ -690,6 +794,30 @@ export interface SandboxChoice {
   readonly reason: string;
 }
 
+/** Why a request came to nothing: its arguments (`tool`), the sandbox, or (`lost`) nobody knows whether it did. */
+export interface SandboxFailure {
+  readonly code?: string;
+  readonly fix?: string;
+  readonly kind: "tool" | "sandbox" | "lost";
+  readonly message: string;
+}
+
+/** What came of it. */
+export interface SandboxOutcome {
+  readonly blob?: string | null;
+  readonly failure?: SandboxFailure | null;
+  readonly result?: Readonly<Record<string, unknown>>;
+}
+
+/** One request to the sandbox; with a `key` it is carried out at most once. */
+export interface SandboxRequest {
+  readonly args?: Readonly<Record<string, unknown>>;
+  readonly blob?: string | null;
+  readonly key?: string | null;
+  readonly limit_seconds?: number | null;
+  readonly op: "shell.run" | "shell.interrupt" | "shell.kill" | "kernel.run" | "kernel.restart" | "browser.run" | "ports.list" | "file.edit" | "file.range" | "file.read" | "file.whole" | "file.write" | "folder.list" | "patch.apply" | "search.glob" | "search.grep" | "git.diff" | "git.identity" | "git.log" | "git.status" | "workspace.facts" | "transfer.read" | "transfer.next" | "transfer.write" | "transfer.put" | "transfer.keep" | "transfer.drop";
+}
+
 /** The body of ``PUT /api/secrets/{name}``: what is left out, or null, stays as it is. */
 export interface SecretChange {
   readonly description?: string | null;
@@ -809,9 +937,22 @@ export interface StdioServer {
   readonly name: string;
 }
 
+/** It is stored. */
+export interface Stored {
+  readonly id: number;
+}
+
 /** What a stream is to end with. */
 export interface StreamOptions {
   readonly include_usage?: boolean;
+}
+
+/** How often something happens until it is a loop. */
+export interface StuckDetectionThresholds {
+  readonly action_error?: number;
+  readonly action_observation?: number;
+  readonly alternating_pattern?: number;
+  readonly monologue?: number;
 }
 
 /** A task card of the client. */
@@ -1012,11 +1153,16 @@ export interface Routes {
   readonly "GET /api/conversations/{conversation_id}/git/log": { readonly body: undefined; readonly reply: History };
   readonly "GET /api/conversations/{conversation_id}/git/status": { readonly body: undefined; readonly reply: GitStatus };
   readonly "GET /api/conversations/{conversation_id}/list-files": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "GET /api/conversations/{conversation_id}/log": { readonly body: undefined; readonly reply: LogPage };
+  readonly "POST /api/conversations/{conversation_id}/log": { readonly body: AddedEvent; readonly reply: Stored };
+  readonly "GET /api/conversations/{conversation_id}/log/live": { readonly body: undefined; readonly reply: unknown };
   readonly "POST /api/conversations/{conversation_id}/message": { readonly body: NewMessage; readonly reply: Done };
   readonly "GET /api/conversations/{conversation_id}/microagents": { readonly body: undefined; readonly reply: LoadedMicroagents };
   readonly "GET /api/conversations/{conversation_id}/ports": { readonly body: undefined; readonly reply: Ports };
+  readonly "PUT /api/conversations/{conversation_id}/program": { readonly body: ProgramSettings; readonly reply: Done };
   readonly "GET /api/conversations/{conversation_id}/remember-prompt": { readonly body: undefined; readonly reply: RememberPrompt };
   readonly "POST /api/conversations/{conversation_id}/rewind": { readonly body: RewindWish; readonly reply: RewindReply };
+  readonly "POST /api/conversations/{conversation_id}/sandbox": { readonly body: SandboxRequest; readonly reply: SandboxOutcome };
   readonly "DELETE /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: Alive };
   readonly "POST /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
@@ -1026,6 +1172,7 @@ export interface Routes {
   readonly "POST /api/conversations/{conversation_id}/stop": { readonly body: undefined; readonly reply: ConversationReply };
   readonly "POST /api/conversations/{conversation_id}/submit-feedback": { readonly body: GivenFeedback; readonly reply: FeedbackReply };
   readonly "POST /api/conversations/{conversation_id}/tool-calls/{call_id}": { readonly body: ResultArgs; readonly reply: Done };
+  readonly "GET /api/conversations/{conversation_id}/tools": { readonly body: undefined; readonly reply: AgentTools };
   readonly "GET /api/conversations/{conversation_id}/trajectory": { readonly body: undefined; readonly reply: Trajectory };
   readonly "POST /api/conversations/{conversation_id}/upload-files": { readonly body: undefined; readonly reply: Uploaded };
   readonly "GET /api/conversations/{conversation_id}/vscode-url": { readonly body: undefined; readonly reply: EditorAddress };

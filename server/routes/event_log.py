@@ -1,0 +1,230 @@
+"""The log of a conversation as it is stored: typed events, read, followed live and added to, for programs.
+
+`conversation_events` has the same log in the protocol's public form. Here an event is the JSON that
+`agent_core.events.serialization` reads, so that a program has the very objects that a local conversation gives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any, Final, Literal
+
+from anyio import CancelScope
+from fastapi import Query
+from pydantic import BaseModel, Field, ValidationError
+from starlette.responses import Response, StreamingResponse
+
+from agent_core.errors import NoSuchEventError, NotStuckError
+from agent_core.events.branches import Rewind
+from agent_core.events.control import (
+    ChangeAgentState,
+    ClientToolResult,
+    Condensation,
+    CondensationRequest,
+    ConfirmationPolicyChanged,
+    InterruptEvent,
+    LoopRecovery,
+    PauseEvent,
+    Trajectory,
+)
+from agent_core.events.event import Event
+from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.schema import UnknownAction, problems_in
+from agent_core.events.serialization import AnyEvent, from_data, to_payload
+from agent_core.events.transient import ClientCall, TextDelta, TextDiscarded, Transient
+from agent_core.security.confirmation import ConfirmationPolicy
+from server.auth.identity import Identity
+from server.conversation_manager.conversation_manager import ConversationManager
+from server.dependencies import IdempotencyKey, IdentityDependency, OwnConversation, ServicesDependency
+from server.routes.query import EventId
+from server.routes.replies import errors, plain_error
+from server.routes.route_classes import make_router
+from server.session.web_session import ImagesRefusedError
+
+router = make_router("/api/conversations/{conversation_id}/log")
+
+MAX_LIMIT: Final = 200
+MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
+SILENCE_SECONDS: Final = 10.0
+"""After so long without anything a comment is sent, which tells that the connection is still there."""
+
+_OF_USERS: Final = (
+    *(MessageEvent, ActionEvent, ChangeAgentState, PauseEvent, InterruptEvent, ConfirmationPolicyChanged),
+    *(ClientToolResult, Condensation, CondensationRequest, LoopRecovery, Rewind, Trajectory),
+)
+"""What a program may add; all else is written by the agent and its conversation."""
+
+
+class LogPage(BaseModel):
+    """A part of the log."""
+
+    events: list[dict[str, Any]] = Field(description="Each with its `id` and its `kind`.")
+    last_id: int = Field(ge=-1, description="The id of the newest event that is stored; -1: none.")
+
+
+class AddedEvent(BaseModel, extra="forbid"):
+    """The body of a new event."""
+
+    event: dict[str, Any] = Field(description="With its `kind`; its id, time and source are the server's to say.")
+
+
+class Stored(BaseModel):
+    """It is stored."""
+
+    id: int
+
+
+@router.get("", response_model=LogPage)
+async def read_log(
+    record: OwnConversation,
+    services: ServicesDependency,
+    after: EventId = -1,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = MAX_LIMIT,
+) -> Response:
+    """The events behind `after`, oldest first, whether or not the conversation runs; fewer where they are large."""
+    store = services.database.events
+    found: list[bytes] = []
+    size = 0
+    for one in await store.read(record.id, after=max(after, -1), limit=limit):
+        shown = b'{"id":%d,' % one.id + one.payload.lstrip()[1:]
+        size += len(shown)
+        if found and size > MAX_PAGE_BYTES:
+            break
+        found.append(shown)
+    last = await store.last_id(record.id)
+    return Response(b'{"events":[%b],"last_id":%d}' % (b",".join(found), last), media_type="application/json")
+
+
+_STREAM: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Server-sent events `event`, `text`, `text_discarded` and `client_call`, as long as one listens",
+        "content": {"text/event-stream": {"schema": {"type": "object", "additionalProperties": {"type": "string"}}}},
+    }
+}
+
+
+@router.get("/live", response_class=StreamingResponse, responses=_STREAM)
+async def follow_log(
+    record: OwnConversation, services: ServicesDependency, identity: IdentityDependency, after: EventId = -1
+) -> Response:
+    """The events behind `after`, then each as it comes, with the model's text and calls for clients in between.
+
+    It starts a conversation that does not run. Each event has its id, with which one goes on after a broken connection.
+    """
+    following = _following(services.manager, identity, record.id, max(after, -1))
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_paced(following, services.ending), media_type="text/event-stream", headers=headers)
+
+
+async def _following(
+    manager: ConversationManager, identity: Identity, conversation_id: str, after: int
+) -> AsyncGenerator[bytes, None]:
+    connection = f"program-{uuid.uuid4().hex}"
+    joined = await manager.join(conversation_id, connection, identity)
+    try:
+        stream = await joined.next_stream(None)
+        while stream is not None:
+            if after > stream.last_id:
+                yield _frame("resync", {"last_id": stream.last_id})
+                return
+            async with stream.subscribe(after=after, transients=True) as items:
+                async for item in items:
+                    if shown := _shown(item):
+                        yield shown
+                    after = items.position
+            stream = await joined.next_stream(stream)
+    finally:
+        await manager.leave(connection)
+
+
+def _shown(item: AnyEvent | Transient) -> bytes:
+    match item:
+        case Event():
+            return b"id: %d\nevent: event\ndata: %b\n\n" % (item.id, to_payload(item))
+        case TextDelta():
+            return _frame("text", {"response_id": item.response_id, "text": item.text, "channel": item.channel})
+        case TextDiscarded():
+            return _frame("text_discarded", {"response_id": item.response_id})
+        case ClientCall():
+            return _frame(
+                "client_call",
+                {"id": item.cause, "name": item.name, "arguments": dict(item.arguments), "is_over": item.is_over},
+            )
+    return b""
+
+
+def _frame(name: Literal["text", "text_discarded", "client_call", "resync"], data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+async def _paced(frames: AsyncGenerator[bytes, None], ending: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    """The frames, a comment wherever nothing came for long, until the server ends."""
+
+    async def following() -> bytes | None:
+        return await anext(frames, None)
+
+    over = asyncio.create_task(ending.wait(), name="log-server-ending")
+    coming: asyncio.Task[bytes | None] | None = None
+    async with aclosing(frames):
+        try:
+            yield b": following\n\n"
+            while not over.done():
+                coming = coming or asyncio.create_task(following(), name="log-next")
+                await asyncio.wait({over, coming}, timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    yield b": waiting\n\n"
+                    continue
+                frame, coming = coming.result(), None
+                if frame is None:
+                    return
+                yield frame
+        finally:
+            tasks = [task for task in (over, coming) if task is not None]
+            for task in tasks:
+                task.cancel()
+            with CancelScope(shield=True):  # who hangs up has this cancelled again and again, until it has ended
+                await asyncio.wait(tasks)
+
+
+@router.post("", responses=errors(400, 409))
+async def add_to_log(
+    record: OwnConversation, services: ServicesDependency, body: AddedEvent, key: IdempotencyKey = None
+) -> Stored:
+    """Store an event of the program's user; a conversation that does not run is started."""
+    event = _of_user(body.event)
+    if key is not None:
+        event = event.model_copy(update={"client_key": key})
+    try:
+        stored = await services.manager.send(record.id, event)
+    except (ImagesRefusedError, NoSuchEventError, NotStuckError) as error:
+        raise plain_error(400, f"event: {error}") from error
+    return Stored(id=stored.id)
+
+
+def _of_user(data: dict[str, Any]) -> AnyEvent:
+    given = {name: value for name, value in data.items() if name not in ("id", "timestamp", "source", "client_key")}
+    try:
+        event = from_data({**given, "source": "user"})
+    except ValidationError as error:
+        raise plain_error(400, f"event: {problems_in(error, 3)}") from error
+    if not isinstance(event, _OF_USERS):
+        allowed = ", ".join(kind.__name__ for kind in _OF_USERS)
+        raise plain_error(400, f"event.kind: a program may add {allowed}, and no {event.kind}")
+    problem = ""
+    match event:
+        case MessageEvent() if event.llm_message.role != "user":
+            problem = f"event.llm_message.role: {event.llm_message.role!r} is not the user's"
+        case ActionEvent(action=None) | ActionEvent(action=UnknownAction()):
+            problem = "event.action: this server has no such action"
+        case ConfirmationPolicyChanged():
+            try:
+                ConfirmationPolicy.recreate(event.policy)
+            except ValueError as error:
+                problem = f"event.policy: {error}"
+    if problem:
+        raise plain_error(400, problem)
+    return event

@@ -1,0 +1,230 @@
+"""What a program on the library has its conversation run with: its agent with keys, limits, hooks and secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Final, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from agent_core.agent.base import AgentBase
+from agent_core.controller.stuck import StuckDetectionThresholds
+from agent_core.events.llm_events import SystemPromptEvent
+from agent_core.events.masking import EXPOSE_SECRETS
+from agent_core.llm.llm import LLM
+from agent_core.mcp.servers import McpRules
+from agent_core.runtime.sandbox import WORKSPACE
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.confirmation import NeverConfirm
+from agent_core.security.hooks import HookConfig
+from agent_core.security.secrets import StaticSecret
+from agent_core.session.repository import GitSetup
+from agent_core.session.settings import SessionSettings
+from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
+from agent_core.tools.spec import ToolMakerState, WorkspacePlace
+from agent_core.version import VERSION
+from server.auth.secrets import SecretBox, SecretUnreadableError
+from server.db.conversations import ConversationRecord
+from server.errors import SessionError
+
+PROGRAM: Final = "program"
+"""Key among a conversation's options: what a program gave it, encrypted."""
+
+MAX_SECRETS: Final = 200
+MAX_DEFINITIONS: Final = 100
+_HOST_FILES: Final = ("record_to", "custom_tokenizer", "fallback_strategy")
+"""Fields of a model that name files of the program's own computer."""
+
+
+_AGENT: Final = {
+    "type": "object",
+    "title": "Agent",
+    "description": "An agent as `agent_core` writes it (`model_dump` with its secrets); `kind` is its class.",
+    "properties": {"kind": {"type": "string"}, "llm": {"type": "object"}, "tools": {"type": "array"}},
+    "required": ["kind", "llm"],
+    "additionalProperties": True,
+}
+
+
+def _agent(value: object) -> AgentBase:
+    found: object = AgentBase.revive(value)
+    if not isinstance(found, AgentBase):
+        raise ValueError("send an agent as an object with its kind")
+    return found
+
+
+ProgramsAgent = Annotated[Any, BeforeValidator(_agent), WithJsonSchema(_AGENT)]
+"""An `AgentBase`; its schema would be that of every class there is."""
+
+
+class ProgramSecret(BaseModel, extra="forbid", hide_input_in_errors=True):
+    """A value for the commands that name it."""
+
+    value: SecretStr
+    description: str = Field("", max_length=1000)
+
+
+class ProgramSettings(BaseModel):
+    """All that `agent_core.Conversation` is given, as data; the conversation has it instead of its user's settings.
+
+    The agent's class, and its tools, have to be known here. Nothing of it may name a file of this host, or send a key
+    of this server's to an address of the program's.
+    """
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    agent: ProgramsAgent
+    max_iteration_per_run: int = Field(500, ge=1, le=1_000_000, strict=True)
+    max_budget_per_run: float | None = Field(None, ge=0, allow_inf_nan=False, strict=True)
+    stuck_detection: bool = Field(True, strict=True)
+    stuck_detection_thresholds: StuckDetectionThresholds = Field(default_factory=StuckDetectionThresholds)
+    security_analyzer: dict[str, Any] | None = None
+    hook_config: HookConfig = Field(default_factory=HookConfig)
+    secrets: dict[str, ProgramSecret] = Field(default_factory=dict, max_length=MAX_SECRETS)
+    agent_definitions: list[AgentDefinition] = Field(default_factory=list, max_length=MAX_DEFINITIONS)
+
+    @model_validator(mode="after")
+    def _can_be_run_here(self) -> Self:
+        if problem := next(_problems(self), ""):
+            raise ValueError(problem)
+        self.made_agent("conversation", WORKSPACE)
+        return self
+
+    @property
+    def analyzer(self) -> SecurityAnalyzer | None:
+        return None if self.security_analyzer is None else SecurityAnalyzer.model_validate(self.security_analyzer)
+
+    def made_agent(self, conversation_id: str, working_dir: str) -> AgentBase:
+        """The agent with its tools. It has its whole context already: nothing of this host's user is added.
+
+        Raises `ToolNotFoundError`, `ValueError` or `TypeError` for tools that cannot be made.
+        """
+        agent: AgentBase = self.agent.model_copy()
+        try:
+            agent.initialize(ToolMakerState(conversation_id, WorkspacePlace(working_dir)))
+        except KeyError as error:
+            raise ValueError(f"agent.tools: {error.args[0]}") from None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"agent.tools: {error}") from None
+        return agent
+
+    def opening_prompt(self, conversation_id: str) -> SystemPromptEvent:
+        """What its agent is told at the beginning."""
+        agent = self.made_agent(conversation_id, WORKSPACE)
+        secrets = {name: one.description for name, one in self.secrets.items()}
+        schemas = [agent.shown_tool(tool) for tool in agent.tools_map.values()]
+        return agent.system_prompt_event(schemas, version=VERSION, secrets=secrets)
+
+    @property
+    def hidden(self) -> list[str]:
+        """Every secret in it."""
+        keys = [llm.api_key.get_secret_value() for llm in self.agent.get_all_llms() if llm.api_key is not None]
+        servers = [value for server in self.agent.mcp_config.values() for value in server.secrets]
+        return [*keys, *servers, *(one.value.get_secret_value() for one in self.secrets.values())]
+
+    def as_data(self) -> dict[str, Any]:
+        """It as JSON with its secrets, from which the same is made again."""
+        data = self.model_dump(mode="json", context={EXPOSE_SECRETS: True})
+        data["secrets"] = {
+            name: {"value": one.value.get_secret_value(), "description": one.description}
+            for name, one in self.secrets.items()
+        }
+        return data
+
+
+def _problems(program: ProgramSettings) -> Iterator[str]:
+    agent = program.agent
+    for field in ("system_prompt_filename", "security_policy_filename"):
+        name = getattr(agent, field)
+        if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+            yield f"agent.{field}: {name!r} is a file of this server; send the text as system_prompt"
+    context = agent.agent_context
+    for field in ("load_user_skills", "load_public_skills"):
+        if context is not None and getattr(context, field):
+            yield f"agent.agent_context.{field}: there is no such folder of yours here; send the skills themselves"
+    for llm in agent.get_all_llms():
+        yield from _problems_of_model(llm)
+    for number, definition in enumerate(program.agent_definitions):
+        if definition.model != INHERIT or definition.profile_store_dir is not None:
+            yield f"agent_definitions.{number}.model: stored profiles are files of this server; leave it at {INHERIT!r}"
+    if program.security_analyzer is not None:
+        try:
+            _ = program.analyzer
+        except ValueError as error:
+            yield f"security_analyzer: {error}"
+
+
+def _problems_of_model(llm: LLM) -> Iterator[str]:
+    for field in _HOST_FILES:
+        if getattr(llm, field) is not None:
+            yield f"agent.llm.{field}: it would be a file of this server; leave it out"
+    if llm.log_completions:
+        yield "agent.llm.log_completions: it would write files on this server; leave it out"
+    if llm.model.startswith("replay/"):
+        yield "agent.llm.model: a recording is a file of this server; use a model"
+
+
+def sealed_program(box: SecretBox, conversation_id: str, program: ProgramSettings) -> str:
+    """A program's settings as they are stored: encrypted, for this conversation alone."""
+    return box.encrypt(json.dumps(program.as_data()), purpose=_purpose(conversation_id))
+
+
+def opened_program(box: SecretBox, record: ConversationRecord) -> ProgramSettings | None:
+    """What a program gave the conversation; None: it is no program's. `SessionError`: it cannot be read any more."""
+    stored = record.options.get(PROGRAM)
+    if not isinstance(stored, str):
+        return None
+    try:
+        return ProgramSettings.model_validate(json.loads(box.decrypt(stored, purpose=_purpose(record.id))))
+    except (SecretUnreadableError, ValidationError) as error:
+        problem = str(error) if isinstance(error, SecretUnreadableError) else "this version of the server cannot use it"
+        raise SessionError(
+            f"the agent that a program gave this conversation cannot be read: {problem}; run the program again"
+        ) from error
+
+
+def _purpose(conversation_id: str) -> str:
+    return f"conversation/{PROGRAM}/{conversation_id}"
+
+
+def run_by_program(
+    settings: SessionSettings, program: ProgramSettings, record: ConversationRecord, rules: McpRules
+) -> SessionSettings:
+    """The session's settings with the program's choices in place of the user's and the server's."""
+    agent = program.made_agent(record.id, WORKSPACE)
+    return replace(
+        settings,
+        agent=agent,
+        llm=agent.llm,
+        agent_class=agent.name,
+        condenser=None,
+        max_iterations=program.max_iteration_per_run,
+        max_budget=program.max_budget_per_run,
+        limits_per_run=True,
+        policy=NeverConfirm(),
+        analyzer=program.analyzer,
+        stuck_detection=program.stuck_detection,
+        stuck_thresholds=program.stuck_detection_thresholds,
+        hooks=program.hook_config,
+        named_secrets={
+            name: StaticSecret(secret=one.value, description=one.description) for name, one in program.secrets.items()
+        },
+        secrets=(*settings.secrets, *program.hidden),
+        agent_definitions=tuple(program.agent_definitions),
+        purpose_llms={},
+        mcp_rules=rules,
+        own_tools=(),
+        sandbox_remarks="",
+        git=GitSetup(),
+    )
