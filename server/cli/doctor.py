@@ -57,6 +57,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
     by_docker = engine.ok and (wish == "docker" or (wish == "auto" and works))
     return [
         _python(),
+        *(DoctorFinding("config", ok=False, text=remark, needed=False) for remark in settings.remarks),
         *_modules(settings),
         _data_dir(settings),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),

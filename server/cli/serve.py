@@ -41,6 +41,8 @@ def serve(settings: Settings, out: TextIO) -> int:
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
     secrets += passwords_of(settings.llm_base_url or "")
     log_masker = configure_logging(settings, secrets=secrets)
+    for remark in settings.remarks:
+        logger.warning(remark)
     app = create_app(settings, log_masker=log_masker)
     log_masker.add([app.token] if app.token else [])
     listener = _bind(settings)

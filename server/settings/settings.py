@@ -22,6 +22,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -38,6 +39,7 @@ from agent_core.spelling import meant_at
 from server.errors import ConfigurationError
 from server.listeners import EventListener
 from server.settings.extensions import import_modules
+from server.settings.first_generation import ConfigurationFile, is_first_generation, read_first_generation
 from server.settings.git_hosts import PROVIDERS, host_problem
 from server.settings.llm_profiles import (
     MAX_PROFILES,
@@ -543,6 +545,13 @@ class Settings(BaseModel):
             raise ValueError(SHORT_TOKEN)
         return value
 
+    _remarks: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said about the file they were read from: keys that mean nothing here, and what to use."""
+        return self._remarks
+
     @property
     def listens_on_all(self) -> bool:
         """Whether the bind address stands for all addresses of the machine."""
@@ -580,37 +589,46 @@ def load_settings(
     environment = environment or {}
     values: dict[str, Any] = {}
     places: dict[str, _Source] = {}
+    remarks: tuple[str, ...] = ()
     named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     if named_file is not None:
-        for key, value in _from_file(named_file).items():
-            values[key], places[key] = value, _Source(key, f" in {named_file}")
+        file = _from_file(named_file)
+        remarks = tuple(file.remarks)
+        for key, value in file.values.items():
+            values[key], places[key] = value, _Source(file.places.get(key, key), f" in {named_file}")
     for variable, key, value in _from_environment(environment):
         values[key], places[key] = value, _Source(variable)
     for key, value in (options or {}).items():
         if value is not None:
             values[key], places[key] = value, _Source(f"--{key.replace('_', '-')}")
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         # `from None`: pydantic's own text would quote the values, and some of them are secrets.
         raise ConfigurationError(_describe(error, places)) from None
+    settings._remarks = remarks
+    return settings
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _from_file(path: Path) -> ConfigurationFile:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigurationError(f"cannot read the configuration file {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the configuration file {path} is not valid TOML: {error}") from error
-    for key in data:
+    if is_first_generation(data):
+        found = read_first_generation(data, Settings.model_fields, str(path))
+    else:
+        found = ConfigurationFile(data)
+    for key in found.values:
         if key not in Settings.model_fields:
             raise ConfigurationError(f"{path}: there is no setting {key!r}.{_nearest(key, Settings.model_fields)}")
-    types = {key: str(Settings.model_fields[key].annotation) for key, value in data.items() if value}
+    types = {key: str(Settings.model_fields[key].annotation) for key, value in found.values.items() if value}
     secret = [key for key, kind in types.items() if _HIDDEN.search(kind)]
     if secret and path.stat().st_mode & stat.S_IROTH:
         _log.warning("everybody on this machine can read %s, which holds %s: chmod 600 it", path, ", ".join(secret))
-    return data
+    return found
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
