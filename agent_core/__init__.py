@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from agent_core.errors import LLMTimeoutError as LLMTimeoutError
     from agent_core.errors import LLMUnavailableError as LLMUnavailableError
     from agent_core.errors import NoCondensationError as NoCondensationError
+    from agent_core.errors import RemoteError as RemoteError
     from agent_core.errors import SkillValidationError as SkillValidationError
     from agent_core.errors import ToolError as ToolError
     from agent_core.errors import ToolNotFoundError as ToolNotFoundError
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from agent_core.library.conversation_state import ConversationState as ConversationState
     from agent_core.library.workspace import DockerWorkspace as DockerWorkspace
     from agent_core.library.workspace import LocalWorkspace as LocalWorkspace
+    from agent_core.library.workspace import RemoteWorkspace as RemoteWorkspace
     from agent_core.llm.llm import LLM as LLM
     from agent_core.llm.metrics import ConversationStats as ConversationStats
     from agent_core.llm.metrics import Metrics as Metrics

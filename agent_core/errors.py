@@ -23,6 +23,10 @@ class StreamClosedError(DrydockError):
     """The stream was closed; the event was not stored."""
 
 
+class RemoteError(DrydockError):
+    """A server that carries out a conversation cannot be asked, or refuses; the message names it and what to do."""
+
+
 class ToolError(DrydockError, ValueError):
     """A tool was called in a way that its caller can correct; `code` is the sandbox's, for example ``not_found``."""
 

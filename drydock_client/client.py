@@ -11,6 +11,7 @@ from drydock_client.errors import LimitError, NotDrydockError, NotFoundError
 from drydock_client.events import RESTING, Event, State, Unknown, read_event
 from drydock_client.http import DEFAULT_URL, Http, without_none
 from drydock_client.live import Connector, Following, LiveConnection
+from drydock_client.programs import ProgramsApi
 from drydock_client.resources import FilesApi, GitApi, SecretsApi, SettingsApi, WebhooksApi, conversation_path
 from drydock_client.results import (
     Conversation,
@@ -52,6 +53,7 @@ class DrydockClient:
         self.settings = SettingsApi(http)
         self.secrets = SecretsApi(http)
         self.webhooks = WebhooksApi(http)
+        self.programs = ProgramsApi(http)
 
     async def __aenter__(self) -> Self:
         self._http.open()

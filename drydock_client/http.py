@@ -37,6 +37,7 @@ class RequestOptions(TypedDict, total=False):
     files: list[tuple[str, tuple[str, bytes]]] | None
     key: str | None
     repeatable: bool | None
+    limit_seconds: float | None
 
 
 class Http:
@@ -80,11 +81,13 @@ class Http:
         files: list[tuple[str, tuple[str, bytes]]] | None = None,
         key: str | None = None,
         repeatable: bool | None = None,
+        limit_seconds: float | None = None,
     ) -> httpx.Response:
         """Make a request and return its answer, which has JSON or nothing.
 
         Of the `query` parameters None are left out. `body` is sent as JSON, or `files` as a form (field, name and
-        content of each). `repeatable` is by default true for GET, PUT and DELETE, and with an idempotency `key`.
+        content of each). `repeatable` is by default true for GET, PUT and DELETE, and with an idempotency `key`;
+        `limit_seconds` takes the place of the client's timeout.
 
         Raises `UnreachableError` after several attempts, `LimitError` where all together took longer than the client's
         timeout, `RefusedError` of the class that says why, `NotDrydockError` where the answer is none of such a server.
@@ -98,10 +101,13 @@ class Http:
             options["headers"] = {IDEMPOTENCY_HEADER: key}
         again = method in ("GET", "PUT", "DELETE") or key is not None if repeatable is None else repeatable
         try:
-            async with asyncio.timeout(self.timeout):
+            limit = self.timeout if limit_seconds is None else limit_seconds
+            if limit_seconds is not None:
+                options["timeout"] = limit_seconds
+            async with asyncio.timeout(limit):
                 response = await self._attempts(method, path, options, repeatable=again)
         except TimeoutError as error:
-            raise self._too_late(method, path) from error
+            raise self._too_late(method, path, limit) from error
         self._check(response)
         return response
 
@@ -117,7 +123,7 @@ class Http:
                     raise self._refused(response)
                 yield response
         except httpx.TimeoutException as error:
-            raise self._too_late("GET", path) from error
+            raise self._too_late("GET", path, self.timeout) from error
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
 
@@ -170,9 +176,9 @@ class Http:
             return NotDrydockError(f"{self.base_url} answers, but not as a Drydock server does.", fix=ADDRESS_FIX)
         return refusal(response.status_code, body)
 
-    def _too_late(self, method: str, path: str) -> LimitError:
+    def _too_late(self, method: str, path: str, limit: float) -> LimitError:
         return LimitError(
-            f"{method} {path} was not answered within {self.timeout:g} s.",
+            f"{method} {path} was not answered within {limit:g} s.",
             fix="Look whether it was done before you do it again, or give a longer timeout.",
         )
 

@@ -1,6 +1,8 @@
 """An agent with the tools of an MCP server: a program of this machine, or an address.
 
 LLM_API_KEY=… LLM_MODEL=openai/gpt-5 python examples/mcp_tools.py "When is noon in Tokyo?" uvx mcp-server-time
+
+WORKSPACE may name another folder, or the address of a server, which starts the program where its settings say.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def main(task: str, server: list[str]) -> None:
     is_address = server[0].startswith("http")
     config = {"url": server[0]} if is_address else {"command": server[0], "args": server[1:]}
     agent = Agent(llm=llm, tools=get_default_tools(), mcp_config={"mcpServers": {"example": config}})
-    with Conversation(agent=agent, workspace=".") as conversation:
+    with Conversation(agent=agent, workspace=os.environ.get("WORKSPACE", ".")) as conversation:
         conversation.send_message(task)
         own = set(conversation.agent.tools_map)
         conversation.run()

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from pathlib import Path
 
 from pydantic import SecretStr
 
 from agent_core import LLM, Conversation, Event, content_to_str, get_default_agent, get_planning_agent
+from agent_core.tools.terminal import TerminalAction
 
 TASK = """
 Write a Python program that collects the titles and addresses of the articles on a news site:
@@ -33,7 +33,7 @@ def text_of(event: Event) -> str:
     return str(event) if message is None else "".join(content_to_str(message.content))
 
 
-def main(task: str, folder: Path) -> None:
+def main(task: str, folder: str) -> None:
     """Plan, show the plan, and do it."""
     llm = LLM(
         usage_id="agent",
@@ -43,24 +43,26 @@ def main(task: str, folder: Path) -> None:
     )
     print(f"Working in {folder}")
 
-    planning = Conversation(agent=get_planning_agent(llm=llm), workspace=str(folder))
+    planning = Conversation(agent=get_planning_agent(llm=llm), workspace=folder)
     planning.send_message(f"Look at this task and write a detailed plan for it:\n\n{task}")
     planning.run()
-    plan = folder / "PLAN.md"
-    print(f"The plan stands in {plan}:\n\n{plan.read_text()}")
+    plan = planning.download("PLAN.md", tempfile.mkdtemp())
+    print(f"The plan:\n\n{plan.read_text()}")
 
-    doing = Conversation(agent=get_default_agent(llm=llm, cli_mode=True), workspace=str(folder))
-    doing.send_message(f"Carry out the plan in {plan}: read it first, then do all of it, and see that it works.")
+    doing = Conversation(agent=get_default_agent(llm=llm, cli_mode=True), workspace=folder)
+    doing.upload(plan)  # as it is now; and into a workspace of its own, where there is no common folder
+    doing.send_message("Carry out the plan in PLAN.md: read it first, then do all of it, and see that it works.")
     doing.run()
 
     print(f"The last event: {text_of(doing.state.events[-1])}")
     print("Files in the folder:")
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            print(f"  {path.relative_to(folder)}")
+    files = doing.execute_tool("terminal", TerminalAction(command="find . -type f -not -path '*/.*' | sort"))
+    for path in files.text.splitlines():
+        if path.startswith("./"):
+            print(f"  {path[2:]}")
     print(f"Cost: {llm.metrics.accumulated_cost}")
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(given[0] if given else TASK, Path(given[1] if given[1:] else tempfile.mkdtemp()).resolve())
+    main(given[0] if given else TASK, given[1] if given[1:] else tempfile.mkdtemp())

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -35,7 +34,7 @@ def show(event: Event) -> None:
         print(f"--- {event.observation.text}")
 
 
-def main(task: str, folder: Path) -> None:
+def main(task: str, folder: str) -> None:
     """Ask, and say what it cost whom."""
     llm = LLM(
         usage_id="agent",
@@ -55,4 +54,4 @@ def main(task: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(given[0] if given else TASK, Path(given[1] if given[1:] else tempfile.mkdtemp()).resolve())
+    main(given[0] if given else TASK, given[1] if given[1:] else tempfile.mkdtemp())

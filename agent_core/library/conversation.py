@@ -31,9 +31,11 @@ from agent_core.library.console import ConsoleView
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationState
 from agent_core.library.direct_calls import call_tool, rerun, tool_named
+from agent_core.library.remote.program import check_for_server
+from agent_core.library.remote.run import RemoteRun
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict
-from agent_core.library.workspace import Workspace, share_files, workspace_of
+from agent_core.library.workspace import RemoteWorkspace, Workspace, share_files, workspace_of
 from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
@@ -75,7 +77,8 @@ class Conversation:
     Args:
         agent: who works.
         workspace: a folder of this host, which commands see under its own path and nothing beside it (needs
-            bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace`, or a sandbox of the caller's.
+            bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace`, or a sandbox of the caller's. With a
+            `RemoteWorkspace`, or the http address of a server, that runs the agent, too.
         callbacks: get every event once it is stored, in order; `run` waits for them.
         token_callbacks: get pieces of the model's text as it comes (`TextDelta`), before the event that has all of it.
         max_iteration_per_run: answers of the model until a run ends with the status error; the next one counts anew.
@@ -128,33 +131,40 @@ class Conversation:
             hooks = hooks.followed_by(extension.hooks)
             extension.register_agents()
         self.workspace = workspace_of(workspace)
-        folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
         data_folder = None if persistence_dir is None else str(persistence_dir)
-        self._deleted = folder if delete_on_close else None
-        self._work = RunLoop(
-            self.id,
-            store=folder or InMemoryEventStore(),
-            data_dir="" if folder is None else str(folder.folder_of(self.id)),
-            persistence_dir=data_folder,
-            agent=own,
-            settings=SessionSettings(
-                llm=agent.llm,
-                max_iterations=max_iteration_per_run,
-                max_budget=max_budget_per_run,
-                limits_per_run=True,
-                stuck_detection=stuck_detection,
-                stuck_thresholds=StuckDetectionThresholds.model_validate(stuck_detection_thresholds or {}),
-                named_secrets=dict(secrets or {}),
-                hooks=hooks,
-                confirm_subagents=confirm_subagents,
-                missing_parts=self.workspace.missing_parts,
-                git=GitSetup() if git is None else _checked(git, GitSetup, "git"),
-                tags=tuple(f"{name}:{value}" for name, value in (tags or {}).items()),
-            ),
-            workspace=self.workspace,
-            callbacks=Callbacks(*functions, visualizer),
+        settings = SessionSettings(
+            llm=agent.llm,
+            max_iterations=max_iteration_per_run,
+            max_budget=max_budget_per_run,
+            limits_per_run=True,
+            stuck_detection=stuck_detection,
+            stuck_thresholds=StuckDetectionThresholds.model_validate(stuck_detection_thresholds or {}),
+            named_secrets=dict(secrets or {}),
+            hooks=hooks,
+            confirm_subagents=confirm_subagents,
+            missing_parts=self.workspace.missing_parts,
+            git=GitSetup() if git is None else _checked(git, GitSetup, "git"),
+            tags=tuple(f"{name}:{value}" for name, value in (tags or {}).items()),
         )
-        self.state = ConversationState(self._work, self.workspace, data_folder, tags or {})
+        told = Callbacks(*functions, visualizer)
+        self._work: RunLoop
+        if isinstance(self.workspace, RemoteWorkspace):
+            check_for_server(own, settings, data_folder)
+            self._work = RemoteRun(self.id, agent=own, settings=settings, workspace=self.workspace, callbacks=told)
+        else:
+            folder = None if data_folder is None else FolderEventStore(data_folder)
+            self._work = RunLoop(
+                self.id,
+                store=folder or InMemoryEventStore(),
+                data_dir="" if folder is None else str(folder.folder_of(self.id)),
+                persistence_dir=data_folder,
+                agent=own,
+                settings=settings,
+                workspace=self.workspace,
+                callbacks=told,
+            )
+        self._is_deleted_on_close = delete_on_close
+        self.state = self._work.state = ConversationState(self._work, self.workspace, data_folder, tags or {})
         self._access = WorkspaceAccess(self._work)
 
     @property
@@ -468,6 +478,7 @@ class Conversation:
         fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
         is_copied = copy_files and not share_files(self.workspace, fork.workspace)
         try:
+            fork._make_tools()
             prompt = None if agent is None else fork._do(fork._work.opening_prompt())
             self._do(self._work.copy_to(fork._work, from_event_id, reset_metrics, prompt, with_files=is_copied))
         except BaseException:
@@ -488,8 +499,8 @@ class Conversation:
 
     async def _end(self) -> None:
         await self._work.close()
-        if self._deleted is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._deleted.remove, self.id)
+        if self._is_deleted_on_close:
+            await self._work.delete()
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
+from agent_core.library.remote.run import RemoteRun
 from agent_core.library.run_loop import RunLoop
 from agent_core.runtime.action_runner import DirectContext, failure
 from agent_core.security.secrets import SecretRegistry
@@ -23,6 +24,8 @@ async def call_tool(work: RunLoop, definition: ToolDefinition, action: Action) -
     """Call a tool in the conversation's sandbox; as the user, where the tool's state is in the log."""
     if not definition.remembers:
         return await _unrecorded(work, definition, action)
+    if isinstance(work, RemoteRun):
+        return await work.call_by_server(definition, action)
     async with work.sessions.used() as session:
         is_running = work.is_running
         call = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]

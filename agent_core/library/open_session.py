@@ -104,6 +104,9 @@ class OpenSession:
         self.agent = agent
         self.settings = replace(self.settings, agent=agent)
 
+    def use_sandbox(self, sandbox: SandboxUse) -> None:
+        self._sandbox = sandbox
+
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         async with self._changing:
             self.settings = replace(self.settings, analyzer=analyzer)

@@ -19,6 +19,7 @@ from agent_core.events.control import (
     MetricsUpdated,
     PauseEvent,
 )
+from agent_core.events.folder_store import FolderEventStore
 from agent_core.events.llm_events import ActionDecision, MetricsSnapshot, SystemPromptEvent, UserRejectObservation
 from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent
@@ -62,6 +63,8 @@ class RunLoop:
         self.log = ConversationLog(store, conversation_id)
         self.side_usage = ConversationStats()
         self.callbacks = callbacks
+        self.state: object = None
+        """What factories of tools are given; the conversation sets it."""
         self.is_closed = False
         self._persistence_dir = persistence_dir
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
@@ -278,6 +281,12 @@ class RunLoop:
         finally:
             self._is_beginning = False
             await self.sessions.end()
+
+    async def delete(self) -> None:
+        """Remove the log, and what is kept beside it; for a closed conversation."""
+        if isinstance(self.log.store, FolderEventStore):
+            remove = self.log.store.remove
+            await asyncio.get_running_loop().run_in_executor(None, remove, self.conversation_id)
 
     async def until_run_ended(self) -> None:
         """Wait until a run that was cancelled is over: its agent is paused, and the next one may begin."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from agent_core.runtime.sandbox import WORKSPACE, NetworkWish, Sandbox, SandboxP
 from agent_core.runtime.standalone import folder_spec, require_isolation
 from agent_core.spelling import spelled
 from agent_core.tools.browser import BROWSER
+
+DEFAULT_URL = "http://127.0.0.1:3000"
 
 
 @dataclass(slots=True)
@@ -160,6 +163,30 @@ class DockerWorkspace(Workspace):
 
 
 @dataclass(frozen=True)
+class RemoteWorkspace(Workspace):
+    """A workspace of its own in a sandbox of a Drydock server, which runs the agent, too.
+
+    `url` is the address that the server prints when it starts, `api_key` its access token. The server may be away for
+    `reconnect_seconds` before a run fails; `timeout` is in seconds, for one request.
+    """
+
+    url: str = DEFAULT_URL
+    api_key: str | None = field(default=None, repr=False)
+    reconnect_seconds: float = 120.0
+    timeout: float = 30.0
+
+    def for_fork(self, conversation_id: str) -> Workspace:
+        return self
+
+    @property
+    def working_dir(self) -> str:
+        return WORKSPACE
+
+    async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
+        raise NotImplementedError("a server makes its sandboxes itself: give the workspace to a Conversation")
+
+
+@dataclass(frozen=True)
 class ExistingSandbox(Workspace):
     """A sandbox that its caller made and will end."""
 
@@ -174,9 +201,11 @@ class ExistingSandbox(Workspace):
 
 
 def workspace_of(source: str | Path | Workspace | Sandbox) -> Workspace:
-    """The workspace for a path or a sandbox; raises `TypeError` for anything else."""
+    """The workspace for a path, the address of a server (key: ``DRYDOCK_API_KEY``) or a sandbox; else `TypeError`."""
     if isinstance(source, Workspace):
         return source
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        return RemoteWorkspace(source, os.environ.get("DRYDOCK_API_KEY"))
     if isinstance(source, str | Path):
         return LocalWorkspace(source)
     if not hasattr(source, "working_dir"):

@@ -200,6 +200,11 @@ def register_agent_definition(definition: AgentDefinition) -> None:
     _register(AgentKind(definition))
 
 
+def registered_definitions() -> list[AgentDefinition]:
+    """The registered kinds that are all data: those without a function of the program's."""
+    return [kind.definition for kind in _registered.values() if kind.make is None]
+
+
 def unregister_agent(name: str) -> None:
     """Forget a registered kind; an unknown one is fine."""
     _registered.pop(name, None)

@@ -172,6 +172,16 @@ def test_agent_core_does_not_know_the_server() -> None:
     assert not wrong, wrong
 
 
+def test_only_conversations_of_a_server_know_its_client() -> None:
+    wrong = [
+        where(found)
+        for path in sources("agent_core")
+        for found in imports_of(path)
+        if found.module.split(".")[0] == "drydock_client" and path.parent.name != "remote"
+    ]
+    assert not wrong, wrong
+
+
 def test_the_client_package_imports_nothing_of_ours_but_itself() -> None:
     wrong = [
         where(found)

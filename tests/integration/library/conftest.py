@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from pydantic import SecretStr
 
+from agent_core import RemoteWorkspace
 from agent_core.llm.llm import LLM
 from agent_core.testing.model_server import ModelServer, Script
 from agent_core.testing.model_turns import Turn
+from tests.integration.server.conftest import ServerProcess
 
+T = TypeVar("T")
 StartModel = Callable[[Iterable[Turn] | Script], ModelServer]
 
 
@@ -62,3 +66,38 @@ def model(server: ModelServer) -> LLM:
     return LLM(
         usage_id="agent", model="openai/scripted", base_url=server.url, api_key=SecretStr("key-123456"), num_retries=1
     )
+
+
+class RunningServer:
+    """A server process of its own, for programs that are not asynchronous."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="server")
+        self._thread.start()
+        self.process = ServerProcess(
+            data_dir, "--sandbox", "local", environment={"DRYDOCK_TOKEN": "auto", "DRYDOCK_MCP_PROGRAMS": "host"}
+        )
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    @property
+    def workspace(self) -> RemoteWorkspace:
+        return RemoteWorkspace(self.process.url, self.process.token, reconnect_seconds=60)
+
+    def close(self) -> None:
+        self.do(self.process.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    server = RunningServer(tmp_path_factory.mktemp("server") / "data")
+    try:
+        server.do(server.process.start())
+        yield server
+    finally:
+        server.close()

@@ -1,9 +1,10 @@
-"""The programs in ``examples/``, each run as a user would run it, with a scripted model over HTTP."""
+"""The programs in ``examples/``, run as a user would run them: on a folder and on a server, with a scripted model."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,20 +14,51 @@ import pytest
 
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
-from tests.integration.library.conftest import StartModel
+from drydock_client import NotFoundError, SyncDrydockClient
+from tests.integration.library.conftest import RunningServer, StartModel
 
 pytestmark = pytest.mark.bubblewrap
 
 ROOT = Path(__file__).parents[3]
 
 
-def run_example(name: str, server: ModelServer, *arguments: str) -> str:
+class Home:
+    """Where an example works: what it is told, and what its commands see."""
+
+    def __init__(self, project: Path, server: RunningServer | None) -> None:
+        self._project = project
+        self._server = server
+        self.argument = str(project) if server is None else server.process.url
+        self.folder = str(project) if server is None else "/workspace"
+        self.environment = {"DRYDOCK_API_KEY": server.process.token or ""} if server is not None else {}
+        self.files = [] if server is not None else ["boat.py", "notes.txt"]
+
+    def text(self, name: str) -> str | None:
+        """What stands in a file of the newest conversation; None where there is none."""
+        if self._server is None:
+            path = self._project / name
+            return path.read_text() if path.exists() else None
+        with SyncDrydockClient(self._server.process.url, self._server.process.token) as client:
+            newest = next(iter(client.conversations()))
+            try:
+                return client.files.download(newest.id, name).decode()
+            except NotFoundError:
+                return None
+
+
+@pytest.fixture(params=["folder", "server"])
+def home(request: pytest.FixtureRequest, project: Path) -> Home:
+    return Home(project, request.getfixturevalue("running_server") if request.param == "server" else None)
+
+
+def run_example(name: str, server: ModelServer, home: Home, *arguments: str) -> str:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "LLM_MODEL": "openai/scripted",
         "LLM_BASE_URL": server.url,
         "LLM_API_KEY": "key-123456",
+        **home.environment,
     }
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / name), *arguments],
@@ -40,14 +72,14 @@ def run_example(name: str, server: ModelServer, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_minimal_program(start_model: StartModel, project: Path) -> None:
+def test_the_minimal_program(start_model: StartModel, home: Home) -> None:
     server = start_model([call("terminal", {"command": "echo five seven five > haiku.txt"}), finish("Written.")])
-    out = run_example("minimal.py", server, "Write a haiku.", str(project))
+    out = run_example("minimal.py", server, home, "Write a haiku.", home.argument)
     assert "status: finished" in out
-    assert (project / "haiku.txt").read_text() == "five seven five\n"
+    assert home.text("haiku.txt") == "five seven five\n"
 
 
-def test_the_tools_of_an_mcp_server(start_model: StartModel) -> None:
+def test_the_tools_of_an_mcp_server(start_model: StartModel, home: Home) -> None:
     noon = {"source_timezone": "Europe/Lisbon", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 
     def answer(request: ModelRequest) -> Turn:
@@ -56,45 +88,46 @@ def test_the_tools_of_an_mcp_server(start_model: StartModel) -> None:
         return call("convert_time", noon) if "+09:00" not in str(request.messages[-1]) else finish("In the evening.")
 
     server = start_model(answer)
-    out = run_example("mcp_tools.py", server, "When is noon?", sys.executable, "-m", "mcp_server_time")
+    home.environment["WORKSPACE"] = home.argument
+    out = run_example("mcp_tools.py", server, home, "When is noon?", sys.executable, "-m", "mcp_server_time")
     assert "tools of the server: convert_time, get_current_time" in out
     assert "status: finished" in out
     assert "+09:00" in str(server.requests[-1].messages[-1]["content"])
 
 
-def test_a_search_tool_that_shares_the_terminals_shell(start_model: StartModel, project: Path) -> None:
+def test_a_search_tool_that_shares_the_terminals_shell(start_model: StartModel, home: Home) -> None:
     server = start_model(
         [
-            call("terminal", {"command": "mkdir -p sub && cp boat.py sub/ship.py && cd sub"}),
+            call("terminal", {"command": "mkdir -p sub && echo class Boat: > sub/ship.py && cd sub"}),
             call("search", {"pattern": "class", "include": "*.py"}),
             call(
                 "file_editor",
-                {"command": "create", "path": str(project / "SUMMARY.txt"), "file_text": "ship.py\n"},
+                {"command": "create", "path": f"{home.folder}/SUMMARY.txt", "file_text": "ship.py\n"},
             ),
             finish("Listed."),
-            call("terminal", {"command": f"rm {project}/SUMMARY.txt"}),
+            call("terminal", {"command": f"rm {home.folder}/SUMMARY.txt"}),
             finish("Removed."),
         ]
     )
-    out = run_example("custom_grep.py", server, str(project))
+    out = run_example("custom_grep.py", server, home, home.argument)
     # The search began where the terminal's shell had gone: in the folder that has the one file.
     assert "1 lines in 1 files:\\n./ship.py" in out
-    assert not (project / "SUMMARY.txt").exists()
+    assert home.text("SUMMARY.txt") is None
     offered = [tool["function"]["name"] for tool in server.requests[0].json["tools"]]
-    assert offered == ["file_editor", "terminal", "search", "finish", "think"]
+    assert sorted(offered) == ["file_editor", "finish", "search", "terminal", "think"]
     roles = [line.split(": ")[1] for line in out.splitlines() if line[0].isdigit()]
     assert roles[:4] == ["system", "user", "assistant", "tool"]
     assert roles.count("user") == 2
 
 
-def test_one_agent_plans_and_another_does_it(start_model: StartModel, project: Path) -> None:
-    plan = str(project / "PLAN.md")
+def test_one_agent_plans_and_another_does_it(start_model: StartModel, home: Home) -> None:
+    plan = f"{home.folder}/PLAN.md"
     server = start_model(
         [
             call("glob", {"pattern": "*.py"}),
             call("grep", {"pattern": "CLASS"}),
-            call("planning_file_editor", {"command": "view", "path": str(project / "boat.py")}),
-            call("planning_file_editor", {"command": "create", "path": str(project / "VERSION"), "file_text": "1"}),
+            call("planning_file_editor", {"command": "view", "path": f"{home.folder}/boat.py"}),
+            call("planning_file_editor", {"command": "create", "path": f"{home.folder}/VERSION", "file_text": "1"}),
             call(
                 "planning_file_editor",
                 {
@@ -110,16 +143,18 @@ def test_one_agent_plans_and_another_does_it(start_model: StartModel, project: P
             finish("Done."),
         ]
     )
-    out = run_example("plan_then_do.py", server, "Add a version.", str(project))
+    out = run_example("plan_then_do.py", server, home, "Add a version.", home.argument)
     assert "# 1. Objective" in out
     assert "1. Write VERSION." in out
-    assert "Files in the folder:\n  PLAN.md\n  VERSION\n  boat.py\n  notes.txt\nCost: " in out
-    assert (project / "VERSION").read_text() == "1.0\n"
+    listed = "".join(f"  {name}\n" for name in sorted(["PLAN.md", "VERSION", *home.files]))
+    assert f"Files in the folder:\n{listed}Cost: " in out
+    assert home.text("VERSION") == "1.0\n"
     told = [str(request.json["messages"][-1]["content"]) for request in server.requests]
-    assert f"Found 1 file(s) matching pattern '*.py' in '{project}':\n{project}/boat.py" in told[1]
-    assert f"Found 2 file(s) containing pattern 'CLASS' in '{project}':" in told[2]
-    assert "class Boat" in told[3]
-    assert f"not allowed on {project}/VERSION" in told[4]
+    if home.files:
+        assert f"Found 1 file(s) matching pattern '*.py' in '{home.folder}':\n{home.folder}/boat.py" in told[1]
+        assert f"Found 2 file(s) containing pattern 'CLASS' in '{home.folder}':" in told[2]
+        assert "class Boat" in told[3]
+    assert f"not allowed on {home.folder}/VERSION" in told[4]
     assert "has been edited" in told[5]
     assert "5" in told[8].splitlines()[0]
     offered = [[tool["function"]["name"] for tool in request.json["tools"]] for request in server.requests]
@@ -127,12 +162,12 @@ def test_one_agent_plans_and_another_does_it(start_model: StartModel, project: P
     assert offered[6] == ["terminal", "file_editor", "task_tracker", "finish", "think"]
 
 
-def test_sub_agents_work_in_the_folder_and_are_counted_apart(start_model: StartModel, project: Path) -> None:
+def test_sub_agents_work_in_the_folder_and_are_counted_apart(start_model: StartModel, home: Home) -> None:
     server = start_model(
         [
             call("delegate", {"command": "spawn", "ids": ["eyes", "hands"], "agent_types": ["reviewer", "bash"]}),
             call("delegate", {"command": "delegate", "tasks": {"eyes": "Look.", "hands": "Look."}}),
-            *[call("terminal", {"command": "cat boat.py && echo seen >> seen.txt"})] * 2,
+            *[call("terminal", {"command": "ls && echo seen >> seen.txt"})] * 2,
             *[finish("There is a class Boat.")] * 2,
             call("task", {"prompt": "Count.", "description": "Count the lines"}),
             call("terminal", {"command": "wc -l < seen.txt"}),
@@ -140,24 +175,25 @@ def test_sub_agents_work_in_the_folder_and_are_counted_apart(start_model: StartM
             finish("All seen."),
         ]
     )
-    out = run_example("sub_agents.py", server, "Is it ready?", str(project))
+    out = run_example("sub_agents.py", server, home, "Is it ready?", home.argument)
     report = "1. Agent eyes: There is a class Boat.\n2. Agent hands: There is a class Boat.\n"
     assert f"--- Completed delegation of 2 tasks\n{report}" in out
     assert "--- Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\n2 lines.\n" in out
     assert "status: finished" in out
     counted = [line.partition(": ")[0] for line in out.splitlines() if line.endswith(" tokens read")]
     assert counted == ["agent", "delegate:eyes", "delegate:hands", "task:task_00000001"]
-    assert (project / "seen.txt").read_text() == "seen\nseen\n"
+    assert home.text("seen.txt") == "seen\nseen\n"
     assert server.requests[-2].json["messages"][-1]["content"].startswith("2")
 
 
 @pytest.mark.browser
-def test_an_agent_reads_a_site_with_its_browser(start_model: StartModel, project: Path) -> None:
-    (project / "index.html").write_text(
-        "<title>Log book</title><h1>Log book</h1><a href='newest.html'>Newest entry</a><p>Older ones.</p>"
+def test_an_agent_reads_a_site_with_its_browser(start_model: StartModel, home: Home) -> None:
+    index = "<title>Log book</title><h1>Log book</h1><a href='newest.html'>Newest entry</a><p>Older ones.</p>"
+    newest = "<title>Storm</title><h1>Storm</h1><p>All boats are in.</p>"
+    write = f"printf %s {shlex.quote(index)} > index.html; printf %s {shlex.quote(newest)} > newest.html; "
+    serve = (
+        f"{write}python3 -m http.server 8123 --bind 127.0.0.1 >/tmp/log 2>&1 & until curl -s localhost:8123; do :; done"
     )
-    (project / "newest.html").write_text("<title>Storm</title><h1>Storm</h1><p>All boats are in.</p>")
-    serve = "python3 -m http.server 8123 --bind 127.0.0.1 >/tmp/log 2>&1 & until curl -s localhost:8123; do :; done"
 
     def result(request: ModelRequest) -> str:
         return next(str(one["content"]) for one in reversed(request.messages) if one["role"] == "tool")
@@ -176,7 +212,7 @@ def test_an_agent_reads_a_site_with_its_browser(start_model: StartModel, project
     ]
     steps = iter(script)
     server = start_model(lambda request: next(steps)(request))
-    out = run_example("browser_use.py", server, "localhost:8123", str(project))
+    out = run_example("browser_use.py", server, home, "localhost:8123", home.argument)
     told = [result(request) for request in list(server.requests)[1:]]
     assert "Opened http://localhost:8123/" in told[1]
     assert "Title: Log book" in told[2]

@@ -1,0 +1,1 @@
+"""Conversations that a server carries out."""

@@ -1,0 +1,89 @@
+"""A conversation's sandbox at a server, asked request by request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.library.open_session import SandboxUse
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.tunnels import PortConnection
+from agent_core.runtime.sandbox import WORKSPACE, KeyState
+from agent_core.tools.context import SandboxReply
+from drydock_client.programs import ProgramsApi
+
+NO_TUNNELS = (
+    "A server lends no connection to a port of its sandboxes; open the preview that its page shows under Ports."
+)
+
+
+class RemoteSandbox:
+    """Fulfils `ConversationSandbox` by requests to the server; `call` gives its errors the library's form."""
+
+    working_dir = WORKSPACE
+
+    def __init__(
+        self, conversation_id: str, api: ProgramsApi, call: Callable[[Awaitable[Any]], Awaitable[Any]]
+    ) -> None:
+        self._id = conversation_id
+        self._api = api
+        self._call = call
+
+    async def start(self, progress: object = None) -> None:
+        """The server does, with the first request."""
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> SandboxReply:
+        reply = await self._call(
+            self._api.ask_sandbox(self._id, op, args, key=key, limit_seconds=limit_seconds, blob=blob)
+        )
+        if reply.failure is not None:
+            _fail(reply.failure)
+        found: SandboxReply = reply
+        return found
+
+    async def lookup(self, key: str) -> KeyState:
+        return "unknown"
+
+    async def ack(self, keys: Iterable[str]) -> None:
+        """The server's sandbox forgets them in its own time."""
+
+    async def connect_port(self, port: int) -> PortConnection:
+        raise SandboxError(NO_TUNNELS, code="not_here")
+
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        raise SandboxError(NO_TUNNELS, code="not_here")
+
+
+def _fail(failure: Mapping[str, Any]) -> NoReturn:
+    message, code = str(failure.get("message", "")), str(failure.get("code", ""))
+    if failure.get("kind") == "tool":
+        error = ToolError(message)
+        error.code = code
+        raise error
+    if failure.get("kind") == "lost":
+        raise SandboxLostError(message)
+    raise SandboxError(message, code=code or "sandbox")
+
+
+class RemoteSandboxUse(SandboxUse):
+    """The sandbox of the server's conversation: many may use it at once, and nothing of it is opened or closed here."""
+
+    find: Callable[[], Awaitable[RemoteSandbox]]
+
+    @contextlib.asynccontextmanager
+    async def for_one_call(self) -> AsyncIterator[Any]:
+        yield await self.find()
+
+    async def lend(self) -> SandboxConnection:
+        raise SandboxError(NO_TUNNELS, code="not_here")

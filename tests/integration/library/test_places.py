@@ -1,0 +1,344 @@
+"""One program in every place that a conversation can have: a folder, a container, a server. It sees the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import SecretStr
+
+from agent_core import (
+    LLM,
+    Action,
+    Agent,
+    AlwaysConfirm,
+    Conversation,
+    ConversationRunError,
+    DockerWorkspace,
+    Event,
+    Observation,
+    ObservationEvent,
+    RemoteError,
+    RemoteWorkspace,
+    Tool,
+    ToolDefinition,
+    ToolExecutor,
+    register_tool,
+)
+from agent_core.library.workspace import Workspace
+from agent_core.testing.model_turns import call, finish, say
+from agent_core.tools.terminal import TerminalAction
+from tests.integration.library.conftest import RunningServer, StartModel, model
+
+TERMINAL = [Tool(name="terminal")]
+PLACES = [
+    pytest.param("folder", marks=pytest.mark.bubblewrap),
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("server", marks=pytest.mark.bubblewrap),
+]
+
+
+MakePlace = Callable[[], Workspace | Path]
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> MakePlace:
+    if request.param == "folder":
+        return lambda: tmp_path / f"folder-{uuid4().hex[:6]}"
+    if request.param == "docker":
+        return lambda: DockerWorkspace("drydock/sandbox:base")
+    server: RunningServer = request.getfixturevalue("running_server")
+    return lambda: server.workspace
+
+
+def status(conversation: Conversation) -> str:
+    return conversation.state.execution_status.value
+
+
+def last(conversation: Conversation) -> Any:
+    return conversation.state.events[-1]
+
+
+def kinds(events: Any) -> list[str]:
+    return [event.kind for event in events]
+
+
+def test_a_run_has_the_same_events_and_states_and_callbacks(start_model: StartModel, place: MakePlace) -> None:
+    command = call("terminal", {"command": "echo hello > said.txt && cat said.txt"}, text="I look.")
+    server = start_model([command, finish("Said."), say("Nothing more.")])
+    told: list[Event] = []
+    pieces: list[str] = []
+    with Conversation(
+        Agent(llm=model(server), tools=TERMINAL),
+        place(),
+        callbacks=[told.append],
+        token_callbacks=[lambda piece: pieces.append(piece.text)],
+        visualizer=None,
+    ) as conversation:
+        assert status(conversation) == "idle"
+        conversation.send_message("Say hello.")
+        assert server.requests is not None
+        assert not server.requests
+        conversation.run()
+        assert status(conversation) == "finished"
+        seen = kinds(conversation.state.events)
+        assert seen == [
+            "SystemPromptEvent",
+            "MessageEvent",
+            "RecallObservation",
+            "ActionEvent",
+            "ObservationEvent",
+            "ActionEvent",
+            "ObservationEvent",
+        ]
+        answer = conversation.state.events[4]
+        assert isinstance(answer, ObservationEvent)
+        assert answer.observation.text.startswith("hello")
+        assert [event.id for event in told] == [event.id for event in conversation.state.log]
+        assert "".join(pieces) == "I look."
+        conversation.send_message("And?")
+        conversation.run()
+        assert kinds(conversation.state.events)[len(seen) :] == ["MessageEvent", "MessageEvent"]
+        assert [event.id for event in told] == [event.id for event in conversation.state.log]
+        assert conversation.stats.get_combined_metrics().accumulated_token_usage.prompt_tokens > 0
+        offered = [tool["function"]["name"] for tool in server.requests[0].json["tools"]]
+        assert offered == ["terminal", "finish", "think"]
+
+
+def test_files_go_in_and_out_and_tools_are_called_beside_the_agent(
+    start_model: StartModel, place: MakePlace, tmp_path: Path
+) -> None:
+    server = start_model([finish("Done.")])
+    (tmp_path / "given.bin").write_bytes(bytes(range(256)) * 5000)
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.upload(tmp_path / "given.bin", "sub")
+        counted = conversation.execute_tool("terminal", TerminalAction(command="wc -c < sub/given.bin"))
+        assert "1280000" in counted.text
+        back = conversation.download("sub/given.bin", tmp_path / "back.bin")
+        assert back.read_bytes() == (tmp_path / "given.bin").read_bytes()
+        assert kinds(conversation.state.events) in ([], ["SystemPromptEvent"])
+
+
+def test_confirmation_is_asked_for_granted_and_refused(start_model: StartModel, place: MakePlace) -> None:
+    risky = {"command": "echo done >> marks.txt"}
+    server = start_model([call("terminal", risky), call("terminal", risky), finish("Done."), finish("Then not.")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.set_confirmation_policy(AlwaysConfirm())
+        conversation.send_message("Go.")
+        conversation.run()
+        assert status(conversation) == "waiting_for_confirmation"
+        conversation.run()
+        assert status(conversation) == "waiting_for_confirmation"
+        conversation.reject_pending_actions("Once is enough.")
+        assert status(conversation) == "idle"
+        assert "Once is enough." in last(conversation).rejection_reason
+        conversation.run()
+        assert status(conversation) == "finished"
+        marks = conversation.execute_tool("terminal", TerminalAction(command="cat marks.txt"))
+        assert marks.text.splitlines()[0] == "done"
+        assert "Once is enough." in str(server.requests[2].messages[-1])
+
+
+def test_a_fork_goes_on_from_there_with_the_files_of_then(start_model: StartModel, place: MakePlace) -> None:
+    write = [call("terminal", {"command": f"echo {word} > word.txt"}) for word in ("one", "two")]
+    server = start_model([write[0], finish("One."), write[1], finish("Two."), finish("Forked.")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.send_message("One.")
+        conversation.run()
+        until = last(conversation).id
+        conversation.send_message("Two.")
+        conversation.run()
+        with conversation.fork(until) as fork:
+            word = fork.execute_tool("terminal", TerminalAction(command="cat word.txt"))
+            assert word.text.splitlines()[0] == "one"
+            fork.send_message("Go on.")
+            fork.run()
+            assert status(fork) == "finished"
+            assert "Two." not in str(server.requests[-1].messages)
+        word = conversation.execute_tool("terminal", TerminalAction(command="cat word.txt"))
+        assert word.text.splitlines()[0] == "two"
+
+
+def test_a_pause_ends_what_runs_and_the_next_run_goes_on(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([call("terminal", {"command": "echo begun; sleep 60"}), finish("Later.")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        begun = threading.Event()
+        conversation.add_callback(lambda event: begun.set() if event.kind == "ActionEvent" else None)
+        conversation.send_message("Go.")
+        running = threading.Thread(target=conversation.run)
+        running.start()
+        assert begun.wait(90)
+        conversation.pause()
+        running.join(60)
+        assert status(conversation) == "paused"
+        assert "PauseEvent" in kinds(conversation.state.events)
+        conversation.run()
+        assert status(conversation) == "finished"
+
+
+def test_secrets_are_in_the_commands_that_name_them_and_hidden(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model(
+        [call("terminal", {"command": "echo $SHOP_TOKEN | tr a-z A-Z; echo $SHOP_TOKEN"}), finish("Done.")]
+    )
+    agent = Agent(llm=model(server), tools=TERMINAL)
+    secrets = {"SHOP_TOKEN": "secret-of-the-shop"}
+    with Conversation(agent, place(), secrets=secrets, visualizer=None) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        shown = str([event.model_dump() for event in conversation.state.log])
+        assert "SECRET-OF-THE-SHOP" in shown
+        assert "secret-of-the-shop" not in shown
+
+
+def test_a_step_is_one_answer(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([call("terminal", {"command": "true"}), finish("Done.")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.send_message("Go.")
+        conversation.step()
+        assert (len(server.requests), status(conversation)) == (1, "paused")
+        conversation.run()
+        assert status(conversation) == "finished"
+
+
+def test_a_model_that_refuses_is_an_error_of_the_run(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.send_message("Go.")
+        with pytest.raises(ConversationRunError):
+            conversation.run()
+        assert status(conversation) == "error"
+
+
+class CountAction(Action):
+    """Which letter."""
+
+    letter: str
+
+
+class CountObservation(Observation):
+    """How often it stands in the file."""
+
+    count: int = 0
+
+
+class CountExecutor(ToolExecutor[CountAction, CountObservation]):
+    """Counts in this process, in the text that the conversation's terminal shows."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+
+    def __call__(self, action: CountAction, conversation: Any = None) -> CountObservation:
+        self.threads.append(threading.current_thread().name)
+        count = action.letter.count("a")
+        return CountObservation.from_text(f"{count} times", count=count)
+
+
+class CountTool(ToolDefinition[CountAction, CountObservation]):
+    """A tool that only this program has."""
+
+    description: str = "Counts letters."
+
+    @classmethod
+    def make_executor(cls) -> CountExecutor:
+        return CountExecutor()
+
+
+register_tool("CountTool", CountTool)
+
+
+def test_a_program_s_own_tool_is_called_in_the_program(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([call("count", {"letter": "aaa"}), finish("Three.")])
+    agent = Agent(llm=model(server), tools=[Tool(name="CountTool")])
+    with Conversation(agent, place(), visualizer=None) as conversation:
+        conversation.send_message("Count.")
+        conversation.run()
+        calls: list[Any] = [event for event in conversation.state.events if getattr(event, "tool_name", "") == "count"]
+        assert kinds(calls) == ["ActionEvent", "ObservationEvent"]
+        assert (calls[0].action, calls[1].observation.count) == (CountAction(letter="aaa"), 3)
+        assert "3 times" in str(server.requests[1].messages[-1])
+
+
+@pytest.mark.bubblewrap
+def test_a_conversation_goes_on_in_another_program(start_model: StartModel, running_server: RunningServer) -> None:
+    server = start_model([finish("First."), finish("Second.")])
+    agent = Agent(llm=model(server), tools=TERMINAL)
+    with Conversation(agent, running_server.workspace, visualizer=None) as first:
+        first.send_message("First.")
+        first.run()
+        log = [event.id for event in first.state.log]
+    told: list[Event] = []
+    with Conversation(
+        agent, running_server.workspace, conversation_id=first.id, callbacks=[told.append], visualizer=None
+    ) as second:
+        assert status(second) == "finished"
+        assert [event.id for event in second.state.log][: len(log)] == log
+        second.send_message("Second.")
+        second.run()
+        assert min(event.id for event in told) >= len(log), "what was there before is no news"
+
+
+@pytest.mark.bubblewrap
+def test_a_run_goes_on_when_the_server_is_restarted_in_its_middle(start_model: StartModel, tmp_path: Path) -> None:
+    server = RunningServer(tmp_path / "data")
+    try:
+        server.do(server.process.start())
+        port = server.process.url.rpartition(":")[2]
+        server.process.options = (*server.process.options, "--port", port)
+        script = start_model([call("terminal", {"command": "sleep 3; echo woken"}), finish("Done.")])
+        told: list[Event] = []
+        agent = Agent(llm=model(script), tools=TERMINAL)
+        with Conversation(agent, server.workspace, callbacks=[told.append], visualizer=None) as conversation:
+            begun = threading.Event()
+            conversation.add_callback(lambda event: begun.set() if event.kind == "ActionEvent" else None)
+            conversation.send_message("Sleep.")
+            running = threading.Thread(target=conversation.run)
+            running.start()
+            assert begun.wait(90)
+            server.do(server.process.kill())
+            server.do(server.process.start())
+            running.join(120)
+            assert not running.is_alive()
+            assert status(conversation) == "finished"
+            assert [event.id for event in told] == list(range(len(conversation.state.log)))
+            results = [event for event in conversation.state.events if isinstance(event, ObservationEvent)]
+            assert "woken" in results[0].observation.text
+    finally:
+        server.close()
+
+
+@pytest.mark.bubblewrap
+def test_a_wrong_address_token_or_agent_is_a_clear_error(
+    start_model: StartModel, running_server: RunningServer
+) -> None:
+    agent = Agent(llm=LLM(model="openai/none", api_key=SecretStr("key-123456")), tools=TERMINAL)
+    right = running_server.workspace
+
+    class Foreign(Agent):
+        """A class that no server has."""
+
+    for workspace, chosen, problem in (
+        (RemoteWorkspace("http://127.0.0.1:9", "x"), agent, "No answer from http://127.0.0.1:9"),
+        (RemoteWorkspace(right.url, "wrong-token-wrong-token-1"), agent, "access token"),
+        (RemoteWorkspace(start_model([]).url, "x"), agent, "Drydock"),
+        (right, Foreign(llm=agent.llm, tools=TERMINAL), "kind: 'Foreign' is none of"),
+    ):
+        with (
+            Conversation(chosen, workspace, visualizer=None) as conversation,
+            pytest.raises(RemoteError, match=problem.replace(".", r"\.")),
+        ):
+            conversation.send_message("Hello.")
+
+
+def test_what_only_a_program_s_own_process_can_have_is_refused_at_once(tmp_path: Path) -> None:
+    agent = Agent(llm=LLM(), tools=TERMINAL)
+    place = RemoteWorkspace("http://127.0.0.1:9")
+    with pytest.raises(ValueError, match="persistence_dir: the server keeps the log"):
+        Conversation(agent, place, persistence_dir=tmp_path)
+    with pytest.raises(ValueError, match="confirm_subagents"):
+        Conversation(agent, place, confirm_subagents=lambda actions: True)
+    with pytest.raises(ValueError, match=r"llm\.retry_listener"):
+        Conversation(Agent(llm=LLM(retry_listener=print), tools=TERMINAL), place)
