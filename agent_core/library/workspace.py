@@ -162,6 +162,7 @@ class DockerWorkspace(Workspace):
         return OpenWorkspace(provider.create(spec), provider)
 
 
+@spelled
 @dataclass(frozen=True)
 class RemoteWorkspace(Workspace):
     """A workspace of its own in a sandbox of a Drydock server, which runs the agent, too.

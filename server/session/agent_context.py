@@ -18,7 +18,6 @@ def agent_context(user: StoredSettings | None, server: Settings) -> AgentContext
         system_message_suffix=_joined(server.system_message_suffix, user.system_message_suffix),
         user_message_suffix=_joined(server.user_message_suffix, user.user_message_suffix),
         disabled_skills=sorted({*server.disabled_skills, *(user.disabled_skills or ())}),
-        load_project_skills=True,
         current_datetime=None,
     )
 

@@ -211,14 +211,15 @@ async def test_a_secret_that_came_later_is_told_once_with_the_next_message_also_
         assert told_secrets(await talk.recall("go on")) == ["THIRD", "FOURTH"]
 
 
-async def test_the_agents_own_skills_come_before_those_of_the_workspace_which_must_be_wanted() -> None:
+async def test_the_agents_own_skills_come_before_those_of_the_workspace_which_may_be_unwanted() -> None:
     own = Skill(name="git", content="rebase", trigger=KeywordTrigger(keywords=["git"]))
-    both = AgentContext(skills=[own], load_project_skills=True)
+    both = AgentContext(skills=[own])
     async with talking(Sandbox(a_workspace()), both) as talk:
         answer = await talk.recall("git", first=True)
     assert [known.content for known in answer.microagent_knowledge] == ["rebase"]
     assert "run make" in answer.repo_instructions
-    async with talking(Sandbox(a_workspace()), AgentContext(skills=[own])) as talk:
+    alone = AgentContext(skills=[own], load_project_skills=False)
+    async with talking(Sandbox(a_workspace()), alone) as talk:
         answer = await talk.recall("git", first=True)
     assert "run make" not in answer.repo_instructions
     assert "use tabs" in answer.repo_instructions
