@@ -169,6 +169,10 @@ class ConversationManager(ABC):
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         """The sandbox of a running conversation; None while it does not run, or only starts."""
 
+    async def until_ready(self, conversation_id: str) -> None:
+        """Wait a moment for a sandbox that is just coming up: clients may know that before `sandbox` does."""
+        return
+
     @abstractmethod
     async def skills(self, conversation_id: str) -> list[Skill] | None:
         """The skills that its agent may be told, with those of its workspace; None while it does not run."""

@@ -182,6 +182,10 @@ class StandaloneConversationManager(ConversationManager):
         session = self._sessions.get(conversation_id)
         return session.sandbox if session is not None else None
 
+    async def until_ready(self, conversation_id: str) -> None:
+        if (session := self._sessions.get(conversation_id)) is not None:
+            await session.until_ready()
+
     async def skills(self, conversation_id: str) -> list[Skill] | None:
         session = self._sessions.get(conversation_id)
         return await session.skills() if session is not None else None

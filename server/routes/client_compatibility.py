@@ -137,6 +137,7 @@ async def read_vscode_url(
     Null while it is not there, and where an access token has to come with each request: browsers send none with an
     address. One that has signed in needs none.
     """
+    await services.manager.until_ready(record.id)
     if not services.authenticator.opens_addresses or services.manager.sandbox(record.id) is None:
         return {"vscode_url": None}
     host = request.headers.get("host", "")

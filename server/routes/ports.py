@@ -14,6 +14,7 @@ from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
 from server.routes.route_classes import WatchedJsonRoute, make_router
+from server.session.sandboxes import app_ports
 
 router = make_router("/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
 
@@ -64,19 +65,20 @@ async def read_ports(
 
 @router.get("/web-hosts", response_model=WebHosts)
 async def read_web_hosts(record: OwnConversation, services: ServicesDependency, request: Request) -> dict[str, Any]:
-    """The same as older clients know it: addresses that they poll and show, with their ports."""
-    host = request.headers.get("host", "")
+    """The same as older clients know it: addresses that they poll and show, with their ports.
+
+    First the two that are the conversation's for what its agent serves, also while nothing listens there, since such
+    clients ask once.
+    """
+    host, scheme = request.headers.get("host", ""), request.url.scheme
+    await services.manager.until_ready(record.id)
     try:
         found = await _listening(services, record)
     except ReplyError as error:
         raise ReplyError(500, {"hosts": None, **error.body}) from error
+    ports = [] if found is None else dict.fromkeys([*app_ports(record.id), *(one["port"] for one in found)])
     link = services.previews.link
-    scheme = request.url.scheme
-    return {
-        "hosts": {
-            link(scheme, host, record.id, one["port"], record.user_id, lasting=True): one["port"] for one in found or []
-        }
-    }
+    return {"hosts": {link(scheme, host, record.id, port, record.user_id, lasting=True): port for port in ports}}
 
 
 async def _listening(services: Services, record: ConversationRecord) -> list[dict[str, Any]] | None:

@@ -58,7 +58,7 @@ from server.session.experiments import ExperimentManager
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import LLM_PROFILE, ConversationModels
 from server.session.programs import opened_program, run_by_program
-from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
+from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes, app_ports
 from server.session.unfinished import seed_of
 from server.session.user_settings import DEMO_PREFIX, merge_settings, secret_values
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
@@ -231,11 +231,16 @@ class DeferredSandbox:
         return await (await self._sandbox()).usage()
 
 
-PORTS_REMARK = (
-    "The user can open what you serve on any TCP port of this sandbox (listening on 127.0.0.1 is enough): their page "
-    "lists it under Ports. Start servers in the background and tell the user the port; an address with localhost would "
-    "lead to the user's own machine."
-)
+def ports_remark(conversation_id: str) -> str:
+    """What the agent is told of the ports of its sandbox."""
+    first, second = app_ports(conversation_id)
+    return (
+        "The user can open what you serve on any TCP port of this sandbox (listening on 127.0.0.1 is enough): their "
+        f"page lists it under Ports. Prefer $APP_PORT_1 ({first}) and $APP_PORT_2 ({second}) for web applications: "
+        "older clients show these only, in a frame, as soon as something answers there. Let such a server take any "
+        "host name, be shown in a frame, and be asked by pages of other origins (CORS). Start servers in the "
+        "background and tell the user the port; an address with localhost would lead to the user's own machine."
+    )
 
 
 class LoadedAgent(Protocol):
@@ -453,7 +458,7 @@ def session_settings(
         max_budget=merged.max_budget,
         policy=merged.policy,
         analyzer=merged.security_analyzer,
-        sandbox_remarks=PORTS_REMARK,
+        sandbox_remarks=ports_remark(record.id),
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         git=git_setup(user, server, record),
         log_all_events=server.log_all_events,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
@@ -180,7 +181,9 @@ class Sandboxes:
 
     def _spec(self, conversation_id: str, image: str) -> SandboxSpec:
         settings = self._settings
+        ports = enumerate(app_ports(conversation_id), start=1)
         return SandboxSpec(
+            environment={f"APP_PORT_{number}": str(port) for number, port in ports},
             conversation_id=conversation_id,
             instance_id=self._instance_id,
             image=image,
@@ -270,3 +273,16 @@ def _stored_state(record: ConversationRecord, provider: str) -> Mapping[str, Any
         return state
     others: Mapping[str, Mapping[str, Any]] = record.options.get(OTHER_SANDBOXES, {})
     return others.get(provider)
+
+
+APP_PORTS: Final = (range(20_000, 25_000), range(25_000, 30_000))
+"""Below those that outgoing connections take."""
+
+
+def app_ports(conversation_id: str) -> tuple[int, ...]:
+    """The ports for what an agent serves, one of each range: ``APP_PORT_1`` and ``APP_PORT_2`` in its sandbox.
+
+    They are the conversation's for good, and rarely another's, since sandboxes without isolation share them.
+    """
+    number = int.from_bytes(hashlib.sha256(conversation_id.encode()).digest()[:8])
+    return tuple(ports[number % len(ports)] for ports in APP_PORTS)

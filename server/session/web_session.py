@@ -34,6 +34,7 @@ from server.session.sandboxes import DISK_RESERVE
 logger = logging.getLogger(__name__)
 
 READER_SECONDS = 5.0
+READY_SECONDS = 10.0
 
 DISABLED = "Support for images is disabled for this model, try without an image."
 UNSUPPORTED = "Model does not support image upload, change to a different model or try without an image."
@@ -290,6 +291,13 @@ class WebSession:
         if self._agent is not None and not self._executor.is_running:
             return self._agent
         return await self._executor.run(self._load())
+
+    async def until_ready(self) -> None:
+        """Wait, within `READY_SECONDS`, until what is being started is ready, or has failed."""
+        if self.is_loading:
+            await self.opened()
+        if (loaded := self._loaded) is not None:
+            await asyncio.wait([loaded.starting], timeout=READY_SECONDS)
 
     async def opened(self) -> None:
         """Wait until what is begun of loading and unloading has come to its end, whatever that is."""

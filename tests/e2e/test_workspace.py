@@ -10,6 +10,7 @@ from playwright.async_api import expect
 
 from tests.contract.workspace.git_server import GitServer
 from tests.e2e.conftest import MakeModel, OpenPage, StartServer, ask, done, overflow, run, until_phase
+from tests.integration.server.conftest import create, following
 from tests.unit.runner.test_pictures import png
 
 pytestmark = [
@@ -20,6 +21,7 @@ pytestmark = [
 ]
 
 
+HTML = {"content-type": "text/html"}
 EVERY_BYTE = bytes(range(256)) * 5_000
 
 
@@ -84,3 +86,34 @@ async def test_a_repository_is_chosen_and_its_files_changes_and_history_are_besi
     assert seen.problems == []
     assert seen.complaints == []
     assert seen.foreign == []
+
+
+async def test_the_page_of_files_follows_the_workspace_while_it_is_seen(
+    start_server: StartServer, visit: OpenPage
+) -> None:
+    server = await start_server(DRYDOCK_SANDBOX="local")
+    conversation_id = await create(server)
+    address = f"{server.url}/api/conversations/{conversation_id}/workspace"
+    async with following(server, conversation_id) as follower:
+        await follower.run("touch 'one <b>.txt'")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        seen = await visit(address)
+        await expect(seen.page.get_by_role("link", name="one <b>.txt")).to_be_visible()
+        await follower.run("rm one*; mkdir two")
+        await expect(seen.page.get_by_role("link", name="two/")).to_be_visible()
+        await expect(seen.page.get_by_role("link", name="one <b>.txt")).to_have_count(0)
+        around = f"<!doctype html><iframe style='display:none' src='{address}'></iframe>"
+        await seen.page.route(f"{server.url}/around", lambda route: route.fulfill(body=around, headers=HTML))
+        await seen.page.clock.install()
+        asked: list[str] = []
+        seen.page.on("request", lambda request: asked.append(request.url))
+        await seen.page.goto(f"{server.url}/around")
+        await seen.page.frame_locator("iframe").get_by_text("two/").wait_for(state="attached")
+        await seen.page.clock.fast_forward(60_000)
+        await follower.run("mkdir three")
+        await follower.until(lambda: follower.count(observation="run") == 3)
+        await seen.page.clock.fast_forward(60_000)
+        assert asked.count(address) == 1, "a frame that nobody sees asks for nothing"
+        await seen.page.evaluate("document.querySelector('iframe').style.display = 'block'")
+        await expect(seen.page.frame_locator("iframe").get_by_role("link", name="three/")).to_be_visible()
+    assert seen.problems == []

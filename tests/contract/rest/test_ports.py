@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunnerError
-from tests.contract.rest.conftest import MakeServer, Server
+from agent_core.runtime.sandbox import Progress, Sandbox, SandboxSpec
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvider, FakeRequest, FakeRunnerError
+from server.session.sandboxes import app_ports
+from tests.contract.rest.conftest import MakeServer, Server, facts, shell
+from tests.waiting import ticks
 
 FOUND: list[Any] = [
     {"port": 8000, "addresses": ["127.0.0.1"], "pid": 7, "process": "python3", "command": "python3 -m http.server"},
@@ -49,8 +54,8 @@ async def test_ports_are_listed_with_addresses_that_lead_to_their_own_origin(ser
     assert address.netloc.startswith("8000-")
     assert address.netloc.endswith(".localhost:3000")
     hosts = (await server.get(f"/api/conversations/{conversation_id}/web-hosts")).json()["hosts"]
-    assert list(hosts.values()) == [8000, 9000]
-    assert urlsplit(next(iter(hosts))).netloc == address.netloc
+    assert list(hosts.values()) == [*app_ports(conversation_id), 8000, 9000]
+    assert urlsplit(list(hosts)[2]).netloc == address.netloc
     response = await server.client.get(first["url"])
     assert response.status_code == 303
     assert response.headers["location"] == "/"
@@ -106,6 +111,59 @@ async def test_no_route_answers_under_the_name_of_a_preview(server: Server, path
     assert "preview" in response.text
 
 
+async def test_two_ports_have_addresses_before_anything_listens_and_stay_the_conversations(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    async def nothing(call: FakeRequest) -> FakeAnswer:
+        return {"ports": []}
+
+    async with make_server() as server:
+        conversation_id = await running(server)
+        (sandbox,) = server.provider.sandboxes.values()
+        sandbox.runner.handlers["ports.list"] = nothing
+        hosts = (await server.get(f"/api/conversations/{conversation_id}/web-hosts")).json()["hosts"]
+        first, second = hosts.values()
+        assert sandbox.spec.environment == {"APP_PORT_1": str(first), "APP_PORT_2": str(second)}
+        assert first != second
+        other = await server.create()
+        assert app_ports(other) != (first, second)
+    async with make_server() as server:
+        await server.post(f"/api/conversations/{conversation_id}/start", json={})
+        await server.until_running(conversation_id)
+        hosts = (await server.get(f"/api/conversations/{conversation_id}/web-hosts")).json()["hosts"]
+        assert tuple(hosts.values())[:2] == (first, second)
+
+
+async def test_who_asks_while_the_sandbox_comes_up_is_answered_when_it_is_there(make_server: MakeServer) -> None:
+    up = asyncio.Event()
+
+    class Slow(FakeProvider):
+        def create(self, spec: SandboxSpec) -> Sandbox:
+            sandbox = super().create(spec)
+            start = sandbox.start
+
+            async def started(progress: Progress) -> None:
+                await up.wait()
+                await start(progress)
+
+            sandbox.start = started  # type: ignore[method-assign]
+            return sandbox
+
+    handlers: dict[str, FakeHandler] = {"shell.run": shell, "workspace.facts": facts, "ports.list": listing}
+    async with make_server(Slow(handlers=handlers)) as server:
+        conversation_id = await server.create()
+        asked = [
+            asyncio.create_task(server.get(f"/api/conversations/{conversation_id}/{path}"))
+            for path in ("web-hosts", "vscode-url")
+        ]
+        await ticks(50)
+        assert not any(task.done() for task in asked)
+        up.set()
+        hosts, editor = [(await task).json() for task in asked]
+        assert list(hosts["hosts"].values())[:2] == list(app_ports(conversation_id))
+        assert editor["vscode_url"].endswith("/workspace")
+
+
 async def test_the_agent_is_told_that_its_user_can_open_ports(server: Server) -> None:
     conversation_id = await server.create(initial_user_msg="hello")
 
@@ -114,4 +172,7 @@ async def test_the_agent_is_told_that_its_user_can_open_ports(server: Server) ->
 
     await server.until(told)
     (recall,) = [event for event in await server.events(conversation_id) if event.get("observation") == "recall"]
-    assert "under Ports" in recall["extras"]["additional_agent_instructions"]
+    told_of = recall["extras"]["additional_agent_instructions"]
+    assert "under Ports" in told_of
+    first, second = app_ports(conversation_id)
+    assert f"$APP_PORT_1 ({first}) and $APP_PORT_2 ({second})" in told_of

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import re
 import zipfile
-from html import unescape
+from html import escape, unescape
 from urllib.parse import urljoin
 
 import pytest
@@ -52,3 +54,25 @@ async def test_what_cannot_be_shown_is_refused_as_elsewhere(workspace: Workspace
     assert "Nothing is here yet" not in (await workspace.get("workspace")).text
     await workspace.clean()
     assert "Nothing is here yet" in (await workspace.get("workspace")).text
+
+
+async def test_who_asks_again_is_answered_only_when_something_has_changed_and_does_not_keep_it_in_use(
+    workspace: Workspace,
+) -> None:
+    await workspace.run("touch one")
+    first = await workspace.get("workspace")
+    assert f'data-tag="{escape(first.headers["etag"])}"' in first.text
+    known = {"if-none-match": first.headers["etag"]}
+    used = workspace.app.services.manager.idle_seconds()
+    again = await workspace.get("workspace", headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    assert workspace.app.services.manager.idle_seconds() >= used
+    await workspace.run("touch two")
+    changed = await workspace.get("workspace", headers=known)
+    assert changed.status_code == 200
+    assert ">two</a>" in changed.text
+    script = re.search(r"<script>(.*?)</script>", changed.text, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in changed.headers["content-security-policy"]
+    await workspace.clean()
