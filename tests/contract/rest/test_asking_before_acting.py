@@ -116,6 +116,29 @@ async def test_with_an_analyzer_what_it_calls_harmless_runs_at_once(
     assert (found, sandboxes.ran) == ("finished", ran)
 
 
+@pytest.mark.parametrize(
+    ("own", "server_has", "end"),
+    [
+        ({}, "llm", "finished"),
+        ({"security_analyzer": None}, "rules", "finished"),
+        ({"security_analyzer": ""}, "llm", "awaiting_user_confirmation"),
+        ({"security_analyzer": "invariant"}, "llm", "awaiting_user_confirmation"),
+    ],
+)
+async def test_the_servers_analyzer_counts_for_users_who_chose_none(
+    make_server: MakeServer,
+    sandboxes: Sandboxes,
+    model: ModelServer,
+    own: dict[str, Any],
+    server_has: str,
+    end: str,
+) -> None:
+    asks = {"confirmation_mode": True, "security_analyzer": server_has}
+    async with make_server(sandboxes, generate_titles=False, **asks) as server:
+        _, found = await at_rest(server, model, **own)
+    assert found == end
+
+
 async def test_with_both_analyzers_the_greater_risk_counts(make_server: MakeServer, sandboxes: Sandboxes) -> None:
     fears = call("terminal", {"command": "echo hello > note", "security_risk": "HIGH"})
     async with ModelServer([fears]) as model, make_server(sandboxes, generate_titles=False) as server:

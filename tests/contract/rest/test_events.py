@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
+from server.session.sandboxes import app_ports
 from tests.contract.rest.conftest import MakeServer, Server
 
 
@@ -257,7 +258,8 @@ async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, c
     assert (await server.get(f"{base}/vscode-url")).json() == {
         "vscode_url": f"{server.client.base_url}{base}/workspace"
     }
-    assert (await server.get(f"{base}/web-hosts")).json() == {"hosts": {}}
+    hosts = (await server.get(f"{base}/web-hosts")).json()["hosts"]
+    assert tuple(hosts.values()) == app_ports(conversation_id)
     (sandbox,) = server.provider.sandboxes.values()
     sandbox.runner.handlers["git.status"] = no_repository
     changes = await server.get(f"{base}/git/changes")

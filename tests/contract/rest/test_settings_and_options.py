@@ -244,3 +244,21 @@ async def test_an_error_that_nobody_expected_is_a_500_without_internals(
     assert response.status_code == 500
     assert response.json() == {"detail": "Internal server error; the server's log has the details."}
     assert "GET /api/broken failed" in caplog.text
+
+
+@pytest.mark.parametrize("wished", [True, False])
+async def test_each_event_is_logged_where_that_is_wished_and_no_key_with_it(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture, wished: bool
+) -> None:
+    caplog.set_level("INFO")
+    async with make_server(log_all_events=wished) as server:
+        key = "a-key-that-nobody-should-see"
+        await server.post("/api/settings", json={"llm_model": "demo/tour", "llm_api_key": key})
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        await server.post(f"/api/conversations/{conversation_id}/message", json={"message": f"My key is {key}."})
+        count = len(await server.events(conversation_id))
+    lines = [one.getMessage() for one in caplog.records if one.name == "agent_core.events.stream"]
+    assert (len(lines) >= count) if wished else not lines
+    assert any("My key is <secret_hidden>." in line for line in lines) is wished
+    assert key not in caplog.text

@@ -187,3 +187,22 @@ async def test_nobody_reaches_or_makes_a_conversation_that_is_not_there(doors: D
     for conversation in ("unknown", "c" * 200, "%00", "..%2Fc1"):
         assert "not found" in (await doors.refusal(conversation))["message"]
     assert (await doors.rest.get("/api/conversations")).json()["results"] == []
+
+
+async def test_clients_are_told_why_their_conversation_ends(doors: Doors) -> None:
+    def statuses(client: Client) -> list[tuple[str, str]]:
+        return [(frame["type"], frame["id"]) for frame in client.frames if frame.get("status_update") and "id" in frame]
+
+    made = await doors.rest.create()
+    async with doors.client(made) as client:
+        await until(lambda: "awaiting_user_input" in states(client))
+        await doors.rest.post(f"/api/conversations/{made}/stop")
+        await until(lambda: states(client)[-1] == "stopped")
+        assert ("info", "STATUS$STOPPED") in statuses(client)
+        await client.send(message("hello"))
+        await until(lambda: "running" in states(client))
+        await doors.rest.client.delete(f"/api/conversations/{made}")
+        await until(lambda: client.goodbyes)
+        assert statuses(client)[-1] == ("error", "CONVERSATION$NOT_FOUND")
+    told = await doors.refusal(made)
+    assert told == {"message": f"Conversation {made} not found", "data": {"msg_id": "CONVERSATION$NOT_FOUND"}}

@@ -188,12 +188,17 @@ def test_the_protocols_own_variables_are_read() -> None:
         "SESSION_API_KEY": "a-token-that-is-long-enough",
         "ALLOW_SET_CONVERSATION_ID": "1",
         "PERMITTED_CORS_ORIGINS": "http://localhost:3001",
+        "LOG_ALL_EVENTS": "true",
     }
     settings = load_settings(None, environment)
     assert settings.token is not None
     assert settings.token.get_secret_value() == "a-token-that-is-long-enough"
     assert settings.allow_set_conversation_id
     assert settings.allowed_origins == ("http://localhost:3001",)
+    assert settings.log_all_events
+    assert load_settings(None, {"LOG_ALL_EVENTS": "1"}).log_all_events
+    with pytest.raises(ConfigurationError, match="LOG_ALL_EVENTS: 'often': Input should be a valid boolean"):
+        load_settings(None, {"LOG_ALL_EVENTS": "often"})
 
 
 def test_lists_are_written_with_commas_in_the_environment() -> None:
