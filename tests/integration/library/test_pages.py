@@ -1,0 +1,194 @@
+"""Every code block of the pages is executed, or read as what its page says it is.
+
+Programs run for real: on a folder, against a scripted model and a server, all of a page one after another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import TypeAdapter
+
+from agent_core.mcp.config import McpServer, mcp_servers
+from agent_core.security.hooks import HookConfig
+from agent_core.session.settings import AgentOptions
+from agent_core.skills.agent_catalog import agent_from_text
+from agent_core.skills.files import skill_from_text
+from agent_core.testing.model_server import ModelRequest
+from agent_core.testing.model_turns import Turn, finish, say
+from server.settings.settings import Settings
+from tests.integration.library.conftest import RunningServer, StartModel
+
+ROOT = Path(__file__).parents[3]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DRAWN = {"architecture.md"}
+"""Pages whose blocks without a language are drawings; `tests/architecture` reads what they name."""
+
+
+class Block(NamedTuple):
+    """One block of a page."""
+
+    page: Path
+    number: int
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.stem}-{self.number}"
+
+
+BLOCKS = [
+    Block(page, number, *found) for page in PAGES for number, found in enumerate(BLOCK.findall(page.read_text("utf-8")))
+]
+
+
+PROGRAMS = [page for page in PAGES if "```python" in page.read_text("utf-8")]
+
+
+def of(language: str) -> list[Any]:
+    return [pytest.param(block, id=block.name) for block in BLOCKS if block.language == language]
+
+
+def test_every_block_has_a_language_that_something_here_executes() -> None:
+    known = {"python", "toml", "json", "markdown", "sh"}
+    assert not [block.name for block in BLOCKS if block.language not in known and block.page.name not in DRAWN]
+
+
+PROGRAM = """
+import re, sys, traceback
+namespace = {"__name__": "__main__"}
+for number, code in enumerate(BLOCKS):
+    print("block", number, flush=True)
+    exec(compile(code, f"block {number}", "exec", dont_inherit=True), namespace)
+print("all done")
+"""
+
+
+def answer(request: ModelRequest) -> Turn:
+    return finish("Done.") if request.json.get("tools") else say("Hello.")
+
+
+@pytest.fixture(scope="module")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that wants no token, as on one's own computer."""
+    server = RunningServer(tmp_path_factory.mktemp("docs") / "data", is_open=True)
+    try:
+        server.do(server.process.start())
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=lambda p: p.stem
+)
+def test_the_programs_of_a_page_run_one_after_another(
+    page: Path, start_model: StartModel, open_server: RunningServer, tmp_path: Path
+) -> None:
+    model = start_model(answer)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "sales.json").write_text('{"may": 3, "june": 4}')
+    reached = f'model="openai/scripted", base_url="{model.url}", api_key="key-123456"'
+    codes = [block.text for block in BLOCKS if block.page == page and block.language == "python"]
+    for told, real in (
+        ('model="anthropic/claude-sonnet-4-5", api_key="…"', reached),
+        ('model="anthropic/claude-sonnet-4-5"', reached),
+        ("http://localhost:8000/v1", model.url),
+        ('api_key="…"', 'api_key="key-123456"'),
+        ("http://127.0.0.1:3000", open_server.process.url),
+    ):
+        codes = [code.replace(told, real) for code in codes]
+    done = subprocess.run(
+        [sys.executable, "-c", f"BLOCKS = {codes!r}\n{PROGRAM}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=220,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.stdout.rstrip().endswith("all done"), done.stdout[-2000:]
+    assert "Traceback" not in done.stderr, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("block", of("toml"))
+def test_a_configuration_is_read(block: Block, tmp_path: Path) -> None:
+    values = tomllib.loads(block.text.replace("…", "x"))
+    assert values
+    unknown = values.keys() - Settings.model_fields.keys()
+    assert not unknown
+    if "modules" in values:  # what they register is of the reader's own
+        return
+    Settings.model_validate({**values, "data_dir": tmp_path})
+
+
+@pytest.mark.parametrize("block", of("json"))
+def test_data_are_what_the_page_says(block: Block) -> None:
+    data = json.loads(block.text)
+    if "hooks" in data:
+        assert HookConfig.from_json(block.text).hooks
+    elif "mcpServers" in data:
+        assert TypeAdapter(dict[str, McpServer]).validate_python(mcp_servers(data))
+    elif "agent_options" in data:
+        AgentOptions.model_validate(data["agent_options"])
+    elif "agent_servers" in data:
+        (server,) = data["agent_servers"].values()
+        check_command([server["command"], *server["args"]])
+    else:
+        assert data["type"] == "conversation.events", "say here what these data are"
+        assert {"timestamp", "webhook_id", "data"} <= data.keys()
+    for server in data.get("mcpServers", {}).values():
+        if server.get("command") == "drydock":
+            check_command([server["command"], *server["args"]])
+
+
+@pytest.mark.parametrize("block", of("markdown"))
+def test_a_file_with_a_header_is_a_skill_or_a_kind_of_sub_agents(block: Block) -> None:
+    if "description:" in block.text:
+        assert agent_from_text(f"{block.name}.md", block.text, "project").instructions
+    else:
+        assert skill_from_text(f"{block.name}.md", block.text).content
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("block", of("sh"))
+def test_commands_are_there_with_their_options(block: Block, open_server: RunningServer) -> None:
+    script = block.text.replace("\\\n", " ")
+    for line in filter(None, map(str.strip, script.splitlines())):
+        for part in line.split("&&"):
+            words = shlex.split(part)
+            if words[0] == "curl":
+                url = open_server.process.url
+                command = [word.replace("http://127.0.0.1:3000", url) for word in words]
+                done = subprocess.run([*command, "-sS", "-f"], capture_output=True, text=True, timeout=30)
+                assert done.returncode == 0, (part, done.stdout, done.stderr)
+            else:
+                check_command(words)
+
+
+def check_command(words: list[str]) -> None:
+    """See that there is such a command, and that it knows the options."""
+    if words[0] == "make":
+        rules = (ROOT / "Makefile").read_text("utf-8")
+        assert all(re.search(rf"^{re.escape(rule)}:", rules, re.MULTILINE) for rule in words[1:]), words
+    elif words[0] == "drydock":
+        shown = subprocess.run(
+            [sys.executable, "-m", "server", words[1], "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert not [word for word in words[2:] if word.startswith("--") and word not in shown.stdout], shown.stdout
+    else:
+        assert words[0] in {"git", "cd"}, f"say in the test how {words[0]!r} is executed"
