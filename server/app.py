@@ -50,6 +50,7 @@ from server.routes import (
     git_providers,
     health,
     imports,
+    llm_profiles,
     mcp_sign_ins,
     microagents,
     new_conversation,
@@ -248,7 +249,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
         *(health, options, settings_routes, secrets, git_providers, new_conversation, imports, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
         *(workspace_page, ports, microagents),
-        *(feedback, client_compatibility, chat_completions, webhooks, mcp_sign_ins),
+        *(feedback, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)
     api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES])

@@ -77,7 +77,8 @@ A profile has every option of [`LLM`](library.md#models) by its name there, but 
 One that names neither a key nor an address is reached as `llm_model` is, if that is of the same provider (the name
 before the `/`), else with the provider's usual variable of the environment. `fallbacks` and a router's `models` name
 profiles that are no routers; a router of your own is named by its `router_name`. A name or a value that cannot be is
-refused at the start.
+refused at the start. Users may have profiles of their own, and choose among all
+([protocol.md](protocol.md#named-models)).
 """
 
 _GROUPS = (

@@ -18,6 +18,7 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
+from server.session.models import LLM_PROFILE
 from server.session.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
@@ -42,11 +43,13 @@ async def fork_conversation(
     reset_metrics: bool,
     copy_files: bool,
     program: ProgramSettings | None = None,
+    llm_profile: str | None = None,
 ) -> None:
     """Make the conversation `new_id`, which begins as `source` did up to that event; it is not started.
 
-    `program` takes the place of the one that `source` is of. Files are copied; the first start puts them into the
-    workspace. `NoSuchEventError` or another `DrydockError`: nothing is left of it.
+    `program` takes the place of the one that `source` is of, `llm_profile` that of the profile that it names. Files are
+    copied; the first start puts them into the workspace. `NoSuchEventError` or another `DrydockError`: nothing is left
+    of it.
     """
     now = utc_now()
     record = replace(
@@ -60,6 +63,8 @@ async def fork_conversation(
         pr_number=(),
         options=_options(database, source, new_id, program),
     )
+    if llm_profile is not None:
+        record = replace(record, options={**record.options, LLM_PROFILE: llm_profile})
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     seed = seed_of(database.data_dir, new_id)

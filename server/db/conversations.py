@@ -156,6 +156,15 @@ class ConversationRepository(TableRepository):
             lambda options: None if name in options else {**options, name: value},
         )
 
+    async def set_option(self, conversation_id: str, name: str, value: object) -> bool:
+        """Have this among its options in place of what was there, None: nothing; False: no such conversation."""
+        rest = {} if value is None else {name: value}
+        return await self._extend(
+            conversation_id,
+            conversations.c.options,
+            lambda options: {**{key: one for key, one in options.items() if key != name}, **rest},
+        )
+
     async def _extend(self, conversation_id: str, column: Column[Any], extend: Callable[[Any], Any]) -> bool:
         async def apply(connection: AsyncConnection) -> bool:
             is_it = conversations.c.id == conversation_id

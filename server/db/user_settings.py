@@ -18,8 +18,9 @@ from server.db.writer import SealedRepository
 
 ENCRYPTED = frozenset(
     {"llm_api_key", "llm_base_url", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"}
+    | {"llm_profiles"}
 )
-"""Fields that are secrets, or hold some (a password in an address, keys of MCP servers, tokens of git providers)."""
+"""Fields that are secrets, or hold some (passwords in addresses, keys of models and MCP servers, git tokens)."""
 
 _ONCE_PLAIN = frozenset({"llm_base_url"})
 
@@ -67,6 +68,10 @@ class StoredSettings(BaseModel):
     git_user_email: str | None = None
     provider_tokens: dict[str, ProviderToken] = Field(default_factory=dict)
     agent_options: dict[str, Any] | None = None
+    llm_profiles: dict[str, dict[str, Any]] | None = None
+    llm_profile: str | None = None
+    llm_purposes: dict[str, str] | None = None
+    llm_agents: dict[str, str] | None = None
     system_message_suffix: str | None = None
     user_message_suffix: str | None = None
     disabled_skills: list[str] | None = None

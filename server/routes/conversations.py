@@ -31,6 +31,7 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
+from server.routes.llm_profiles import check_choice
 from server.routes.new_conversation import ConversationReply, check_own_model, create_once, is_unguessable
 from server.routes.query import PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
@@ -38,6 +39,7 @@ from server.routes.route_classes import make_router
 from server.session.programs import ProgramSettings
 from server.session.user_settings import masker_of
 from server.settings.git_hosts import Provider
+from server.settings.llm_profiles import ProfileName
 
 logger = logging.getLogger(__name__)
 router = make_router("/api/conversations")
@@ -234,13 +236,14 @@ class RewindWish(BaseModel, extra="forbid", strict=True):
 
 
 class ForkWish(BaseModel, extra="forbid", strict=True):
-    """The body of ``POST …/fork``; without ``event_id`` the fork has the whole log."""
+    """The body of ``POST …/fork``; without ``event_id`` the fork has the whole log, without a profile the same."""
 
     event_id: int | None = Field(None, ge=0, strict=True)
     reset_metrics: bool = True
     copy_files: bool = True
     conversation_id: str | None = Field(None, description="The fork's: a random UUID; by default the server says it.")
     program: ProgramSettings | None = Field(None, description="The fork's, where it is another one.")
+    llm_profile: ProfileName | None = None
 
 
 class ForkReply(ConversationReply):
@@ -282,6 +285,8 @@ async def fork(
     check_own_model(services, body.program)
     if body.conversation_id is not None and not is_unguessable(body.conversation_id):
         raise status_error(400, "conversation_id: must be a random UUID; leave it out, and the server says one")
+    if body.llm_profile is not None:
+        await check_choice(services, record.user_id, body.llm_profile)
 
     async def make(attempt: Attempt) -> str:
         # A fork is there as a whole, or not at all.
@@ -300,6 +305,7 @@ async def fork(
                 reset_metrics=body.reset_metrics,
                 copy_files=body.copy_files,
                 program=body.program,
+                llm_profile=body.llm_profile,
             )
         except DrydockError as error:
             if await services.database.conversations.get(record.id) is None:

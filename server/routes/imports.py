@@ -18,9 +18,10 @@ from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDepe
 from server.routes.new_conversation import ConversationReply, create_once
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute, make_router
+from server.session.models import ConversationModels
 from server.session.titles import title_from_message
 from server.session.unfinished import unfinished_conversation
-from server.session.user_settings import choose_model, masker_of
+from server.session.user_settings import masker_of
 from server.wire.errors import WireError
 from server.wire.imported_events import recorded_events
 from server.wire.json_data import in_turns, json_type
@@ -72,7 +73,7 @@ async def import_trajectory(
                 created_at=now,
                 last_updated_at=now,
                 trigger="gui",
-                llm_model=choose_model(user, services.settings).model,
+                llm_model=ConversationModels(user, services.settings).present().model,
             )
             await import_conversation(services.database, record, events, secrets=masker.values)
         return attempt.resource

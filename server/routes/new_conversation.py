@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
 from agent_core.controller.replay import beginning_of
@@ -28,10 +29,12 @@ from server.routes.replies import ErrorReply, errors, status_error
 from server.routes.route_classes import make_router
 from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
+from server.session.models import LLM_PROFILE, ConversationModels, lacks_key, problem_of
 from server.session.programs import PROGRAM, ProgramSettings, sealed_program
-from server.session.user_settings import choose_model, masker_of
+from server.session.user_settings import masker_of
 from server.session.web_session import ImagesRefusedError
 from server.settings.git_hosts import Provider
+from server.settings.llm_profiles import ProfileName
 from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
@@ -194,6 +197,7 @@ class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_erro
     agent_options: AgentOptions | None = None
     client_tools: ClientTools | None = None
     program: ProgramSettings | None = None
+    llm_profile: ProfileName | None = None
     conversation_id: str | None = None
 
     @property
@@ -258,8 +262,10 @@ async def begin_conversation(
     if attempt.is_repeated and (begun := await find_conversation(services, identity, conversation_id)) is not None:
         return begun if await _has_message(services, begun) else await _begin_log(services, begun, first)
     user = await services.database.settings.get(identity.user_id)
-    model = choose_model(user, services.settings)
-    if request.program is None and model.lacks_key():
+    model = ConversationModels(user, services.settings, request.llm_profile).present()
+    if request.program is None and (problem := problem_of(model)) is not None:
+        raise _unusable(problem, request)
+    if request.program is None and lacks_key(model):
         text = "Error authenticating with the LLM provider. Please check your API key"
         refusal = {"status": "error", "message": text, "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION"}
         raise ReplyError(400, refusal)
@@ -273,6 +279,12 @@ async def begin_conversation(
     name = model.model if request.program is None else request.program.agent.llm.model
     record = await _store(services, identity, request, conversation_id, name, provider)
     return await _begin_log(services, record, first)
+
+
+def _unusable(problem: str, request: NewConversation) -> Exception:
+    if request.llm_profile is None:  # what is stored for all conversations became wrong
+        return status_error(400, problem)
+    return RequestValidationError([{"type": "llm_profile", "loc": ("body", "llm_profile"), "msg": problem}])
 
 
 async def _begin_log(services: Services, record: ConversationRecord, first: list[AnyEvent]) -> ConversationRecord:
@@ -296,6 +308,8 @@ def _refuse_what_contradicts(request: NewConversation) -> None:
     if _WITH_USER.match((request.repository or "").strip()):
         problem = "is an address with a user name or password in it; leave them out, and store a token for its provider"
         raise status_error(400, f"repository: {problem}")
+    if request.program is not None and request.llm_profile is not None:
+        raise status_error(400, "llm_profile, program: send one of them; a program's agent has its own model")
     task = request.suggested_task
     if task is not None and task.prompt is None:
         raise status_error(400, f"suggested_task: {task.task_type} stands for no work; send initial_user_msg")
@@ -374,6 +388,8 @@ async def _store(
         options[CLIENT_TOOLS] = stored_tools(request.client_tools)
     if request.program is not None:
         options[PROGRAM] = sealed_program(services.database.secrets, conversation_id, request.program)
+    if request.llm_profile is not None:
+        options[LLM_PROFILE] = request.llm_profile
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,

@@ -13,7 +13,8 @@ from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.routes.query import LINKED, Paging, PagingDependency
 from server.routes.route_classes import make_router
-from server.session.user_settings import choose_model
+from server.session.models import ConversationModels
+from server.session.user_settings import DEMO_PREFIX
 from server.settings.settings import DEMO_MODEL
 
 router = make_router("/api/options")
@@ -75,7 +76,7 @@ class ClientConfig(BaseModel):
 async def read_config(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
     """What the page needs to know before anything else; ``DRYDOCK`` is an addition to the protocol."""
     user = await services.database.settings.get(identity.user_id)
-    model = choose_model(user, services.settings)
+    model = ConversationModels(user, services.settings).present().model
     choice = services.sandboxes.choice
     sandbox = {"provider": "", "reason": "being found out"}
     if choice is not None:
@@ -88,8 +89,8 @@ async def read_config(services: ServicesDependency, identity: IdentityDependency
         "DRYDOCK": {
             "version": VERSION,
             "sandbox": sandbox,
-            "model": model.model,
-            "demo": model.is_demo,
+            "model": model,
+            "demo": model.startswith(DEMO_PREFIX),
             "auth_required": services.authenticator.required,
             "settings_stored": user is not None,
         },

@@ -5,14 +5,23 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError
+from server.db.user_settings import StoredSettings
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
 from server.routes.replies import MEANINGS, Confirmation, ErrorReply, errors
 from server.routes.route_classes import make_router
-from server.session.user_settings import KEPT_WHEN_NULL, SettingsChange, merged, public_form
+from server.session.user_settings import (
+    KEPT_WHEN_NULL,
+    SettingsChange,
+    UnknownProfileError,
+    check_references,
+    merged,
+    public_form,
+)
 from server.settings.mcp_config import HiddenSecretError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +66,9 @@ class PublicSettings(BaseModel):
     git_user_name: str | None
     git_user_email: str | None
     agent_options: dict[str, Any] | None = Field(description="An addition to the protocol.")
+    llm_profile: str | None = Field(description="The profile in place of the three fields of the model; an addition.")
+    llm_purposes: dict[str, str] | None = Field(description="Profiles by purpose; an addition.")
+    llm_agents: dict[str, str] | None = Field(description="Profiles by agent class; an addition.")
     system_message_suffix: str | None = Field(description="An addition, like the two that follow.")
     user_message_suffix: str | None
     disabled_skills: list[str] | None
@@ -89,12 +101,18 @@ async def store_settings(
 
     Unknown fields are ignored; `warnings` says of each that is like a known one which was probably meant.
     """
+
+    def make(stored: StoredSettings | None) -> StoredSettings:
+        changed = merged(stored, body, services.settings.mcp_config)
+        check_references(changed, body, services.settings)
+        return changed
+
     try:
-        own = services.settings.mcp_config
-        await services.database.settings.change(
-            lambda stored: merged(stored, body, own), identity.user_id, sets=body.model_fields_set - KEPT_WHEN_NULL
-        )
+        await services.database.settings.change(make, identity.user_id, sets=body.model_fields_set - KEPT_WHEN_NULL)
         await services.manager.refresh_secrets(identity.user_id)
+    except UnknownProfileError as error:
+        problem = {"type": "unknown_profile", "loc": ("body", *error.field.split(".")), "msg": str(error)}
+        raise RequestValidationError([problem]) from error
     except HiddenSecretError as error:
         raise ReplyError(422, {"error": str(error)}) from error
     except DrydockError as error:

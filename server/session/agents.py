@@ -333,7 +333,7 @@ class AgentSessions:
         self._hide(servers.secrets)
         browsing = await self._sandboxes.may_have_browser(record)
         models = ConversationModels(user, self._settings, record.options.get(LLM_PROFILE))
-        self._hide(models.secrets)
+        self._hide(models.server_secrets)
         begun = await self._begun_with(record.id)
         agent_class = begun or merge_settings(user, self._settings).agent_class
         settings = session_settings(
@@ -343,7 +343,7 @@ class AgentSessions:
             settings,
             own_tools=agent_tools(self._requests, record, user),
             named_secrets=secrets.named,
-            secrets=(*secrets.hidden, *models.secrets),
+            secrets=(*secrets.hidden, *models.server_secrets),
         )
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         settings = replace(settings, agent_class=begun or settings.agent_class)
@@ -446,7 +446,7 @@ def session_settings(
     """What the agent session of this conversation is given."""
     merged = merge_settings(user, server)
     llm = models.get_llm_config_from_agent(agent_class)
-    purposes = models.for_purposes()
+    purposes = models.for_purposes(agent_class)
     summing = purposes.get("condenser", llm)
     condenses = merged.condenser_max_size is not None and not summing.model.startswith(DEMO_PREFIX)
     return SessionSettings(

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
+from agent_core.events.masking import SENSITIVE_NAME
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import FallbackStrategy
 from agent_core.llm.registry import NO_ROUTER, LLMRegistry
+from agent_core.llm.router import RouterLLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.routes import HOST_CREDENTIALS
 from server.db.user_settings import StoredSettings
 from server.errors import ConfigurationError
-from server.session.user_settings import ModelChoice, choose_model, has_own_model, is_clients_default
-from server.settings.llm_profiles import LLMProfile, missing_profile
+from server.session.user_settings import (
+    ModelChoice,
+    choose_model,
+    has_own_model,
+    is_clients_default,
+    merge_settings,
+    own_profiles,
+)
+from server.settings.llm_profiles import ADDRESSES, LLMProfile, missing_profile
 from server.settings.settings import Settings
 
 LLM_PROFILE: Final = "llm_profile"
@@ -35,51 +45,99 @@ class ConversationModels:
     """
 
     def __init__(self, user: StoredSettings | None, server: Settings, chosen: str | None = None) -> None:
-        self._user = user
+        self._user = user or StoredSettings()
         self._server = server
         self._chosen = chosen
-        self._own: Mapping[str, LLMProfile] = {}
+        allowed = server.allow_user_llm_profiles
+        self._own, self._broken = own_profiles(self._user) if allowed else ({}, {})
 
     def get_llm_config_from_agent(self, agent: str) -> LLM:
         """The model of agents of this class."""
-        server = self._server
-        if self._chosen:
-            return self._named(self._chosen, of_user=True)
-        if self._is_users:
-            return self._flat(choose_model(self._user, server))
-        name = server.llm_agents.get(agent) or server.llm_profile
-        return self._named(name, of_user=False) if name else self._flat(choose_model(self._user, server))
+        name, of_user = self._name_for(agent)
+        if name is None:
+            return self._flat(choose_model(self._user, self._server))
+        return self._named(name, of_user=of_user)
 
     def get_agent_to_llm_config_map(self) -> dict[str, LLM]:
         """The models of the agent classes that have one of their own."""
-        return {agent: self.get_llm_config_from_agent(agent) for agent in self._server.llm_agents}
+        classes = {**self._server.llm_agents, **(self._user.llm_agents or {})}
+        return {agent: self.get_llm_config_from_agent(agent) for agent in sorted(classes)}
 
-    def for_purposes(self) -> dict[str, LLM]:
-        """The models by purpose, where another than the agent's is used."""
-        if self._is_users:
-            return {}
-        return {purpose: self._named(name, of_user=False) for purpose, name in self._server.llm_purposes.items()}
+    def for_purposes(self, agent: str) -> dict[str, LLM]:
+        """The models by purpose, where another than the one of agents of this class is used.
+
+        What the server's settings say of it does not count where that is reached with a key or an address of the
+        user's own.
+        """
+        found = {purpose: self._named(name, of_user=True) for purpose, name in (self._user.llm_purposes or {}).items()}
+        if not self._is_at_users_cost(agent):
+            for purpose, name in self._server.llm_purposes.items():
+                found.setdefault(purpose, self._named(name, of_user=False))
+        return found
+
+    def name_for(self, agent: str) -> str | None:
+        """The profile of agents of this class; None where the three flat settings say what their model is."""
+        return self._name_for(agent)[0]
 
     @property
-    def secrets(self) -> list[str]:
-        """Every secret in the profiles, for masking."""
-        return [secret for one in (*self._own.values(), *self._server.llm_profiles.values()) for secret in one.secrets]
+    def profiles(self) -> dict[str, tuple[LLMProfile, bool]]:
+        """The profiles that the user can name, each with whether it is their own, which hides one of the server's."""
+        everybodys = {name: (profile, False) for name, profile in self._server.llm_profiles.items()}
+        return {**everybodys, **{name: (profile, True) for name, profile in self._own.items()}}
+
+    def present(self) -> LLM:
+        """The model of the agents that the user's conversations have now."""
+        return self.get_llm_config_from_agent(merge_settings(self._user, self._server).agent_class)
+
+    def llm(self, name: str) -> LLM:
+        """The model of the profile that the user means by this name."""
+        return self._named(name, of_user=True)
+
+    def problem_of(self, name: str) -> str | None:
+        """Why nothing can be done with the profile of this name; None where it can be used, as far as one can see."""
+        return problem_of(self.llm(name))
 
     @property
-    def _is_users(self) -> bool:
+    def server_secrets(self) -> list[str]:
+        """Every secret in the server's profiles, for masking."""
+        return [secret for one in self._server.llm_profiles.values() for secret in one.secrets]
+
+    def _name_for(self, agent: str) -> tuple[str | None, bool]:
+        """The profile's name, and whether it is the user who named it."""
+        user, server = self._user, self._server
+        of_user = self._chosen or (user.llm_agents or {}).get(agent) or user.llm_profile
+        if of_user:
+            return of_user, True
+        return (None if self._has_flat_model else server.llm_agents.get(agent) or server.llm_profile), False
+
+    @property
+    def _has_flat_model(self) -> bool:
         """Whether the user chose a model, and not only what clients save where nothing was chosen."""
         user, server = self._user, self._server
-        if user is None or not (user.llm_model or user.llm_api_key or user.llm_base_url):
+        if not (user.llm_model or user.llm_api_key or user.llm_base_url):
             return False
         return not (is_clients_default(user) and (server.llm_profile or has_own_model(server)))
+
+    def _is_at_users_cost(self, agent: str) -> bool:
+        name, of_user = self._name_for(agent)
+        if name is not None:
+            return of_user and name in self._own
+        return bool(self._user.llm_api_key or self._user.llm_base_url)
 
     def _known(self, of_user: bool) -> dict[str, LLMProfile]:
         return {**self._server.llm_profiles, **(self._own if of_user else {})}
 
+    def _missing(self, name: str, known: Mapping[str, LLMProfile], *, of_user: bool) -> str:
+        if of_user and name in self._broken:
+            return f"it is stored in a form that is not taken any more ({self._broken[name]}); store it again"
+        if of_user and name in (self._user.llm_profiles or {}):
+            return "this server's operator allows no profiles of users; choose one of the server's"
+        return missing_profile(name, known)
+
     def _named(self, name: str, *, of_user: bool) -> LLM:
         known = self._known(of_user)
         if name not in known:
-            return unusable_model(name, missing_profile(name, known))
+            return unusable_model(name, self._missing(name, known, of_user=of_user))
         profile = known[name]
         is_own = of_user and name in self._own
         if profile.router is None:
@@ -102,6 +160,8 @@ class ConversationModels:
             flat = choose_model(self._user if is_own else None, self._server)
             if _provider_of(flat.model) == _provider_of(profile.model):
                 values |= {"api_key": flat.api_key, "base_url": flat.base_url}
+        if is_own and (problem := _address_problem(values)) is not None:
+            return unusable_model(name, problem)
         if profile.fallbacks:
             known = self._known(is_own)
             others = {one: self._other(one, known, is_own=is_own) for one in profile.fallbacks}
@@ -111,7 +171,7 @@ class ConversationModels:
     def _other(self, name: str, known: Mapping[str, LLMProfile], *, is_own: bool) -> LLM:
         """A model that another one falls back to, or a router chooses from: it falls back to nothing itself."""
         if name not in known:
-            return unusable_model(name, missing_profile(name, known))
+            return unusable_model(name, self._missing(name, known, of_user=is_own))
         profile = known[name]
         if profile.router is not None:
             return unusable_model(name, f"the profile {name!r} is a router, and only models can be named here")
@@ -119,8 +179,20 @@ class ConversationModels:
         return self._model(name, plain, is_own=is_own and name in self._own)
 
     def _flat(self, choice: ModelChoice) -> LLM:
-        key = SecretStr(choice.api_key) if choice.api_key else None
-        return LLM(model=choice.model, api_key=key, base_url=choice.base_url)
+        values = choice._asdict()
+        if self._user.llm_base_url and (problem := _address_problem(values)) is not None:
+            return unusable_model("", problem)
+        return LLM.model_validate(values)
+
+
+def _address_problem(values: Mapping[str, Any]) -> str | None:
+    """Why the model cannot be asked at the address that a user typed; None where it can."""
+    model = str(values["model"])
+    if not any(values.get(name) for name in ADDRESSES) or not model.startswith(HOST_CREDENTIALS):
+        return None
+    if values.get("aws_access_key_id") and "vertex" not in model:
+        return None
+    return f"base_url: {model} is asked with credentials of the server's host, which no address of a user gets"
 
 
 def _usage_id(name: str) -> str:
@@ -155,14 +227,24 @@ class _Refusing:
 
 def unusable_model(name: str, problem: str) -> LLM:
     """A model in the place of a profile that cannot be used: a conversation with it opens, and says why."""
-    text = f"The model profile {name!r} cannot be used: {problem}"
-    return LLM(model=f"profile/{name}").using(_Refusing(text))
+    what = f"model profile {name!r}" if name else "model"
+    return LLM(model=f"profile/{name}").using(_Refusing(f"The {what} cannot be used: {problem}"))
 
 
 def problem_of(llm: LLM) -> str | None:
     """Why this is the model of a profile that cannot be used; None for others."""
     transport = llm._transport
     return transport.problem if isinstance(transport, _Refusing) else None
+
+
+def lacks_key(llm: LLM) -> bool:
+    """Whether a call is bound to be refused: a hosted model and no key anywhere."""
+    if isinstance(llm, RouterLLM):
+        return any(map(lacks_key, llm.llms_for_routing.values()))
+    if problem_of(llm) is not None or any(map(SENSITIVE_NAME.search, llm.extra_headers or {})):
+        return False
+    key = llm.api_key.get_secret_value() if llm.api_key is not None else None
+    return ModelChoice(llm.model, key, llm.base_url or llm.ollama_base_url).lacks_key()
 
 
 def check_models(settings: Settings) -> None:

@@ -9,15 +9,18 @@ from typing import Annotated, Any, Final, NamedTuple, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
     SecretStr,
+    ValidationError,
     model_validator,
 )
 
 from agent_core.agent.base import AgentBase
+from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.memory.condensers import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -28,6 +31,7 @@ from agent_core.spelling import probably_meant
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
+from server.settings.llm_profiles import LLMProfile, ProfileName, PurposeName, missing_profile
 from server.settings.mcp_config import McpConfig, agent_servers, read_config
 from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.text_fields import WEB, LongText, OneLine, SettingText, TrimmedText, passwords_of, whole_address
@@ -38,6 +42,7 @@ HOSTED_PREFIX = "openhands/"
 
 KEYLESS_PREFIXES = (
     DEMO_PREFIX,
+    "replay/",
     "bedrock/",
     "lemonade/",
     "ollama/",
@@ -194,6 +199,9 @@ class SettingsChange(BaseModel):
     git_user_name: SettingText | None = None
     git_user_email: SettingText | None = None
     agent_options: AgentOptions | None = None
+    llm_profile: Annotated[ProfileName | None, BeforeValidator(lambda value: None if value == "" else value)] = None
+    llm_purposes: dict[PurposeName, ProfileName] | None = None
+    llm_agents: dict[Annotated[str, AfterValidator(_known_agent)], ProfileName] | None = None
     system_message_suffix: LongText | None = None
     user_message_suffix: LongText | None = None
     disabled_skills: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None
@@ -212,6 +220,40 @@ class SettingsChange(BaseModel):
             known = cls.model_fields.keys()
             change._warnings = probably_meant((name for name in data if name not in known | ECHOED), known)
         return change
+
+
+def own_profiles(settings: StoredSettings) -> tuple[dict[str, LLMProfile], dict[str, str]]:
+    """The user's profiles by their names; and of those that cannot be read any more, why."""
+    found, broken = {}, {}
+    for name, options in (settings.llm_profiles or {}).items():
+        try:
+            found[name] = LLMProfile.model_validate(options)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(map(str, problem["loc"]))
+            words = str(problem["msg"]).removeprefix("Value error, ")
+            broken[name] = f"{place}: {words}" if place else words
+    return found, broken
+
+
+class UnknownProfileError(DrydockError, ValueError):
+    """`field` of a change names a profile that there is not; the message says which, and the nearest."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
+def check_references(settings: StoredSettings, change: SettingsChange, server: Settings) -> None:
+    """Raise `UnknownProfileError` where a field that the change names has a profile that the user does not have."""
+    known = {**server.llm_profiles, **(own_profiles(settings)[0] if server.allow_user_llm_profiles else {})}
+    for field in ("llm_profile", "llm_purposes", "llm_agents"):
+        value = getattr(change, field)
+        if field not in change.model_fields_set or value is None:
+            continue
+        for key, name in value.items() if isinstance(value, dict) else [("", value)]:
+            if name not in known:
+                raise UnknownProfileError(f"{field}.{key}".strip("."), missing_profile(name, known))
 
 
 def merged(
@@ -237,7 +279,7 @@ def merged(
 
 def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
     """The reply of ``GET /api/settings``: no key, but whether there is each; `own_servers` stand before the user's."""
-    data = settings.model_dump(mode="json", exclude={"provider_tokens"}) | dict.fromkeys(SECRET_FIELDS)
+    data = settings.model_dump(mode="json", exclude={"provider_tokens", "llm_profiles"}) | dict.fromkeys(SECRET_FIELDS)
     shown = read_config(settings.mcp_config).hidden() if settings.mcp_config is not None else None
     if own_servers is not None:
         shown = own_servers.without_secrets().followed_by(shown or McpConfig())
@@ -257,6 +299,7 @@ def secret_values(settings: StoredSettings) -> list[str]:
     values = (getattr(settings, name) for name in SECRET_FIELDS)
     servers = agent_servers(None, read_config(settings.mcp_config))
     keys = [value.get_secret_value() for value in values if value]
+    keys += [secret for one in own_profiles(settings)[0].values() for secret in one.secrets]
     return [*keys, *passwords_of(settings.llm_base_url or ""), *servers.secrets, *token_values(settings)]
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from agent_core.errors import DrydockError
 from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME
@@ -25,7 +26,7 @@ MAX_OTHERS: Final = 20
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
-_ADDRESSES: Final = ("base_url", "ollama_base_url", "aws_bedrock_runtime_endpoint")
+ADDRESSES: Final = ("base_url", "ollama_base_url", "aws_bedrock_runtime_endpoint")
 _KEYS: Final = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _PROGRAMS: Final = "is for programs that call models themselves; leave it out"
 
@@ -71,12 +72,25 @@ def _is_purpose(value: str) -> str:
     return value
 
 
+def _at(field: str, problem: str) -> ValidationError:
+    """What is wrong with a field, for validators of the whole."""
+    kind = PydanticCustomError("profile_option", "{problem}", {"problem": problem})
+    return ValidationError.from_exception_data("LLMProfile", [{"type": kind, "loc": (field,), "input": None}])
+
+
 ProfileName = Annotated[str, AfterValidator(_is_name)]
 PurposeName = Annotated[str, AfterValidator(_is_purpose)]
 
 
 class MaskedSecretError(DrydockError, ValueError):
-    """The mask was sent for a secret that is not stored, or not for this place; the message names the field."""
+    """The mask was sent for the secret of `field`, and none is stored, or one for another place."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"{DUMP_MASK} stands for a stored secret, and none is stored for this place and this address; send the"
+            " secret itself"
+        )
+        self.field = field
 
 
 class LLMProfile(LLMConfig):
@@ -89,7 +103,9 @@ class LLMProfile(LLMConfig):
         pydantic.ValidationError: an option is not known or not for profiles, or a value cannot be used.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True, defer_build=False
+    )
 
     model: str = Field(default="", max_length=1_000)
     fallbacks: list[ProfileName] = Field(default_factory=list, max_length=MAX_OTHERS)
@@ -110,10 +126,10 @@ class LLMProfile(LLMConfig):
     def _has_known_options(cls, data: Any) -> Any:
         for name in data if isinstance(data, dict) else ():
             if name in REFUSED:
-                raise ValueError(f"{name} {REFUSED[name]}")
+                raise _at(name, f"it {REFUSED[name]}")
             if name not in cls.model_fields:
                 known = cls.model_fields.keys() - REFUSED.keys()
-                raise ValueError(with_nearest(f"there is no option {str(name)[:80]!r}", str(name), known))
+                raise _at(str(name)[:80], with_nearest("there is no such option", str(name), known))
         return data
 
     @field_validator(*_KEYS, mode="before")
@@ -138,7 +154,7 @@ class LLMProfile(LLMConfig):
     def _model_is_trimmed(cls, value: str) -> str:
         return value.strip()
 
-    @field_validator(*_ADDRESSES)
+    @field_validator(*ADDRESSES)
     @classmethod
     def _are_addresses(cls, value: str | None) -> str | None:
         return whole_address(value, WEB, "http://127.0.0.1:11434/v1") if value and value.strip() else None
@@ -147,14 +163,14 @@ class LLMProfile(LLMConfig):
     def _is_a_model_or_a_router(self) -> Self:
         if self.router is None:
             if self.models:
-                raise ValueError("models: only a router has some; name its kind in router, or leave models out")
+                raise _at("models", "only a router has some; name its kind in router, or leave models out")
             if not self.model:
-                raise ValueError("model: name one, such as openai/gpt-5, or a kind of router in router")
+                raise _at("model", "name one, such as openai/gpt-5, or a kind of router in router")
             return self
         if not self.models:
-            raise ValueError("models: a router chooses from profiles; name them by the keys that it knows")
+            raise _at("models", "a router chooses from profiles; name them by the keys that it knows")
         if others := sorted(self.model_fields_set - {"router", "models"}):
-            raise ValueError(f"{others[0]}: a router has nothing but router and models; its profiles have the options")
+            raise _at(others[0], "a router has nothing but router and models; its profiles have the options")
         return self
 
     @property
@@ -202,10 +218,7 @@ class LLMProfile(LLMConfig):
         def look_up(place: str, secret: str) -> str:
             found = known.get(place) if secret == DUMP_MASK else secret
             if found is None:
-                raise MaskedSecretError(
-                    f"{place}: {DUMP_MASK} stands for a stored secret, and none is stored for this place and this"
-                    " address; send the secret itself"
-                )
+                raise MaskedSecretError(place)
             return found
 
         return self._changed(look_up)
@@ -213,7 +226,7 @@ class LLMProfile(LLMConfig):
     @property
     def _destination(self) -> tuple[str, ...]:
         """Where its secrets go: the addresses, and without any the provider."""
-        addresses = [_without_password(getattr(self, name) or "") for name in _ADDRESSES]
+        addresses = [_without_password(getattr(self, name) or "") for name in ADDRESSES]
         return (*addresses, "" if any(addresses) else self.model.partition("/")[0])
 
     def _changed(self, change: Callable[[str, str], str]) -> Self:
@@ -223,10 +236,10 @@ class LLMProfile(LLMConfig):
             key: SecretStr | None = getattr(self, name)
             if key is not None:
                 update[name] = SecretStr(change(name, key.get_secret_value()))
-        for name in _ADDRESSES:
+        for name in ADDRESSES:
             address = getattr(self, name) or ""
             for password in passwords_of(address)[:1]:
-                changed = change(f"{name} (its password)", password)
+                changed = change(name, password)
                 update[name] = _with_password(address, changed)
         for name in ("extra_headers", "litellm_extra_body"):
             if value := getattr(self, name):
@@ -258,35 +271,34 @@ def _with_password(address: str, password: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}:{password}@{host}"))
 
 
-def users_problem(profile: LLMProfile) -> str | None:
+OptionProblem = tuple[str, str]
+"""A field, and what is wrong with it."""
+
+
+def users_problem(profile: LLMProfile) -> OptionProblem | None:
     """Why a user may not have this profile; None where they may. What reaches into the server's host is no user's."""
     for name in sorted(profile.model_fields_set & OPERATORS.keys()):
-        return f"{name}: it {OPERATORS[name]}, so only the server's own configuration may give it; leave it out"
+        return name, f"it {OPERATORS[name]}, so only the server's own configuration may give it; leave it out"
     if profile.model.startswith(_FILES):
-        return "model: a recording is a file of the server's host; name a model"
+        return "model", "a recording is a file of the server's host; name a model"
     if not all(getattr(profile, name) for name in _AWS_KEYS):
         for name in sorted(profile.model_fields_set & set(_WITH_AWS_KEYS)):
-            return f"{name}: give aws_access_key_id and aws_secret_access_key with it"
+            return name, "give aws_access_key_id and aws_secret_access_key with it"
     return None
 
 
-def operators_problem(profile: LLMProfile) -> str | None:
+def operators_problem(profile: LLMProfile) -> OptionProblem | None:
     """Why the server cannot use a profile of its own configuration: a file that is not there. None where it can."""
     files = {"custom_tokenizer": profile.custom_tokenizer}
     if profile.model.startswith(_FILES):
         files["model"] = profile.model.removeprefix(_FILES)
     for name, path in files.items():
         if path is not None and not Path(path).expanduser().is_file():
-            return f"{name}: there is no file {path}"
-    return masked_problem(profile)
-
-
-def masked_problem(profile: LLMProfile) -> str | None:
-    """Why this profile cannot be used where nothing is stored: a secret is masked. None where none is."""
+            return name, f"there is no file {path}"
     try:
         profile.restored(None)
     except MaskedSecretError as error:
-        return str(error)
+        return error.field, str(error)
     return None
 
 
@@ -297,13 +309,13 @@ def missing_profile(name: str, known: Iterable[str]) -> str:
     return with_nearest(told, name, listed) if listed else f"{told}, and no other either; define one in llm_profiles"
 
 
-def reference_problem(name: str, profile: LLMProfile, known: Mapping[str, LLMProfile]) -> str | None:
+def reference_problem(name: str, profile: LLMProfile, known: Mapping[str, LLMProfile]) -> OptionProblem | None:
     """What is wrong with the profiles that this one names, given all there are; None for nothing."""
     for field, other in profile.others:
         if other == name:
-            return f"{field}: a profile cannot name itself"
+            return field, "a profile cannot name itself"
         if other not in known:
-            return f"{field}: {missing_profile(other, known)}"
+            return field, missing_profile(other, known)
         if known[other].router is not None:
-            return f"{field}: {other!r} is a router, and only models can be named here"
+            return field, f"{other!r} is a router, and only models can be named here"
     return None

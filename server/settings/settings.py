@@ -396,8 +396,8 @@ class Settings(BaseModel):
     llm_purposes: PurposeTable = Field(
         {},
         description="Profiles for what is not an agent's own step: `condenser`, `draft_editor`, `title`, "
-        "`security_analyzer`, `critic`. What is not named is done by the agent's model, and so is everything for users "
-        "who chose a model of their own.",
+        "`security_analyzer`, `critic`. What is not named is done by the agent's model, and so is everything where "
+        "that is reached with a key or an address of its user's own.",
     )
     llm_agents: AgentTable = Field(
         {}, description="Profiles for agents of one class, by the names of classes; others have `llm_profile`."
@@ -519,7 +519,7 @@ class Settings(BaseModel):
     def _profiles_can_be_used(cls, value: dict[str, LLMProfile]) -> dict[str, LLMProfile]:
         for name, profile in value.items():
             if (problem := operators_problem(profile) or reference_problem(name, profile, value)) is not None:
-                raise ValueError(f"{name}.{problem}")
+                raise ValueError(f"{name}.{problem[0]}: {problem[1]}")
         return value
 
     @field_validator("llm_profile", "llm_purposes", "llm_agents")

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr
@@ -38,7 +38,7 @@ from agent_core.llm.transport.compatible import (
 )
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.failures import build, from_exception
-from agent_core.llm.transport.routes import ModelRoute, route_of
+from agent_core.llm.transport.routes import HOST_CREDENTIALS, ModelRoute, route_of
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -130,14 +130,21 @@ class LiteLLMClient:
             await self._library.close_clients()
 
 
+_NO_KEY: Final = SecretStr("none")
+"""In the place of a key for an address of one's own, so that litellm looks for none in the environment."""
+
+
 async def _from_provider(
     library: _Library, request: CompletionRequest, route: ModelRoute
 ) -> AsyncGenerator[Chunk, None]:
     endpoint = request.endpoint
     if route.base_url:
         checked_url(endpoint, route.base_url)
+    key = endpoint.api_key
+    if key is None and route.base_url and not endpoint.model.startswith(HOST_CREDENTIALS):
+        key = _NO_KEY
     options: dict[str, Any] = {
-        "api_key": endpoint.api_key,
+        "api_key": key,
         "base_url": route.base_url,
         "api_version": endpoint.api_version,
         "extra_headers": dict(endpoint.headers) or None,

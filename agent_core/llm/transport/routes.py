@@ -13,6 +13,9 @@ from agent_core.llm.transport.exchange import Endpoint
 
 AZURE_VERSION = "2024-12-01-preview"
 _AWS = ("bedrock/", "sagemaker/")
+HOST_CREDENTIALS = (*_AWS, "sagemaker_chat/", "vertex_ai/", "vertex_ai_beta/")
+"""Models that are asked with credentials of the host, which are no keys, where they are given none of their own."""
+
 _COMPATIBLE = frozenset(
     {"openai", "hosted_vllm", "vllm", "openai_like", "custom_openai", "lm_studio", "llamafile", "openhands"}
     | {"litellm_proxy"}

@@ -113,7 +113,15 @@ ROWS = {
 """All fields but the secret ones."""
 
 SECRETS = ("llm_api_key", "search_api_key", "sandbox_api_key")
-ADDED = {"agent_options", "system_message_suffix", "user_message_suffix", "disabled_skills"}
+ADDED = {
+    "agent_options",
+    "llm_profile",
+    "llm_purposes",
+    "llm_agents",
+    "system_message_suffix",
+    "user_message_suffix",
+    "disabled_skills",
+}
 TOLD: dict[str, Any] = {"secrets_store": {"provider_tokens": {}}, "provider_tokens_set": {}}
 FLAGS = {"llm_api_key_set": False, "search_api_key_set": False, "v1_enabled": False}
 KEPT_WHEN_NULL = {"llm_model", "llm_base_url", "user_consents_to_analytics"}

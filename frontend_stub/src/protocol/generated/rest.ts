@@ -397,11 +397,12 @@ export interface ForkReply {
   readonly status: "ok";
 }
 
-/** The body of ``POST …/fork``; without ``event_id`` the fork has the whole log. */
+/** The body of ``POST …/fork``; without ``event_id`` the fork has the whole log, without a profile the same. */
 export interface ForkWish {
   readonly conversation_id?: string | null;
   readonly copy_files?: boolean;
   readonly event_id?: number | null;
+  readonly llm_profile?: string | null;
   readonly program?: ProgramSettings | null;
   readonly reset_metrics?: boolean;
 }
@@ -463,6 +464,66 @@ export interface ImageBlock {
 /** Where an image is; a ``data:`` URL has it whole. */
 export interface ImageUrl {
   readonly url: string;
+}
+
+/** A model and every option of it, or a router over other profiles. */
+export interface LLMProfile {
+  readonly api_key?: string | null;
+  readonly api_mode?: "auto" | "chat" | "responses";
+  readonly api_version?: string | null;
+  readonly auth_type?: "api_key" | "subscription";
+  readonly aws_access_key_id?: string | null;
+  readonly aws_bedrock_runtime_endpoint?: string | null;
+  readonly aws_profile_name?: string | null;
+  readonly aws_region_name?: string | null;
+  readonly aws_role_name?: string | null;
+  readonly aws_secret_access_key?: string | null;
+  readonly aws_session_name?: string | null;
+  readonly aws_session_token?: string | null;
+  readonly base_url?: string | null;
+  readonly caching_prompt?: boolean;
+  readonly capability_overrides?: Readonly<Record<string, boolean | string>>;
+  readonly custom_tokenizer?: string | null;
+  readonly disable_stop_word?: boolean;
+  readonly disable_vision?: boolean | null;
+  readonly drop_params?: boolean;
+  readonly enable_encrypted_reasoning?: boolean;
+  readonly extended_thinking_budget?: number | null;
+  readonly extra_headers?: Readonly<Record<string, string>> | null;
+  readonly fallbacks?: readonly string[];
+  readonly force_string_serializer?: boolean | null;
+  readonly inline_image_urls?: boolean | null;
+  readonly input_cost_per_token?: number | null;
+  readonly litellm_extra_body?: Readonly<Record<string, unknown>>;
+  readonly log_completions?: boolean;
+  readonly log_completions_folder?: string;
+  readonly max_input_tokens?: number | null;
+  readonly max_message_chars?: number;
+  readonly max_output_tokens?: number | null;
+  readonly model?: string;
+  readonly model_canonical_name?: string | null;
+  readonly models?: Readonly<Record<string, string>>;
+  readonly modify_params?: boolean;
+  readonly native_tool_calling?: boolean;
+  readonly num_retries?: number;
+  readonly ollama_base_url?: string | null;
+  readonly openrouter_app_name?: string;
+  readonly openrouter_site_url?: string;
+  readonly output_cost_per_token?: number | null;
+  readonly prompt_cache_retention?: string | null;
+  readonly reasoning_effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | null;
+  readonly reasoning_summary?: "auto" | "concise" | "detailed" | null;
+  readonly record_to?: string | null;
+  readonly request_metadata?: readonly ("session_id" | "trace_user_id" | "trace_version" | "tags")[];
+  readonly retry_max_wait?: number;
+  readonly retry_min_wait?: number;
+  readonly retry_multiplier?: number;
+  readonly router?: string | null;
+  readonly seed?: number | null;
+  readonly temperature?: number | null;
+  readonly timeout?: number;
+  readonly top_k?: number | null;
+  readonly top_p?: number | null;
 }
 
 /** A port that a program listens on; what cannot be seen of it is null. */
@@ -575,6 +636,7 @@ export interface NewConversation {
   readonly git_provider?: "github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo" | null;
   readonly image_urls?: readonly string[] | null;
   readonly initial_user_msg?: string | null;
+  readonly llm_profile?: string | null;
   readonly mcp_config?: McpConfig | null;
   readonly program?: ProgramSettings | null;
   readonly replay_json?: string | null;
@@ -644,6 +706,40 @@ export interface Problem {
   readonly type: string;
 }
 
+/** Which profile a conversation has; null for none of its own. */
+export interface ProfileChoice {
+  readonly llm_profile: string | null;
+}
+
+/** A profile as its user sees it: no secret, but a mask in the place of each. */
+export interface ProfileInfo {
+  readonly is_default: boolean;
+  readonly may_change: boolean;
+  readonly model: string;
+  readonly name: string;
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly owner: "server" | "user";
+  readonly problem: string;
+}
+
+/** The profiles that the user can name, by name, or a page of them. */
+export interface ProfileList {
+  readonly default: string | null;
+  readonly may_add: boolean;
+  readonly next_page_id: string | null;
+  readonly results: readonly ProfileInfo[];
+}
+
+/** What became of one short question to the model. */
+export interface ProfileTest {
+  readonly answer: string;
+  readonly kind: "key" | "address" | "model" | "limit" | "time" | "other" | null;
+  readonly model: string;
+  readonly ok: boolean;
+  readonly problem: string;
+  readonly seconds: number;
+}
+
 /** A value for the commands that name it. */
 export interface ProgramSecret {
   readonly description?: string;
@@ -691,10 +787,13 @@ export interface PublicSettings {
   readonly git_user_email: string | null;
   readonly git_user_name: string | null;
   readonly language: string | null;
+  readonly llm_agents: Readonly<Record<string, string>> | null;
   readonly llm_api_key: null;
   readonly llm_api_key_set: boolean;
   readonly llm_base_url: string | null;
   readonly llm_model: string | null;
+  readonly llm_profile: string | null;
+  readonly llm_purposes: Readonly<Record<string, string>> | null;
   readonly max_budget_per_task: number | null;
   readonly max_iterations: number | null;
   readonly mcp_config: Readonly<Record<string, unknown>> | null;
@@ -864,9 +963,12 @@ export interface SettingsChange {
   readonly git_user_email?: string | null;
   readonly git_user_name?: string | null;
   readonly language?: string | null;
+  readonly llm_agents?: Readonly<Record<string, string>> | null;
   readonly llm_api_key?: string | null;
   readonly llm_base_url?: string | null;
   readonly llm_model?: string | null;
+  readonly llm_profile?: string | null;
+  readonly llm_purposes?: Readonly<Record<string, string>> | null;
   readonly max_budget_per_task?: number | null;
   readonly max_iterations?: number | null;
   readonly mcp_config?: McpConfig | null;
@@ -1153,6 +1255,8 @@ export interface Routes {
   readonly "GET /api/conversations/{conversation_id}/git/log": { readonly body: undefined; readonly reply: History };
   readonly "GET /api/conversations/{conversation_id}/git/status": { readonly body: undefined; readonly reply: GitStatus };
   readonly "GET /api/conversations/{conversation_id}/list-files": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "GET /api/conversations/{conversation_id}/llm-profile": { readonly body: undefined; readonly reply: ProfileChoice };
+  readonly "PUT /api/conversations/{conversation_id}/llm-profile": { readonly body: ProfileChoice; readonly reply: ProfileChoice };
   readonly "GET /api/conversations/{conversation_id}/log": { readonly body: undefined; readonly reply: LogPage };
   readonly "POST /api/conversations/{conversation_id}/log": { readonly body: AddedEvent; readonly reply: Stored };
   readonly "GET /api/conversations/{conversation_id}/log/live": { readonly body: undefined; readonly reply: unknown };
@@ -1180,6 +1284,11 @@ export interface Routes {
   readonly "GET /api/conversations/{conversation_id}/workspace": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/zip-directory": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/feedback": { readonly body: undefined; readonly reply: FeedbackList };
+  readonly "GET /api/llm-profiles": { readonly body: undefined; readonly reply: ProfileList };
+  readonly "DELETE /api/llm-profiles/{name}": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/llm-profiles/{name}": { readonly body: undefined; readonly reply: ProfileInfo };
+  readonly "PUT /api/llm-profiles/{name}": { readonly body: LLMProfile; readonly reply: ProfileInfo };
+  readonly "POST /api/llm-profiles/{name}/test": { readonly body: undefined; readonly reply: ProfileTest };
   readonly "GET /api/mcp-sign-ins": { readonly body: undefined; readonly reply: McpSignInList };
   readonly "DELETE /api/mcp-sign-ins/{sign_in_id}": { readonly body: undefined; readonly reply: SignedOut };
   readonly "POST /api/mcp-sign-ins/{sign_in_id}": { readonly body: SignInWish | null; readonly reply: SignInBegun };
