@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from agent_core.library.conversation_log import ExecutionStatus as ExecutionStatus
     from agent_core.library.conversation_log import get_agent_final_response as get_agent_final_response
     from agent_core.library.conversation_state import ConversationState as ConversationState
+    from agent_core.library.mcp_sign_in import asign_in_to_mcp_server as asign_in_to_mcp_server
+    from agent_core.library.mcp_sign_in import sign_in_to_mcp_server as sign_in_to_mcp_server
     from agent_core.library.workspace import DockerWorkspace as DockerWorkspace
     from agent_core.library.workspace import LocalWorkspace as LocalWorkspace
     from agent_core.library.workspace import RemoteWorkspace as RemoteWorkspace

@@ -31,6 +31,7 @@ from agent_core.library.console import ConsoleView
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationState
 from agent_core.library.direct_calls import call_tool, rerun, tool_named
+from agent_core.library.mcp_sign_in import user_sign_ins
 from agent_core.library.remote.program import check_for_server
 from agent_core.library.remote.run import RemoteRun
 from agent_core.library.run_loop import RunLoop
@@ -41,6 +42,7 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore
 from agent_core.mcp.config import McpServerMap
+from agent_core.mcp.servers import McpRules
 from agent_core.runtime.channel.tunnels import OpenPort
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
@@ -143,6 +145,7 @@ class Conversation:
             hooks=hooks,
             confirm_subagents=confirm_subagents,
             missing_parts=self.workspace.missing_parts,
+            mcp_rules=McpRules(sign_ins=user_sign_ins()),
             git=GitSetup() if git is None else _checked(git, GitSetup, "git"),
             tags=tuple(f"{name}:{value}" for name, value in (tags or {}).items()),
         )

@@ -173,6 +173,9 @@ class SignIns:
             async with self._client(address) as client:
                 fresh = await client.refresh(sign_in.grant)
         except SignInOverError:
+            now = await self._store.load(address)
+            if now is not None and now.grant is not None and now.grant != sign_in.grant:
+                return now  # another program was faster
             sign_in = sign_in.model_copy(update={"grant": None, "is_wanted": True})
         else:
             self._hide(fresh)
