@@ -72,6 +72,7 @@ from server.session.models import check_models
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
+from server.session.web_search import SearchService
 from server.settings.extensions import class_at
 from server.settings.settings import Settings
 from server.sockets.connections import SocketLimits
@@ -187,6 +188,8 @@ class Application:
         announcements = Announcements()
         git = GitAccess(settings.git_hosts)
         stack.push_async_callback(git.aclose)
+        search = SearchService(settings.search_url)
+        stack.push_async_callback(search.aclose)
         requests = RequestMaker(database, git)
         stack.push_async_callback(requests.aclose)
         listeners = await stack.enter_async_context(Listeners(settings.event_listeners))
@@ -204,6 +207,7 @@ class Application:
                         make_experiments(),
                         requests=requests,
                         sign_ins=sign_ins,
+                        search=search,
                         hide=self.log_masker.add,
                     ),
                     titles=TitleWriter(enabled=settings.generate_titles),
@@ -221,8 +225,20 @@ class Application:
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
         hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations)))
-        found = Services(settings, authenticator, database, sandboxes, manager, previews, git, door, hooks, sign_ins)
-        return found, gateway
+        services = Services(
+            settings=settings,
+            authenticator=authenticator,
+            database=database,
+            sandboxes=sandboxes,
+            manager=manager,
+            previews=previews,
+            git=git,
+            provider_door=door,
+            webhooks=hooks,
+            mcp_sign_ins=sign_ins,
+            search=search,
+        )
+        return services, gateway
 
 
 def create_app(

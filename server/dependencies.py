@@ -23,6 +23,7 @@ from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.sandboxes import Sandboxes
+from server.session.web_search import SearchService
 from server.settings.settings import Settings
 
 
@@ -40,6 +41,7 @@ class Services:
     provider_door: ASGIApp
     webhooks: Webhooks
     mcp_sign_ins: McpSignIns
+    search: SearchService
     chats: ChatClaims = field(default_factory=ChatClaims)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

@@ -65,12 +65,20 @@ class SandboxLimits:
         return self.disk + self.disk // 20 + _DISK_SLACK if self.disk else 0
 
 
+class ExtraDeps(NamedTuple):
+    """Shell commands, run as root, that install in the image of sandboxes what they need; and their limit."""
+
+    commands: str
+    limit_seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """Specification of a sandbox: whose it is, what it is made from, its bounds.
 
     Attributes:
         instance_id: the server's own stable id; every object made is labelled with it.
+        extra_deps: what is to be installed in the image first, once for all sandboxes that want the same.
         environment: variables of every process in the sandbox.
         data_dir: folder on the host under which a provider may keep what it needs.
         workspace: for providers without images, an absolute folder of this host to work in, seen inside under its own
@@ -83,6 +91,7 @@ class SandboxSpec:
     instance_id: str
     image: str
     data_dir: str
+    extra_deps: ExtraDeps | None = None
     network: NetworkWish = "full"
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +178,13 @@ class SandboxProvider(Protocol):
     async def check(self) -> Availability:
         """Whether sandboxes can be made here, found out by trying what is cheap to try; at most a few seconds."""
 
+    async def lacks(self) -> Mapping[str, str]:
+        """What nobody can choose of sandboxes made here, each with the reason, in words.
+
+        The keys are ``image``, ``extra_deps``, ``network``, ``memory_mb``, ``cpus``, ``processes``, ``disk_mb`` and
+        ``start_seconds``.
+        """
+
     def create(self, spec: SandboxSpec) -> Sandbox:
         """A sandbox for this conversation; nothing is done before `start`."""
 
@@ -196,6 +212,7 @@ LABEL_INSTANCE = "drydock.instance"
 LABEL_CONVERSATION = "drydock.conversation"
 LABEL_ROLE = "drydock.role"
 LABEL_CREATION = "drydock.making"
+LABEL_MADE_FROM = "drydock.made-from"
 
 WORKSPACE = "/workspace"
 RUNNER_ROOT = "/.drydock"

@@ -264,9 +264,14 @@ class AgentSession:
         self._tool_servers.start(self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
-            self._tool_servers.sandbox_is_up()
+            settle = self.settings.settle_sandbox
+            if settle is None:
+                self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
             is_new = await set_up(self.settings.git, self.sandbox, self.stream)
+            if settle is not None:
+                await settle(self.stream, self._report.progress)
+                self._tool_servers.sandbox_is_up()
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self.rewinder.lock:
                 await self._begin(initial_message, max_steps, is_new=is_new)

@@ -99,7 +99,7 @@ async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -
         except (SandboxError, ToolError) as error:
             found = {"error": error}
         if found.get("error") and found.get("code") != "no_git":
-            await _report(stream, f"The name for commits could not be set: {found['error']}", "")
+            await report(stream, f"The name for commits could not be set: {found['error']}", "")
     return setup.repository is not None and await _clone(setup.repository, sandbox, stream)
 
 
@@ -118,7 +118,7 @@ async def run_scripts(repository: Repository, sandbox: SandboxAccess, stream: Ev
         stream.publish(StatusNotice(SETTING_UP_HOOKS, f"Setting up git hooks: {HOOK_SCRIPT}..."))
         failure = await _shell(sandbox, _INSTALL_HOOK, fresh=True, cwd=root)
         if failure:
-            await _report(stream, f"{HOOK_SCRIPT} of {repository.name} could not be made a hook: {failure}", "")
+            await report(stream, f"{HOOK_SCRIPT} of {repository.name} could not be made a hook: {failure}", "")
 
 
 async def _is_there(sandbox: SandboxAccess, path: str) -> bool:
@@ -153,7 +153,7 @@ async def _run_setup(repository: Repository, root: str, sandbox: SandboxAccess, 
     if await _shell(sandbox, restore, session=DEFAULT_TERMINAL):
         await sandbox.request("shell.kill", {"session": DEFAULT_TERMINAL}, limit_seconds=HOOK_SECONDS)
     if problem:
-        await _report(stream, f"{SETUP_SCRIPT} of {repository.name} failed: {problem}", "")
+        await report(stream, f"{SETUP_SCRIPT} of {repository.name} failed: {problem}", "")
 
 
 def _problem_of(result: TerminalObservation, seconds: float) -> str:
@@ -230,11 +230,12 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
         reason = str(found["error"])
         why = _WORDS.get(str(found.get("code")), "{reason}").format(reason=reason, branch=repository.branch)
         error_id = NOT_ALLOWED if found.get("code") == "authentication" else ""
-        await _report(stream, f"The repository {repository.name} could not be cloned: {why}.", error_id)
+        await report(stream, f"The repository {repository.name} could not be cloned: {why}.", error_id)
     return found.get("cloned") is True
 
 
-async def _report(stream: EventStream, text: str, error_id: str) -> None:
+async def report(stream: EventStream, text: str, error_id: str = "") -> None:
+    """Tell the user and the agent, for good, of what could not be set up."""
     payload = {"content": text, "extras": {"error_id": error_id}}
     shown = ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
     await stream.add_events([shown, MessageEvent(source="environment", llm_message=Message.user(text))])

@@ -16,11 +16,13 @@ from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThreshol
 from agent_core.errors import SkillValidationError, ToolNotFoundError
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import Frozen
+from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpRules
 from agent_core.mcp.tool import OwnTool
 from agent_core.memory.condenser import Condenser
+from agent_core.runtime.sandbox import Progress
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.hooks import HookConfig
@@ -32,6 +34,9 @@ from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
 from agent_core.tools.registry import canonical_name, resolve_tool
 from agent_core.tools.spec import NamesRegex, Tool
+
+SettleSandbox = Callable[[EventStream, Progress], Awaitable[None]]
+"""Is told of the log, and tells its progress."""
 
 ConfirmSubagents = Callable[[Sequence[ActionEvent]], bool | Awaitable[bool]]
 """Decides what sub-agents may do: a function, which is called in a thread, or a coroutine function."""
@@ -207,6 +212,8 @@ class SessionSettings:
         git: the repository that its workspace begins with, and whose name stands on commits.
         log_all_events: whether the process's log is told each event at the level info, else at debug.
         agent_definitions: kinds of sub-agents beside those that this process knows, and before them.
+        settle_sandbox: called once the repository is there, and before anything else is at work in the sandbox; it may
+            put another one with the same workspace in its place.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.
         user_id, tags: told to models that are to get metadata (see `LLMConfig.request_metadata`).
@@ -243,6 +250,7 @@ class SessionSettings:
     enable_browsing: bool = True
     missing_parts: Mapping[str, str] = field(default_factory=dict)
     git: GitSetup = field(default_factory=GitSetup)
+    settle_sandbox: SettleSandbox | None = None
     log_all_events: bool = False
     agent_definitions: tuple[AgentDefinition, ...] = ()
     confirm_subagents: ConfirmSubagents | None = None

@@ -151,6 +151,7 @@ class SubagentFactory:
             own_tools=(),  # they belong to the user's conversation
             skill_problems=(),  # told there, too
             git=GitSetup(),  # their sandbox has it already
+            settle_sandbox=None,
             limits_per_run=True,  # each task is a run
             policy=_policy(own, self._policy),
             hooks=hooks,

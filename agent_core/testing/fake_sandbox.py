@@ -421,6 +421,7 @@ class FakeProvider:
     behaviour: FakeBehaviour = field(default_factory=FakeBehaviour)
     availability: Availability = field(default_factory=lambda: Availability(True, "fake sandboxes always work"))
     name: str = "fake"
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sandboxes: dict[tuple[str, str], FakeSandbox] = {}
@@ -428,10 +429,14 @@ class FakeProvider:
     async def check(self) -> Availability:
         return self.availability
 
+    async def lacks(self) -> Mapping[str, str]:
+        return self.missing
+
     def create(self, spec: SandboxSpec) -> Sandbox:
         key = (spec.instance_id, spec.conversation_id)
         if key not in self.sandboxes:
             self.sandboxes[key] = FakeSandbox(spec, self.handlers, self.behaviour)
+        self.sandboxes[key].spec = spec  # as one that is made again from something else
         return self.sandboxes[key]
 
     def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:

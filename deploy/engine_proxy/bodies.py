@@ -6,6 +6,7 @@ import hashlib
 from typing import Final
 
 from deploy.engine_proxy.rules import (
+    ADDED_RIGHTS,
     ForbiddenCallError,
     Rule,
     absolute_path,
@@ -101,6 +102,7 @@ _host_config_keys: Final = object_of(
         **_each(flag, "AutoRemove Init ReadonlyRootfs"),
         **_each(number, "BlkioWeight CpuPeriod CpuQuota CpuShares NanoCpus PidsLimit ShmSize"),
         **_each(number, "Memory MemoryReservation MemorySwap MemorySwappiness"),
+        "CapAdd": list_of(one_of(*sorted(ADDED_RIGHTS))),
         **_each(list_of(text), "CapDrop Dns DnsOptions DnsSearch"),
         "CgroupnsMode": one_of("private"),
         "ConsoleSize": anything,
@@ -125,7 +127,7 @@ _host_config_keys: Final = object_of(
     },
     """
     Annotations Binds BlkioDeviceReadBps BlkioDeviceReadIOps BlkioDeviceWriteBps BlkioDeviceWriteIOps BlkioWeightDevice
-    CapAdd Cgroup CgroupParent ContainerIDFile CpuCount CpuPercent CpuRealtimePeriod CpuRealtimeRuntime CpusetCpus
+    Cgroup CgroupParent ContainerIDFile CpuCount CpuPercent CpuRealtimePeriod CpuRealtimeRuntime CpusetCpus
     CpusetMems DeviceCgroupRules DeviceRequests Devices ExtraHosts GroupAdd IOMaximumBandwidth IOMaximumIOps Isolation
     KernelMemory KernelMemoryTCP Links OomKillDisable PidMode PortBindings Privileged PublishAllPorts Sysctls UTSMode
     UsernsMode VolumeDriver VolumesFrom
@@ -167,7 +169,7 @@ container: Final[Rule] = _needing(
     "Image",
     "HostConfig",
 )
-"""A container without privileges: it gives up all capabilities and never gains new ones."""
+"""A container without privileges: it gives up all capabilities, but for some over its own files if it asks for them."""
 
 exec_in_container: Final[Rule] = object_of(
     {

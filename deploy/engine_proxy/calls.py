@@ -13,12 +13,13 @@ from deploy.engine_proxy import bodies
 from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, ForbiddenCallError, Rule, read_json
 
 ObjectKind = Literal["container", "exec", "network", "volume"]
-CallStep = Literal["connect", "create", "list", "pull", "start"]
+CallStep = Literal["commit", "connect", "create", "forget", "list", "pull", "start"]
 
 _VERSION: Final = re.compile(r"(/v1\.(?:2[4-9]|[3-9][0-9]))?(/.*)")
 _OWN: Final = r"(?P<own>[A-Za-z0-9][A-Za-z0-9.-]{0,220})"
 _EXEC: Final = r"(?P<own>[0-9a-f]{64})"
-_FILTERS: Final = ("dangling", "id", "label", "name", "status")
+_DERIVED: Final = r"drydock/derived:[0-9a-f]{40}"
+_FILTERS: Final = ("dangling", "id", "label", "name", "reference", "status")
 _NEVER: Final = ("link",)
 """Parameters that Docker's client always sends, but that must say no."""
 
@@ -54,6 +55,10 @@ ROUTES: Final = (
     Route("GET", rf"/distribution/{IMAGE}/json"),
     # Pulling an image. Importing one is the same call without fromImage; without a tag, all of them are pulled.
     Route("POST", r"/images/create", "fromImage tag platform", needs="fromImage tag", step="pull"),
+    # Images that are made of containers of ours, under names of their own; those of others cannot be replaced.
+    Route("GET", r"/images/json", "all only_ids filters", step="list"),
+    Route("POST", r"/commit", "container repo tag pause", needs="container repo tag", step="commit"),
+    Route("DELETE", rf"/images/{_DERIVED}", "force noprune", step="forget"),
     # Containers of ours.
     Route("POST", r"/containers/create", "name platform", needs="name", body=bodies.container, kind="container",
           step="create"),
@@ -142,8 +147,12 @@ def _checked_query(route: Route, raw_query: str) -> dict[str, str]:
             raise ForbiddenCallError(f"the query parameter {name} is not allowed to be anything but false")
         if name == "name" and OWN_NAME.fullmatch(value) is None:
             raise ForbiddenCallError("name must begin with drydock-")
+        if name == "repo" and value != "drydock/derived":
+            raise ForbiddenCallError("repo may only be drydock/derived")
         if name == "fromImage" and re.fullmatch(IMAGE, value) is None:
             raise ForbiddenCallError("fromImage is not the name of an image")
+        if name == "tag" and route.step == "commit" and re.fullmatch(r"[0-9a-f]{40}", value) is None:
+            raise ForbiddenCallError("tag must be 40 hexadecimal digits")
         if name == "tag" and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,200}", value) is None:
             raise ForbiddenCallError("tag is neither a tag nor a digest")
     for name in route.needs.split():

@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from deploy.engine_proxy.calls import ObjectKind
 from deploy.engine_proxy.http import Engine, EngineAnswerError, EngineResponse
-from deploy.engine_proxy.rules import ID, INSTANCE_LABEL, OWN_NAME, ForbiddenCallError, is_compose_label
+from deploy.engine_proxy.rules import ADDED_RIGHTS, ID, INSTANCE_LABEL, OWN_NAME, ForbiddenCallError, is_compose_label
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NOT_THERE: Final = 404
 _RIGHTS: Final = (
-    *("Privileged", "CapAdd", "Binds", "Devices", "DeviceRequests", "DeviceCgroupRules", "VolumesFrom", "Links"),
+    *("Privileged", "Binds", "Devices", "DeviceRequests", "DeviceCgroupRules", "VolumesFrom", "Links"),
     *("PortBindings", "PublishAllPorts", "PidMode", "UTSMode", "UsernsMode", "CgroupParent", "ExtraHosts", "GroupAdd"),
     "Sysctls",
 )
@@ -188,6 +188,14 @@ class Ownership:
         found = await self._engine.ask("GET", f"{version}/images/{quote(reference, safe='/:@')}/json")
         return found.status != _NOT_THERE
 
+    async def derived_image(self, name: str, version: str) -> bool:
+        """Whether there is an image of this name, which is ours then."""
+        found = await self._engine.ask("GET", f"{version}/images/{name}/json")
+        if found.status == _NOT_THERE:
+            return False
+        self._check("image", name, _part(found.document(), "Config").get("Labels"))
+        return True
+
     def claim_filters(self, filters: Mapping[str, list[str]]) -> None:
         """Learn from a list's filters whom the proxy serves, if it serves nobody yet."""
         for label in filters.get("label", []):
@@ -235,6 +243,7 @@ def _is_confined(found: Mapping[str, object]) -> bool:
     options = host.get("SecurityOpt")
     return (
         not any(host.get(right) for right in _RIGHTS)
+        and {str(right).removeprefix("CAP_") for right in _list(host.get("CapAdd"))} <= ADDED_RIGHTS
         and isinstance(dropped, list)
         and "ALL" in dropped
         and host.get("IpcMode") in ("private", "none")
@@ -243,6 +252,10 @@ def _is_confined(found: Mapping[str, object]) -> bool:
         and isinstance(mounts, list)
         and all(isinstance(mount, dict) and _is_plain_mount(mount) for mount in mounts)
     )
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def _is_plain_mount(mount: Mapping[str, object]) -> bool:

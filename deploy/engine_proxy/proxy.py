@@ -8,6 +8,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Final
 
 from deploy.engine_proxy.calls import EngineCall, find_call
@@ -130,6 +131,13 @@ class EngineProxy:
         Ids replace names, so that what was checked is what is used. Volumes have nothing but names.
         """
         version, own, kind = call.version, call.own, call.route.kind
+        if call.route.step == "forget":
+            await self._ownership.derived_image(call.target().partition("?")[0].rpartition("/images/")[2], version)
+        if call.route.step == "commit":
+            if await self._ownership.derived_image(f"{call.query['repo']}:{call.query['tag']}", version):
+                raise ForbiddenCallError("an image of this name is there already")
+            container = full_id(await self._ownership.container(call.query["container"], version))
+            return replace(call, query={**call.query, "container": container}).target()
         if kind == "container":
             found = await self._ownership.container(own, version)
             if call.route.step == "start":

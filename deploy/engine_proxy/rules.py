@@ -102,6 +102,10 @@ def never(value: object, key: str) -> None:
         raise ForbiddenCallError(f"{key} is not allowed")
 
 
+ADDED_RIGHTS: Final = frozenset(["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETFCAP", "SETGID", "SETUID"])
+"""Rights that a container may have: over its own files and processes, as package managers need them."""
+
+
 def one_of(*allowed: str) -> Rule:
     """One of these strings."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 from pydantic import SecretStr
@@ -92,6 +93,7 @@ _GROUPS = (
     ("Git", "git_hosts"),
     ("Model", "llm_model"),
     ("MCP servers", "mcp_config"),
+    ("Web search", "search_api_key"),
     ("Storage", "database_url"),
     ("Log", "log_level"),
 )
@@ -101,21 +103,26 @@ def render() -> str:
     """The whole page."""
     starts = {first: title for title, first in _GROUPS}
     lines = [_INTRODUCTION]
-    for name, info in Settings.model_fields.items():
+    names = _in_order([first for _, first in _GROUPS])
+    for name in names:
+        info = Settings.model_fields[name]
         if name in starts:
             lines += [f"## {starts[name]}", "", "| Setting | Variable | Default | Meaning |", "|---|---|---|---|"]
         lines.append(f"| `{name}` | {_variables(name)} | {_default(info)} | {info.description} |")
-        if _is_last_of_group(name, starts):
+        following = names.index(name) + 1
+        if following == len(names) or names[following] in starts:
             lines.append("")
         if name == "allow_user_llm_profiles":
             lines.append(_MODELS)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _is_last_of_group(name: str, starts: dict[str, str]) -> bool:
+def _in_order(firsts: list[str]) -> list[str]:
+    """The settings, group by group; those of a base class stand before all others by themselves."""
     names = list(Settings.model_fields)
-    following = names.index(name) + 1
-    return following == len(names) or names[following] in starts
+    starts = [*sorted(names.index(first) for first in firsts), len(names)]
+    groups = {names[start]: names[start:end] for start, end in pairwise(starts)}
+    return [name for first in firsts for name in groups[first]]
 
 
 def _variables(name: str) -> str:

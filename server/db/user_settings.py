@@ -19,6 +19,7 @@ from server.db.writer import SealedRepository
 ENCRYPTED = frozenset(
     {"llm_api_key", "llm_base_url", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"}
     | {"llm_profiles"}
+    | {"runtime_startup_env_vars"}
 )
 """Fields that are secrets, or hold some (passwords in addresses, keys of models and MCP servers, git tokens)."""
 
@@ -75,6 +76,8 @@ class StoredSettings(BaseModel):
     system_message_suffix: str | None = None
     user_message_suffix: str | None = None
     disabled_skills: list[str] | None = None
+    runtime_extra_deps: str | None = None
+    runtime_startup_env_vars: dict[str, SecretStr] | None = None
 
 
 class SettingsRepository(SealedRepository):
@@ -120,6 +123,8 @@ class SettingsRepository(SealedRepository):
             value = getattr(settings, name)
             if isinstance(value, SecretStr):
                 value = value.get_secret_value()
+            elif name == "runtime_startup_env_vars":
+                value = {key: one.get_secret_value() for key, one in (value or {}).items()} or None
             elif name == "provider_tokens":
                 value = {key: {"token": one.token.get_secret_value(), "host": one.host} for key, one in value.items()}
                 value = value or None

@@ -130,6 +130,10 @@ class Api:
         except GitProviderError as error:
             raise UnknownOutcomeError(str(error)) from error
 
+    async def query(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON object that answers a question which is put in a body and changes nothing."""
+        return read(dict, (await self._answer("POST", self.base + path, json=dict(body))).body, self.provider)
+
     async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
         return (await self._answer("GET", self.base + path, params=params)).body.decode("utf-8", "replace")
 

@@ -15,10 +15,11 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
-from server.routes.new_conversation import ConversationReply, create_once
+from server.routes.new_conversation import ConversationReply, chosen_sandbox, create_once
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute, make_router
 from server.session.models import ConversationModels
+from server.session.sandbox_choice import SANDBOX, SandboxOptions
 from server.session.titles import title_from_message
 from server.session.unfinished import unfinished_conversation
 from server.session.user_settings import masker_of
@@ -61,6 +62,7 @@ async def import_trajectory(
     except WireError as error:
         raise status_error(400, f"trajectory: {error}") from error
     user = await services.database.settings.get(identity.user_id)
+    sandbox = await chosen_sandbox(services, user, SandboxOptions())
 
     async def make(attempt: Attempt) -> str:
         if await find_conversation(services, identity, attempt.resource) is None:
@@ -74,6 +76,7 @@ async def import_trajectory(
                 last_updated_at=now,
                 trigger="gui",
                 llm_model=ConversationModels(user, services.settings).present().model,
+                options={SANDBOX: sandbox.model_dump(mode="json", exclude_none=True)},
             )
             await import_conversation(services.database, record, events, secrets=masker.values)
         return attempt.resource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Awaitable, Callable
@@ -31,7 +32,16 @@ from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.session.models import LLM_PROFILE, ConversationModels, lacks_key, problem_of
 from server.session.programs import PROGRAM, ProgramSettings, sealed_program
+from server.session.sandbox_choice import (
+    SANDBOX,
+    ChosenSandbox,
+    SandboxOptions,
+    SandboxRefusedError,
+    choose_sandbox,
+    refuse_what_lacks,
+)
 from server.session.user_settings import masker_of
+from server.session.web_search import SearchKeyRefusedError, SearchUnreachableError, search_key
 from server.session.web_session import ImagesRefusedError
 from server.settings.git_hosts import Provider
 from server.settings.llm_profiles import ProfileName
@@ -40,6 +50,7 @@ from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.trajectory import read_trajectory
 
+logger = logging.getLogger(__name__)
 router = make_router("/api/conversations")
 
 _ERRORS = {**errors(400, 403, 409), **errors(401, model=str | ErrorReply)}
@@ -198,6 +209,7 @@ class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_erro
     client_tools: ClientTools | None = None
     program: ProgramSettings | None = None
     llm_profile: ProfileName | None = None
+    sandbox: SandboxOptions | None = None
     conversation_id: str | None = None
 
     @property
@@ -270,6 +282,8 @@ async def begin_conversation(
         refusal = {"status": "error", "message": text, "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION"}
         raise ReplyError(400, refusal)
     provider = await _provider(services, user, request)
+    await _check_search_key(services, user)
+    sandbox = await chosen_sandbox(services, user, request.sandbox or SandboxOptions())
     if request.mcp_config is not None:  # with the user's stored secrets wherever something stands for them
         stored = read_config(user.mcp_config if user is not None else None)
         try:
@@ -277,7 +291,7 @@ async def begin_conversation(
         except HiddenSecretError as error:
             raise status_error(422, str(error)) from error
     name = model.model if request.program is None else request.program.agent.llm.model
-    record = await _store(services, identity, request, conversation_id, name, provider)
+    record = await _store(services, identity, request, conversation_id, name, provider, sandbox)
     return await _begin_log(services, record, first)
 
 
@@ -330,6 +344,29 @@ async def _provider(services: Services, user: StoredSettings | None, request: Ne
     return await services.git.accounts(user).found(request.git_provider, repository) or request.git_provider
 
 
+async def _check_search_key(services: Services, user: StoredSettings | None) -> None:
+    key = search_key(user, services.settings)
+    if key is None or not services.settings.verify_search_key:
+        return
+    try:
+        await services.search.check(key)
+    except SearchKeyRefusedError as error:
+        raise status_error(400, str(error)) from error
+    except SearchUnreachableError as error:
+        logger.warning("a conversation begins all the same: %s", error)  # its agent is told when it searches
+
+
+async def chosen_sandbox(services: Services, user: StoredSettings | None, request: SandboxOptions) -> ChosenSandbox:
+    """What a new conversation begins with; `ReplyError` where this server does not grant it."""
+    try:
+        chosen = choose_sandbox(request, user, services.settings)
+        if chosen.choices:
+            refuse_what_lacks(chosen, await services.sandboxes.lacks(), user)
+    except SandboxRefusedError as error:
+        raise status_error(400, str(error)) from error
+    return chosen
+
+
 async def _first_events(request: NewConversation, max_chars: int) -> list[AnyEvent]:
     if request.replay_json is not None:
         try:
@@ -374,8 +411,9 @@ async def _store(
     conversation_id: str,
     model: str,
     provider: Provider | None,
+    sandbox: ChosenSandbox,
 ) -> ConversationRecord:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {SANDBOX: sandbox.model_dump(mode="json", exclude_none=True)}
     if request.conversation_instructions:
         masker = await masker_of(services.database, identity.user_id)
         masker.add(agent_servers(None, request.mcp_config or McpConfig()).secrets)

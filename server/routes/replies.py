@@ -65,6 +65,7 @@ MEANINGS: Final = {
     422: "The request has another form than it must have",
     429: "Too many requests; `Retry-After` says when to come again",
     500: "The server failed",
+    502: "A service that had to be asked cannot be reached",
     503: "Not now; try again",
     507: "The sandbox's disk is full",
 }

@@ -6,14 +6,15 @@ import logging
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 from agent_core.errors import DrydockError
 from server.db.user_settings import StoredSettings
-from server.dependencies import IdentityDependency, ServicesDependency
+from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.replies import MEANINGS, Confirmation, ErrorReply, errors
 from server.routes.route_classes import make_router
+from server.session.sandbox_choice import SANDBOX_FIELDS, SandboxRefusedError, check_of_settings, refuse_what_lacks
 from server.session.user_settings import (
     KEPT_WHEN_NULL,
     SettingsChange,
@@ -22,6 +23,7 @@ from server.session.user_settings import (
     merged,
     public_form,
 )
+from server.session.web_search import SearchKeyRefusedError, SearchUnreachableError
 from server.settings.mcp_config import HiddenSecretError
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,10 @@ class PublicSettings(BaseModel):
     system_message_suffix: str | None = Field(description="An addition, like the two that follow.")
     user_message_suffix: str | None
     disabled_skills: list[str] | None
+    runtime_extra_deps: str | None = Field(description="An addition to the protocol, like the one that follows.")
+    runtime_startup_env_vars: dict[str, str] | None = Field(
+        description="An addition to the protocol; what looks like a secret is hidden."
+    )
     provider_tokens_set: dict[str, str | None] = Field(description="The providers with a token, each with its host.")
     llm_api_key_set: bool
     search_api_key_set: bool
@@ -93,7 +99,7 @@ async def read_settings(services: ServicesDependency, identity: IdentityDependen
     return public_form(stored, services.settings.mcp_config)
 
 
-@router.post("/settings", response_model=SettingsStored, response_model_exclude_unset=True)
+@router.post("/settings", response_model=SettingsStored, response_model_exclude_unset=True, responses=errors(502))
 async def store_settings(
     body: SettingsChange, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, Any]:
@@ -101,10 +107,17 @@ async def store_settings(
 
     Unknown fields are ignored; `warnings` says of each that is like a known one which was probably meant.
     """
+    for name in ("runtime_startup_env_vars", "runtime_extra_deps"):
+        if getattr(body, name) and not services.settings.users_set_up_sandboxes:
+            text = f"{name}: not on this server (users_set_up_sandboxes is false); leave it out"
+            raise ReplyError(422, {"error": text})
+    await _check_search_key(services, body)
+    lacks = await services.sandboxes.lacks() if body.model_fields_set & SANDBOX_FIELDS else {}
 
     def make(stored: StoredSettings | None) -> StoredSettings:
         changed = merged(stored, body, services.settings.mcp_config)
         check_references(changed, body, services.settings)
+        refuse_what_lacks(check_of_settings(changed, body.model_fields_set, services.settings), lacks, changed)
         return changed
 
     try:
@@ -113,13 +126,25 @@ async def store_settings(
     except UnknownProfileError as error:
         problem = {"type": "unknown_profile", "loc": ("body", *error.field.split(".")), "msg": str(error)}
         raise RequestValidationError([problem]) from error
-    except HiddenSecretError as error:
+    except (HiddenSecretError, SandboxRefusedError) as error:
         raise ReplyError(422, {"error": str(error)}) from error
     except DrydockError as error:
         logger.error("the settings of user %r were not stored: %s", identity.user_id, error)
         raise ReplyError(500, {"error": "Something went wrong storing settings"}) from error
     stored: dict[str, Any] = {"message": "Settings stored"}
     return {**stored, "warnings": body.warnings} if body.warnings else stored
+
+
+async def _check_search_key(services: Services, body: SettingsChange) -> None:
+    if not body.search_api_key or not services.settings.verify_search_key:
+        return
+    try:
+        await services.search.check(SecretStr(body.search_api_key))
+    except SearchKeyRefusedError as error:
+        raise ReplyError(422, {"error": str(error)}) from error
+    except SearchUnreachableError as error:
+        text = f"{error}. Nothing was stored; try again later, or leave search_api_key out"
+        raise ReplyError(502, {"error": text}) from error
 
 
 @router.post("/reset-settings", status_code=410, response_model=ErrorReply, response_description=MEANINGS[410])

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import SecretStr, ValidationError
@@ -58,11 +59,23 @@ from server.session.experiments import ExperimentManager
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import LLM_PROFILE, ConversationModels
 from server.session.programs import opened_program, run_by_program
+from server.session.repository_sandbox import Choices, settle
+from server.session.sandbox_choice import (
+    ChosenSandbox,
+    commands_of,
+    network_of,
+    refuse_image,
+    refuse_what_lacks,
+    stored_choice,
+    with_choice,
+)
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes, app_ports
 from server.session.unfinished import seed_of
-from server.session.user_settings import DEMO_PREFIX, merge_settings, secret_values
+from server.session.user_settings import DEMO_PREFIX, merge_settings, sandbox_environment, secret_values
+from server.session.web_search import SearchService, search_key, search_tools
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
+from server.settings.text_fields import secret_variables
 
 OWN_SERVERS = "mcp_config"
 """Key among a conversation's options: its own MCP servers, encrypted."""
@@ -151,10 +164,11 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
             username, secret = "", None  # a token goes to its own provider only
         name = repository_in(provider, base, url) or name_of_remote(url)
     problem = ""
-    if server.sandbox_network not in WITH_A_WAY_OUT:
+    network = network_of(stored_choice(record), server)
+    if network not in WITH_A_WAY_OUT:
         problem = (
-            f"sandboxes of this server have no way out (sandbox_network is {server.sandbox_network!r});"
-            " upload the files instead, or let it be 'full'"
+            f"the sandbox of this conversation has no way out (its network is {network!r}, the server's sandbox_network"
+            f" {server.sandbox_network!r}); upload the files instead, or let it be 'full'"
         )
     return Repository(
         name=name,
@@ -181,6 +195,10 @@ class DeferredSandbox:
         self._check = check
         self._find = find
         self._found: Sandbox | None = None
+
+    def become(self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]]) -> None:
+        """Be another one from now on."""
+        self.spec, self._find, self._found = spec, find, None
 
     @property
     def state(self) -> SandboxState:
@@ -316,10 +334,12 @@ class AgentSessions:
         *,
         requests: RequestMaker,
         sign_ins: McpSignIns,
+        search: SearchService,
         hide: Callable[[Iterable[str]], None],
     ) -> None:
         self._requests = requests
         self._sign_ins = sign_ins
+        self._search = search
         self._hide = hide
         self._settings = settings
         self._database = database
@@ -341,7 +361,10 @@ class AgentSessions:
         )
         settings = replace(
             settings,
-            own_tools=agent_tools(self._requests, record, user),
+            own_tools=(
+                *agent_tools(self._requests, record, user),
+                *search_tools(self._search, search_key(user, self._settings)),
+            ),
             named_secrets=secrets.named,
             secrets=(*secrets.hidden, *models.server_secrets),
         )
@@ -352,14 +375,29 @@ class AgentSessions:
             settings = run_by_program(settings, program, record, servers.rules)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
+        variables = sandbox_environment(user, self._settings)
+        environment = {name: value.get_secret_value() for name, value in variables.items()}
         sandbox = DeferredSandbox(
-            self._sandboxes.spec(record), lambda: self._find(record.id, session), self._sandboxes.reserve.check
+            self._sandboxes.spec(record),
+            lambda: self._find(record.id, session, environment),
+            self._sandboxes.reserve.check,
         )
+        connection = SandboxConnection(sandbox)
+        repository, chosen = settings.git.repository, stored_choice(record)
+        if repository is not None and not chosen.looked_in_repository and chosen.image_from != "request":
+
+            def use(other: ChosenSandbox | None) -> None:
+                spec = self._sandboxes.spec(record if other is None else with_choice(record, other))
+                sandbox.become(spec, lambda: self._find(record.id, session, environment, other))
+
+            choices = Choices(partial(self._image_chosen, record, user), use, partial(self._settled, record.id))
+            settle_sandbox = partial(settle, repository.folder, choices, connection)
+            settings = replace(settings, settle_sandbox=settle_sandbox)
         session = await AgentSession.open(
             record.id,
             store=self._database.events,
             settings=settings,
-            sandbox=SandboxConnection(sandbox),
+            sandbox=connection,
             client_count=client_count,
         )
         return session
@@ -370,7 +408,10 @@ class AgentSessions:
     async def _secrets_of(self, user: StoredSettings | None, user_id: str) -> UserSecrets:
         # A secret of the user's own goes before a provider's token: it was given this very name.
         named = provider_secrets(user) | await self._database.user_secrets.values(user_id)
-        hidden = secret_values(user) if user is not None else []
+        hidden = secret_variables(self._settings.runtime_startup_env_vars)
+        if (key := search_key(user, self._settings)) is not None:
+            hidden.append(key.get_secret_value())
+        hidden += secret_values(user) if user is not None else []
         self._hide([*hidden, *(one.secret.get_secret_value() for one in named.values())])
         return UserSecrets(named, tuple(hidden))
 
@@ -393,12 +434,32 @@ class AgentSessions:
                 return event.agent_class
         return None
 
-    async def _find(self, conversation_id: str, session: AgentSession) -> Sandbox:
+    async def _image_chosen(self, record: ConversationRecord, user: StoredSettings | None, image: str) -> ChosenSandbox:
+        refuse_image("image", image, self._settings)
+        changes = {"image": image, "image_from": "repository", "extra_deps": commands_of(user, self._settings)}
+        chosen = stored_choice(record).model_copy(update=changes)
+        refuse_what_lacks(chosen, await self._sandboxes.lacks(), user)
+        return chosen
+
+    async def _settled(self, conversation_id: str, chosen: ChosenSandbox | None) -> None:
+        record = await self._database.conversations.get(conversation_id)
+        if record is not None:
+            chosen = (chosen or stored_choice(record)).model_copy(update={"looked_in_repository": True})
+            await self._database.conversations.update(conversation_id, options=with_choice(record, chosen).options)
+
+    async def _find(
+        self,
+        conversation_id: str,
+        session: AgentSession,
+        environment: Mapping[str, str],
+        chosen: ChosenSandbox | None = None,
+    ) -> Sandbox:
         conversations = self._database.conversations
         record = await conversations.get(conversation_id)
         if record is None:
             raise ConversationNotFoundError(conversation_id)
-        sandbox = await self._sandboxes.sandbox(record)
+        wished = record if chosen is None else with_choice(record, chosen)
+        sandbox = await self._sandboxes.sandbox(wished, environment)
         state = dict(sandbox.state)
         if state == record.sandbox:
             return sandbox

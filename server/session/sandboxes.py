@@ -8,13 +8,15 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
-from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
+from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
 from server.db.conversations import ConversationRecord
+from server.session.sandbox_choice import ChosenSandbox, commands_of, limits_of, network_of, stored_choice
 from server.settings.settings import MEGABYTE, Settings
 
 DISK_RESERVE = "STATUS$ERROR_DISK_RESERVE"
@@ -167,39 +169,42 @@ class Sandboxes:
             raise SandboxError(choice.reason, code="no_provider")
         return choice.provider
 
-    async def sandbox(self, record: ConversationRecord) -> Sandbox:
-        """This provider's sandbox of the conversation, new or found again, not started; raises as `provider` does."""
+    async def lacks(self) -> Mapping[str, str]:
+        """What conversations cannot choose of their sandboxes (see `SandboxProvider.lacks`), as far as it is known."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CHOICE_SECONDS):
+                provider = (await self.chosen()).provider
+                return await provider.lacks() if provider is not None else {}
+        return {}
+
+    async def sandbox(self, record: ConversationRecord, environment: Mapping[str, str] | None = None) -> Sandbox:
+        """This provider's sandbox of the conversation, new or found again, not started; raises as `provider` does.
+
+        `environment` has further variables of everything in it.
+        """
         provider = await self.provider()
         spec = self.spec(record)
+        spec = replace(spec, environment={**(environment or {}), **spec.environment})
         state = _stored_state(record, provider.name)
         if state is not None:
             return provider.restore(spec, {key: str(value) for key, value in state.items()})
         return provider.create(spec)
 
     def spec(self, record: ConversationRecord) -> SandboxSpec:
-        return self._spec(record.id, str(record.options.get("sandbox_image") or self._settings.sandbox_image))
+        return self._spec(record.id, stored_choice(record))
 
-    def _spec(self, conversation_id: str, image: str) -> SandboxSpec:
+    def _spec(self, conversation_id: str, chosen: ChosenSandbox) -> SandboxSpec:
         settings = self._settings
         ports = enumerate(app_ports(conversation_id), start=1)
         return SandboxSpec(
             environment={f"APP_PORT_{number}": str(port) for number, port in ports},
             conversation_id=conversation_id,
             instance_id=self._instance_id,
-            image=image,
+            image=chosen.image or settings.sandbox_image,
+            extra_deps=ExtraDeps(chosen.extra_deps, settings.runtime_extra_deps_seconds) if chosen.extra_deps else None,
             data_dir=str(settings.data_dir.absolute()),
-            network=settings.sandbox_network,
-            limits=SandboxLimits(
-                memory=settings.sandbox_memory_mb * MEGABYTE,
-                cpus=settings.sandbox_cpus,
-                processes=settings.sandbox_processes,
-                tmp_size=settings.sandbox_tmp_mb * MEGABYTE,
-                disk=settings.sandbox_disk_mb * MEGABYTE,
-                inodes=settings.sandbox_inodes,
-                read_only=settings.sandbox_read_only,
-                start_seconds=settings.sandbox_start_seconds,
-                stop_seconds=settings.sandbox_grace_seconds,
-            ),
+            network=network_of(chosen, settings),
+            limits=limits_of(chosen, settings),
         )
 
     async def may_have_browser(self, record: ConversationRecord) -> bool:
@@ -252,7 +257,7 @@ class Sandboxes:
 
     async def _prepare(self, provider: SandboxProvider) -> None:
         try:
-            await provider.prepare(self._spec("", self._settings.sandbox_image))
+            await provider.prepare(self._spec("", ChosenSandbox(extra_deps=commands_of(None, self._settings))))
         except DrydockError as error:
             logger.warning("sandboxes could not be prepared: %s", error)
 

@@ -31,10 +31,23 @@ from agent_core.spelling import probably_meant
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
+from server.session.sandbox_choice import ImageName
 from server.settings.llm_profiles import LLMProfile, ProfileName, PurposeName, missing_profile
-from server.settings.mcp_config import McpConfig, agent_servers, read_config
+from server.settings.mcp_config import HIDDEN, HiddenSecretError, McpConfig, agent_servers, read_config
+from server.settings.sandbox_settings import MAX_COMMANDS
 from server.settings.settings import DEMO_MODEL, Settings
-from server.settings.text_fields import WEB, LongText, OneLine, SettingText, TrimmedText, passwords_of, whole_address
+from server.settings.text_fields import (
+    WEB,
+    EnvironmentVariables,
+    LongText,
+    OneLine,
+    SettingText,
+    TrimmedText,
+    is_secret_variable,
+    passwords_of,
+    secret_variables,
+    whole_address,
+)
 
 DEMO_PREFIX = "demo/"
 HOSTED_PREFIX = "openhands/"
@@ -165,6 +178,15 @@ ECHOED = {
 """What an answer has beside the settings, and clients may send back."""
 
 
+def _no_sandbox_key(key: str) -> str:
+    if key:
+        raise ValueError(
+            "there is no remote service of sandboxes here that would take a key: sandboxes run on this server's Docker"
+            " engine or host; leave it empty"
+        )
+    return key
+
+
 class SettingsChange(BaseModel):
     """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored.
 
@@ -187,11 +209,11 @@ class SettingsChange(BaseModel):
     enable_proactive_conversation_starters: bool = True
     enable_solvability_analysis: bool = True
     user_consents_to_analytics: bool | None = None
-    sandbox_base_container_image: SettingText | None = None
-    sandbox_runtime_container_image: SettingText | None = None
+    sandbox_base_container_image: ImageName | None = None
+    sandbox_runtime_container_image: ImageName | None = None
     mcp_config: McpConfig | None = None
     search_api_key: OneLine | None = None
-    sandbox_api_key: OneLine | None = None
+    sandbox_api_key: Annotated[OneLine, AfterValidator(_no_sandbox_key)] | None = None
     max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
     condenser_max_size: int | None = Field(None, ge=20, le=1_000_000)
     email: SettingText | None = None
@@ -205,6 +227,8 @@ class SettingsChange(BaseModel):
     system_message_suffix: LongText | None = None
     user_message_suffix: LongText | None = None
     disabled_skills: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None
+    runtime_extra_deps: Annotated[str, Field(max_length=MAX_COMMANDS)] | None = None
+    runtime_startup_env_vars: EnvironmentVariables | None = None
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
 
@@ -270,6 +294,8 @@ def merged(
         is_alone = len(change.model_fields_set) == 1
         if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY and not is_alone):
             continue
+        if name == "runtime_startup_env_vars" and value:
+            value = _with_hidden_ones(value, values.get(name) or {})
         if isinstance(value, McpConfig):
             stored_servers = read_config(values.get("mcp_config"))
             value = value.restored(stored_servers, follows=True).but_for(own_servers or McpConfig())
@@ -277,15 +303,40 @@ def merged(
     return StoredSettings.model_validate(values)
 
 
+def _with_hidden_ones(variables: dict[str, SecretStr], stored: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    found = {}
+    for name, value in variables.items():
+        if value.get_secret_value() == HIDDEN and name not in stored:
+            raise HiddenSecretError(
+                f"runtime_startup_env_vars.{name}: {HIDDEN} stands for a stored value, and none is stored under this"
+                " name; send the value itself"
+            )
+        found[name] = stored[name] if value.get_secret_value() == HIDDEN else value
+    return found
+
+
+def _shown(variables: Mapping[str, SecretStr]) -> dict[str, str]:
+    values = {name: value.get_secret_value() for name, value in variables.items()}
+    return {name: HIDDEN if is_secret_variable(name, value) else value for name, value in values.items()}
+
+
+def sandbox_environment(user: StoredSettings | None, server: Settings) -> dict[str, SecretStr]:
+    """The variables of everything that runs in the user's sandboxes: theirs, where they may, before the server's."""
+    own = user.runtime_startup_env_vars if user is not None and server.users_set_up_sandboxes else None
+    return {**server.runtime_startup_env_vars, **(own or {})}
+
+
 def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
     """The reply of ``GET /api/settings``: no key, but whether there is each; `own_servers` stand before the user's."""
     data = settings.model_dump(mode="json", exclude={"provider_tokens", "llm_profiles"}) | dict.fromkeys(SECRET_FIELDS)
+    variables = settings.runtime_startup_env_vars
     shown = read_config(settings.mcp_config).hidden() if settings.mcp_config is not None else None
     if own_servers is not None:
         shown = own_servers.without_secrets().followed_by(shown or McpConfig())
     return {
         **data,
         "mcp_config": None if shown is None else shown.model_dump(mode="json"),
+        "runtime_startup_env_vars": None if variables is None else _shown(variables),
         "secrets_store": {"provider_tokens": {}},
         "provider_tokens_set": {name: token.host for name, token in settings.provider_tokens.items()},
         "llm_api_key_set": bool(settings.llm_api_key),
@@ -300,6 +351,7 @@ def secret_values(settings: StoredSettings) -> list[str]:
     servers = agent_servers(None, read_config(settings.mcp_config))
     keys = [value.get_secret_value() for value in values if value]
     keys += [secret for one in own_profiles(settings)[0].values() for secret in one.secrets]
+    keys += secret_variables(settings.runtime_startup_env_vars or {})
     return [*keys, *passwords_of(settings.llm_base_url or ""), *servers.secrets, *token_values(settings)]
 
 

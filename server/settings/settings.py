@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import json
 import logging
 import re
 import stat
@@ -18,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -31,7 +29,6 @@ from pydantic import (
 
 from agent_core.agent.base import AgentBase
 from agent_core.llm.profiles import HOME_VARIABLE
-from agent_core.runtime.sandbox import NetworkWish, SandboxWish
 from agent_core.security.analyzers import list_analyzers
 from agent_core.session.factory import AGENT_CLASSES
 from agent_core.session.settings import AgentOptions
@@ -51,7 +48,8 @@ from server.settings.llm_profiles import (
     reference_problem,
 )
 from server.settings.mcp_config import McpConfig
-from server.settings.text_fields import WEB, TrimmedText, whole_address
+from server.settings.sandbox_settings import PositiveSeconds, SandboxSettings
+from server.settings.text_fields import WEB, FromTable, TrimmedText, Words, from_json, whole_address
 
 _log = logging.getLogger(__name__)
 PREFIX = "DRYDOCK_"
@@ -91,11 +89,6 @@ _HIDDEN = re.compile("SecretStr|McpConfig|LLMProfile")
 """Types of settings whose values are not repeated in messages."""
 
 
-def _split_words(value: object) -> object:
-    """Environment variables carry a list as one text with commas."""
-    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
-
-
 def _none_if_blank(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
@@ -104,44 +97,31 @@ def _base_url(value: str | None) -> str | None:
     return whole_address(value, WEB, "http://127.0.0.1:11434/v1") if value is not None else None
 
 
-def _from_json(value: object) -> object:
-    """Environment variables carry a table as JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except ValueError as error:
-        raise ValueError(f"is not valid JSON: {error}") from None
-
-
 def _programs(value: object) -> object:
     """What this setting was once: whether there may be programs."""
     word = str(value).lower() if isinstance(value, bool | str) else ""
     return {"true": "sandbox", "false": "never"}.get(word, value)
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
 OptionalName = Annotated[TrimmedText | None, BeforeValidator(_none_if_blank)]
 OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
 FolderPath = Annotated[Path, AfterValidator(Path.expanduser)]
 OptionalFolder = Annotated[FolderPath | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
-OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
+OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(from_json)]
 Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
-OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
+OptionalServers = Annotated[McpConfig | None, BeforeValidator(from_json)]
 Seconds = Annotated[float, Field(ge=0)]
-FromTable = BeforeValidator(lambda value: _from_json(value) or {})
 HostTable = Annotated[dict[str, str], FromTable]
 ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
 PurposeTable = Annotated[dict[PurposeName, ProfileName], FromTable]
 AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable]
 AgentOptionsTable = Annotated[dict[TrimmedText, AgentOptions], FromTable]
 OptionalProfile = Annotated[ProfileName | None, BeforeValidator(_none_if_blank)]
-PositiveSeconds = Annotated[float, Field(gt=0)]
 
 
-class Settings(BaseModel):
+class Settings(SandboxSettings):
     """All settings of one server process. Times are in seconds, sizes in bytes unless the name says otherwise."""
 
     model_config = ConfigDict(
@@ -312,49 +292,6 @@ class Settings(BaseModel):
     cull_interval_seconds: PositiveSeconds = Field(15, description="How often idle conversations are looked for.")
     shutdown_seconds: PositiveSeconds = Field(10, description="Bound on suspending all conversations at the end.")
 
-    # Sandbox
-    sandbox: SandboxWish = Field(
-        "auto",
-        description="`docker`, `local` (bubblewrap), `unconfined` (no isolation at all: only for code that you trust), "
-        "or `auto`: Docker where an engine answers, else local.",
-    )
-    sandbox_image: str = Field(
-        "drydock/sandbox:base",
-        min_length=1,
-        description="Docker image of the sandboxes: any with Python 3.8 or newer. A tag may mean another image one "
-        "day; `name@sha256:…` never does.",
-    )
-    sandbox_network: NetworkWish = Field(
-        "full",
-        description="`none`: no network; `internal`: one without a way out, not to other sandboxes either; "
-        "`full`: the internet and your network, but neither this host nor what its cloud tells it (link-local and "
-        "metadata addresses), over IPv4 only; `host-access`: `full`, and this host with all that listens there.",
-    )
-    sandbox_memory_mb: int = Field(4096, ge=64, description="Memory of one sandbox, in MiB.")
-    sandbox_cpus: float = Field(2.0, gt=0, description="Processors of one sandbox.")
-    sandbox_processes: int = Field(512, ge=16, description="Processes and threads of one sandbox.")
-    sandbox_tmp_mb: int = Field(
-        1024, ge=1, description="Size of a sandbox's `/tmp`, and in a container of its `/var/tmp`, in MiB, in memory."
-    )
-    sandbox_disk_mb: int = Field(
-        10240,
-        ge=0,
-        description="What the files of one sandbox may take on the disk, in MiB; 0: any amount. Where there is more, "
-        "whatever runs in it is ended. Docker on XFS with `pquota`: held by quotas, too (`drydock doctor` says so).",
-    )
-    sandbox_inodes: int = Field(
-        1_000_000, ge=0, description="How many files, folders and links one sandbox may have; 0: any number."
-    )
-    sandbox_read_only: bool = Field(
-        True,
-        description="Docker: whether nothing of a sandbox's image can be changed. What can be written then is "
-        "`/workspace`, the home folder, `/tmp` and `/var/tmp`.",
-    )
-    sandbox_start_seconds: PositiveSeconds = Field(60, description="Bound on a sandbox's start.")
-    sandbox_grace_seconds: PositiveSeconds = Field(
-        5, description="What a sandbox's processes get to end by themselves."
-    )
-
     # Git
     git_hosts: HostTable = Field(
         {},
@@ -417,6 +354,21 @@ class Settings(BaseModel):
         description="Where MCP servers run that are programs. `sandbox`: in the sandbox of their conversation, whose "
         "image has to have them. `host`: on this machine, outside of the sandboxes, with the rights of this server; "
         "only for users that you trust with it. `never`: users may not configure any; your own run in the sandboxes.",
+    )
+
+    # Web search
+    search_api_key: OptionalSecret = Field(
+        None,
+        description="Key of the search service (Tavily, `tvly-…`) for users who have none of their own: with one, "
+        "agents have the tool `tavily-search`. It is used in this process and enters no sandbox.",
+    )
+    search_url: Annotated[TrimmedText, AfterValidator(_base_url)] = Field(
+        "https://api.tavily.com", description="Address of the search service, or of one with the same interface."
+    )
+    verify_search_key: bool = Field(
+        True,
+        description="Whether the search service is asked if it knows a key before that is stored, and before a "
+        "conversation begins with it.",
     )
 
     # Storage

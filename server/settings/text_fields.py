@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 WEB: Final = ("http", "https")
 """The schemes of addresses that are asked over HTTP."""
@@ -85,3 +87,56 @@ TrimmedText = Annotated[SettingText, AfterValidator(str.strip)]
 """Without the space around it, so that what holds nothing else is empty."""
 
 OneLine = Annotated[SettingText, AfterValidator(one_line)]
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_MAX_VARIABLES: Final = 200
+_MAX_VALUES: Final = 64 * 1024
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|PRIVATE|DSN", re.IGNORECASE)
+_SECRET_VALUE: Final = re.compile(r"sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|tvly-|eyJ|-----BEGIN")
+
+
+def _variables(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    if len(value) > _MAX_VARIABLES:
+        raise ValueError(f"there are {len(value)} variables; set {_MAX_VARIABLES} at most")
+    for name, secret in value.items():
+        if _VARIABLE.fullmatch(name) is None:
+            raise ValueError(f"{name[:100]!r} is no name of a variable: use letters, digits and _, and no digit first")
+        if "\0" in secret.get_secret_value():
+            raise ValueError(f"{name} has a NUL character; leave it out")
+    if (size := sum(len(one.get_secret_value().encode("utf-8", "replace")) for one in value.values())) > _MAX_VALUES:
+        raise ValueError(f"the values have {size} bytes; {_MAX_VALUES} are the most")
+    return value
+
+
+EnvironmentVariables = Annotated[dict[str, SecretStr], AfterValidator(_variables)]
+"""Variables of a sandbox by name."""
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Whether a variable of an environment looks like a secret, by its name or its value."""
+    return bool(value) and bool(_SECRET_NAME.search(name) or _SECRET_VALUE.match(value) or passwords_of(value))
+
+
+def secret_variables(variables: Mapping[str, SecretStr]) -> list[str]:
+    """The values among them that nobody else should see."""
+    found = {name: secret.get_secret_value() for name, secret in variables.items()}
+    return [value for name, value in found.items() if is_secret_variable(name, value)]
+
+
+def _split_words(value: object) -> object:
+    """Environment variables carry a list as one text with commas."""
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+
+
+def from_json(value: object) -> object:
+    """Environment variables carry a table as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except ValueError as error:
+        raise ValueError(f"is not valid JSON: {error}") from None
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
+FromTable = BeforeValidator(lambda value: from_json(value) or {})

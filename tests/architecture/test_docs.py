@@ -17,6 +17,7 @@ from agent_core.security.hooks import HookConfig, HookEvent
 from agent_core.session.settings import AgentOptions
 from agent_core.skills.agent_catalog import agent_from_text
 from agent_core.skills.files import skill_from_text
+from server.session.sandbox_choice import SandboxOptions
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -55,7 +56,7 @@ def test_there_are_programs_in_the_documentation() -> None:
 
 def test_the_files_that_are_shown_as_examples_are_read_as_the_page_says() -> None:
     page = (ROOT / "docs" / "extending.md").read_text()
-    hooks, servers, options = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    hooks, servers, options, sandbox = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     skill, agent = re.findall(r"^```markdown\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     config = HookConfig.from_json(hooks)
     assert len(config.for_event(HookEvent.PRE_TOOL_USE, "terminal")) == 1
@@ -63,6 +64,7 @@ def test_the_files_that_are_shown_as_examples_are_read_as_the_page_says() -> Non
     named = TypeAdapter(dict[str, McpServer]).validate_python(mcp_servers(json.loads(servers)))
     assert {name: server.kind for name, server in named.items()} == {"time": "stdio", "tickets": "http"}
     assert AgentOptions.model_validate(json.loads(options)["agent_options"]).tool_concurrency_limit == 4
+    assert SandboxOptions.model_validate(json.loads(sandbox)["sandbox"]).image == "python:3.12"
     assert skill_from_text("skills/releases.md", skill).match_trigger("prepare the release") == "release"
     assert agent_from_text("reviewer.md", agent, "project").tools == ["terminal"]
 

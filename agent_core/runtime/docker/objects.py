@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +17,7 @@ from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
     LABEL_CREATION,
     LABEL_INSTANCE,
+    LABEL_MADE_FROM,
     LABEL_ROLE,
     RUNNER_ROOT,
     SOCKET,
@@ -61,7 +63,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, creation: str, 
         "Cmd": serve_arguments(limits),
         "WorkingDir": RUNNER_ROOT,
         "Env": [f"{name}={value}" for name, value in spec.environment.items()],
-        "Labels": _labels(spec, "sandbox"),
+        "Labels": {**_labels(spec, "sandbox"), LABEL_MADE_FROM: made_from(spec)},
         "Healthcheck": {"Test": ["NONE"]},
         "StopSignal": "SIGINT",  # programs inside send the runner SIGTERM by mistake, see its watch_signals
         "AttachStdin": False,
@@ -124,6 +126,12 @@ def _mount(spec: SandboxSpec, role: str, volume: str, target: str, creation: str
     if quota.volumes and spec.limits.disk:
         options["DriverConfig"] = {"Options": {"size": str(spec.limits.disk_bound)}}
     return {"Type": "volume", "Source": volume, "Target": target, "VolumeOptions": options}
+
+
+def made_from(spec: SandboxSpec) -> str:
+    """What a container is made from, as its label says it: another one cannot take its place without being made."""
+    commands = spec.extra_deps.commands if spec.extra_deps is not None else ""
+    return hashlib.sha256(f"{spec.image}\0{commands}".encode()).hexdigest()[:32]
 
 
 def _labels(spec: SandboxSpec, role: str) -> dict[str, str]:
@@ -215,10 +223,13 @@ class DockerObjects:
             "look at the sandbox", lambda client: dict(client.inspect_container(self.name)), 404
         )
 
-    async def create(self, network: str, creation: str) -> None:
+    async def create(self, network: str, creation: str, image: str = "") -> None:
+        """Make the container, of this image or else the spec's; its volumes are made with it if they are not there."""
 
         async def make(quota: Quota) -> None:
-            config = sandbox_config(self._spec, self._volume, network, creation, quota)
+            config = sandbox_config(self._spec, self._volume, network, creation, quota) | {
+                "Image": image or self._spec.image
+            }
             await self._engine.call(
                 "create the sandbox", lambda client: client.create_container_from_config(config, self.name)
             )

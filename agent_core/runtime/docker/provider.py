@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.docker.derived import DerivedImages
 from agent_core.runtime.docker.engine import DockerEngine, labels_of, unless_gone
 from agent_core.runtime.docker.images import check_image
 from agent_core.runtime.docker.networks import GUARDED, DockerBorder, DockerNetworks, beyond_the_border, probe
@@ -36,6 +37,7 @@ class DockerProvider:
         self._border = DockerBorder(self._engine)
         self._networks = DockerNetworks(self._engine, self._border)
         self._quota = DockerQuota(self._engine)
+        self._derived = DerivedImages(self._engine, self._networks)
         self._connect_seconds = connect_seconds
         self._direct = direct
 
@@ -54,6 +56,10 @@ class DockerProvider:
             )
         return Availability(True, f"a Docker engine answers (version {version.get('Version')})")
 
+    async def lacks(self) -> Mapping[str, str]:
+        """There is nothing that it could not hold."""
+        return {}
+
     async def check_image(self, image: str) -> Availability:
         return await check_image(self._engine, image)
 
@@ -68,7 +74,9 @@ class DockerProvider:
         return self._sandbox(spec, name, known=True)
 
     def _sandbox(self, spec: SandboxSpec, name: str, *, known: bool) -> DockerSandbox:
-        return DockerSandbox(self._engine, self._networks, self._quota, spec, name, known=known, direct=self._direct)
+        return DockerSandbox(
+            self._engine, self._networks, self._quota, self._derived, spec, name, known=known, direct=self._direct
+        )
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}
@@ -94,6 +102,8 @@ class DockerProvider:
     async def prepare(self, spec: SandboxSpec) -> None:
         if spec.network in GUARDED and not await self._border.ensure(spec):
             await self._networks.ensure(spec)
+        if spec.extra_deps is not None:
+            await self._derived.image(spec, lambda status, text: None)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
         """Whether sandboxes get the network of the spec, tried with a container in it."""
@@ -114,5 +124,6 @@ class DockerProvider:
             await self._networks.remove_unused(spec.instance_id, all_of_instance=True)
 
     async def close(self) -> None:
+        await self._derived.close()
         await self._border.close()
         await self._engine.close()

@@ -17,12 +17,14 @@ from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime.channel import runner_stream
 from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
+from agent_core.runtime.docker.derived import DerivedImages
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker.images import PULL_SECONDS, ensure_image, missing_error, no_python_error
 from agent_core.runtime.docker.networks import DockerNetworks
-from agent_core.runtime.docker.objects import DockerObjects, DockerQuota
+from agent_core.runtime.docker.objects import DockerObjects, DockerQuota, made_from
 from agent_core.runtime.processes import children_of, members_of_namespace
 from agent_core.runtime.sandbox import (
+    LABEL_MADE_FROM,
     SOCKET,
     WORKSPACE,
     Attachment,
@@ -76,6 +78,7 @@ class DockerSandbox:
         engine: DockerEngine,
         networks: DockerNetworks,
         quota: DockerQuota,
+        derived: DerivedImages,
         spec: SandboxSpec,
         name: str,
         *,
@@ -87,6 +90,7 @@ class DockerSandbox:
         self.survived = False
         self._engine = engine
         self._networks = networks
+        self._derived = derived
         self._objects = DockerObjects(engine, quota, spec, name)
         self._known = known
         self._direct = direct
@@ -105,7 +109,7 @@ class DockerSandbox:
         await self._networks.ensure(self.spec)  # on its own time: the first one has a border to be set
         try:
             async with asyncio.timeout(limit) as clock:
-                status = await self.poll() if self._known else SandboxStatus.ABSENT
+                status = await self._present() if self._known else SandboxStatus.ABSENT
                 if status is SandboxStatus.ABSENT:
                     status = await self._create(progress, clock)
                 if self._known or not self._creation:
@@ -170,13 +174,23 @@ class DockerSandbox:
 
     # --- start-up, step by step ---
 
+    async def _present(self) -> SandboxStatus:
+        """What it is; one that was made from something else makes room, and leaves its volumes to the next."""
+        found = await self._objects.inspect()
+        label = ((found or {}).get("Config") or {}).get("Labels", {}).get(LABEL_MADE_FROM)
+        if label in (None, made_from(self.spec)):  # None: there is none, or it is of an earlier release
+            return _status(found)
+        await self._objects.remove_container()
+        return SandboxStatus.ABSENT
+
     async def _create(self, progress: Progress, clock: asyncio.Timeout) -> SandboxStatus:
         pulled = False
         for _ in range(_CREATE_ATTEMPTS):
             network = await self._networks.ensure(self.spec)
             self._creation = secrets.token_hex(8)
             try:
-                await self._objects.create(network, self._creation)
+                image = await self._image(progress, clock)
+                await self._objects.create(network, self._creation, image)
             except EngineRefusedError as error:
                 self._creation = ""
                 if error.status == 409:
@@ -196,6 +210,16 @@ class DockerSandbox:
             else:
                 return SandboxStatus.STOPPED
         raise SandboxError("The sandbox could not be created.", code="start_failed", fix="Look at the engine's log.")
+
+    async def _image(self, progress: Progress, clock: asyncio.Timeout) -> str:
+        if self.spec.extra_deps is None:
+            return self.spec.image
+        loop = asyncio.get_running_loop()
+        longest = PULL_SECONDS + self.spec.extra_deps.limit_seconds * 2  # others may be installed before it
+        clock.reschedule(loop.time() + longest + self.spec.limits.start_seconds)
+        image = await self._derived.image(self.spec, progress)
+        clock.reschedule(loop.time() + self.spec.limits.start_seconds)
+        return image
 
     async def _have_image(self, progress: Progress, clock: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -128,6 +129,15 @@ class ControlGroup:
             else:
                 _write(folder / "cpu.cfs_period_us", _CPU_PERIOD)
                 _write(folder / "cpu.cfs_quota_us", quota)
+
+
+def held_limits() -> frozenset[str]:
+    """Which of pids, memory and cpu can be limited here, found out with a group that is removed again."""
+    group = ControlGroup(f"{_PARENT}-try-{secrets.token_hex(4)}")
+    try:
+        return group.make(SandboxLimits())[1]
+    finally:
+        group.remove()
 
 
 def remove_stale(age_seconds: float, hierarchies: dict[str, Path] | None = None) -> None:

@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agent_core.errors import SandboxError
 from agent_core.events.transient import NETWORK_WARNING
-from agent_core.runtime.local.cgroups import remove_stale
+from agent_core.runtime.local.cgroups import held_limits, remove_stale
 from agent_core.runtime.local.sandbox import LocalSandbox
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
@@ -26,6 +26,7 @@ from agent_core.runtime.sandbox import (
     object_name,
 )
 
+_NOT_HELD = "cannot be limited here, because this server may not make control groups"
 _STALE_SECONDS = 3600.0
 _INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equivalent)."
 
@@ -57,6 +58,20 @@ class LocalProvider:
         if shutil.which("slirp4netns") is None:
             return Availability(True, "bubblewrap isolates processes of this host, without a network (no slirp4netns)")
         return Availability(True, "bubblewrap isolates processes of this host")
+
+    async def lacks(self) -> Mapping[str, str]:
+        reason = "local sandboxes have no image, but see the programs of this host (sandbox = docker has images)"
+        found = {"image": reason, "extra_deps": reason}
+        held = await asyncio.get_running_loop().run_in_executor(self._pool, held_limits)
+        if "memory" not in held:
+            found["memory_mb"] = f"the memory of a whole sandbox {_NOT_HELD}"
+        if "cpu" not in held:
+            found["cpus"] = f"processors {_NOT_HELD}"
+        if not self._confined:
+            found["network"] = "unconfined sandboxes have the network of this host, whatever is wished for"
+            if "pids" not in held:
+                found["processes"] = f"processes {_NOT_HELD}"
+        return found
 
     def create(self, spec: SandboxSpec) -> Sandbox:
         return self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))

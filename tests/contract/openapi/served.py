@@ -154,6 +154,7 @@ async def _server(folder: Path) -> AsyncIterator[Served]:
         values |= {
             "token": TOKEN,
             "requests_per_second": 0,
+            "verify_search_key": False,
             "generate_titles": False,
             "allow_set_conversation_id": True,
             "max_concurrent_conversations": 10_000,

@@ -100,7 +100,9 @@ async def serving(data_dir: Path, provider: SandboxProvider | None = None, **val
     async def choose() -> SandboxSelection:
         return SandboxSelection(chosen, "fake sandboxes for tests")
 
-    settings = Settings.model_validate({"data_dir": data_dir, "requests_per_second": 0, **values})
+    settings = Settings.model_validate(
+        {"data_dir": data_dir, "requests_per_second": 0, "verify_search_key": False, **values}
+    )
     app = create_app(settings, choose=choose)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (

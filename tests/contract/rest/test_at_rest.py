@@ -83,8 +83,9 @@ async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_fol
         ModelServer(turns) as model,
         make_server(provider, verify_git_tokens=False, log_level="debug") as server,
     ):
-        keys = {f"{name}_api_key": SECRETS[name] for name in ("llm", "search", "sandbox")}
-        settings = {"llm_model": "openai/x", "llm_base_url": model.url, **keys, "mcp_config": servers()}
+        keys = {f"{name}_api_key": SECRETS[name] for name in ("llm", "search")}
+        variables = {"runtime_startup_env_vars": {"SANDBOX_TOKEN": SECRETS["sandbox"]}}
+        settings = {"llm_model": "openai/x", "llm_base_url": model.url, **keys, **variables, "mcp_config": servers()}
         assert (await server.post("/api/settings", json=settings)).status_code == 200
         tokens = {"github": {"token": SECRETS["git"]}}
         assert (await server.post("/api/add-git-providers", json={"provider_tokens": tokens})).status_code == 200
@@ -169,7 +170,7 @@ async def test_what_a_lost_key_sealed_is_kept_until_it_is_set_anew_and_is_there_
     make_server: MakeServer, tmp_path: Path
 ) -> None:
     key_file = tmp_path / "data" / "secret.key"
-    keys = {"llm_api_key": "first-llm", "search_api_key": "first-search", "sandbox_api_key": "first-sandbox"}
+    keys = {"llm_api_key": "first-llm", "search_api_key": "first-search"}
     tokens = {"github": {"token": "first-token", "host": "http://127.0.0.1:9"}}
     mcp = {"sse_servers": ["http://127.0.0.1:9/sse"]}
     async with make_server(verify_git_tokens=False) as server:

@@ -53,14 +53,14 @@ ROWS = {
     "confirmation_mode": Row(None, (True, False), ("perhaps", 2, [True], {})),
     "llm_model": Row(*TEXT),
     "llm_base_url": Row(None, ("https://a.example/v1", "http://[::1]:8000"), (*TEXT[2], *NO_ADDRESSES)),
-    "remote_runtime_resource_factor": Row(None, (1, 8), (-1, 1.5, "much", [1])),
+    "remote_runtime_resource_factor": Row(None, (1, 0), (-1, 1.5, 2, "much", [1])),
     "enable_default_condenser": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
     "enable_sound_notifications": Row(False, (True, False), (None, "perhaps", 2, []), takes_null=False),
     "enable_proactive_conversation_starters": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
     "enable_solvability_analysis": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
     "user_consents_to_analytics": Row(None, (True, False), ("perhaps", 2, [])),
-    "sandbox_base_container_image": Row(*TEXT),
-    "sandbox_runtime_container_image": Row(*TEXT),
+    "sandbox_base_container_image": Row(None, ("drydock/sandbox:one", ""), (*TEXT[2], "a b", "Upper")),
+    "sandbox_runtime_container_image": Row(None, ("drydock/sandbox:base", ""), (*TEXT[2], "-a", "other:1")),
     "max_budget_per_task": Row(None, (0.5, 20), (0, -1, "much", [1])),
     "condenser_max_size": Row(None, (20, 240), (19, 0, -1, 20.5, "many", [20])),
     "email": Row(*TEXT),
@@ -113,6 +113,8 @@ ROWS = {
 """All fields but the secret ones."""
 
 SECRETS = ("llm_api_key", "search_api_key", "sandbox_api_key")
+KEYS = SECRETS[:2]
+"""Those that can be stored: no service here would take the third."""
 ADDED = {
     "agent_options",
     "llm_profile",
@@ -121,6 +123,8 @@ ADDED = {
     "system_message_suffix",
     "user_message_suffix",
     "disabled_skills",
+    "runtime_extra_deps",
+    "runtime_startup_env_vars",
 }
 TOLD: dict[str, Any] = {"secrets_store": {"provider_tokens": {}}, "provider_tokens_set": {}}
 FLAGS = {"llm_api_key_set": False, "search_api_key_set": False, "v1_enabled": False}
@@ -212,7 +216,7 @@ async def test_what_is_around_names_and_addresses_is_cut_off_and_blanks_are_none
         assert config["DRYDOCK"]["model"] == "openai/own"
 
 
-@pytest.mark.parametrize("field", SECRETS)
+@pytest.mark.parametrize("field", KEYS)
 async def test_a_key_is_told_by_its_flag_only(server: Server, field: str) -> None:
     flag = f"{field}_set"
     await store(server, **{field: "  do-not-tell\n"})
@@ -231,8 +235,13 @@ async def test_a_key_is_told_by_its_flag_only(server: Server, field: str) -> Non
     assert (await settings(server)).get(flag, False) is False
 
 
-async def test_there_is_no_flag_for_the_key_of_sandboxes(server: Server) -> None:
-    await store(server, sandbox_api_key="key")
+async def test_there_is_no_flag_for_the_key_of_sandboxes_and_only_none_is_taken(server: Server) -> None:
+    for nothing in ("", "  ", None):
+        await store(server, sandbox_api_key=nothing)
+    response = await server.post("/api/settings", json={"sandbox_api_key": "do-not-tell"})
+    assert response.status_code == 422
+    assert response.json()["message"].startswith("sandbox_api_key: there is no remote service")
+    assert "do-not-tell" not in response.text
     assert not any("sandbox_api_key" in name for name in (await settings(server)).keys() - {"sandbox_api_key"})
 
 

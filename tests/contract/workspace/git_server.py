@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -47,8 +48,11 @@ class GitServer:
         self._thread.join()
         self._http.server_close()
 
-    def make(self, name: str, **scripts: str) -> None:
-        """A repository with the branches main and other, instructions, a large file, and `scripts` in `.openhands`."""
+    def make(self, name: str, files: Mapping[str, str] | None = None, /, **scripts: str) -> None:
+        """A repository with the branches main and other, instructions, a large file, and `scripts` in `.openhands`.
+
+        `files` are further ones by their paths.
+        """
         work = self.folder / f"{name.replace('/', '-')}-work"
         bare = self.folder / f"{name}.git"
         git("init", "-q", "-b", "main", str(work))
@@ -58,6 +62,9 @@ class GitServer:
             (work / ".openhands" / f"{script.replace('_', '-')}.sh").write_text(text)
         (work / "file").write_text("main\n")
         (work / "noise").write_bytes(os.urandom(300_000))
+        for path, content in (files or {}).items():
+            (work / path).parent.mkdir(exist_ok=True)
+            (work / path).write_text(content)
         git("-C", str(work), "add", ".")
         git("-C", str(work), "commit", "-qm", "first")
         git("-C", str(work), "checkout", "-qb", "other")

@@ -61,7 +61,10 @@ class Cloning:
 
     async def create(self, **body: Any) -> Workspace:
         """A conversation, once it runs."""
-        workspace = await self.begin(**body)
+        return await self.again(await self.begin(**body))
+
+    async def again(self, workspace: Workspace) -> Workspace:
+        """The conversation, once it runs again."""
         await eventually(lambda: self.app.services.manager.sandbox(workspace.id) is not None, limit=WAIT_SECONDS)
         return workspace
 

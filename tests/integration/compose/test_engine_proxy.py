@@ -14,7 +14,7 @@ from docker.errors import APIError
 
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.docker.provider import DockerProvider
-from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus
+from agent_core.runtime.sandbox import ExtraDeps, SandboxSpec, SandboxStatus
 
 pytestmark = pytest.mark.docker
 
@@ -40,6 +40,46 @@ async def refusal(call: Any, *args: Any, **options: Any) -> str:
         await asyncio.to_thread(call, *args, **options)
     assert raised.value.status_code == 403
     return str(raised.value.explanation)
+
+
+async def test_what_is_wanted_in_the_image_is_installed_behind_the_proxy_under_a_name_that_nobody_else_has(
+    client: Any, engine: Any, own_name: str, proxy_address: str, instance: str, tmp_path: Path
+) -> None:
+    deps = ExtraDeps("chown 12:34 /opt && touch /opt/installed", 60)
+    spec = SandboxSpec("c", instance, image=IMAGE, data_dir=str(tmp_path), network="none", extra_deps=deps)
+    provider = DockerProvider(proxy_address, direct=False)
+    sandbox = provider.create(spec)
+    try:
+        await sandbox.start(nobody_listens)
+        [image] = engine.images("drydock/derived", filters={"label": f"drydock.instance={instance}"})
+        name = image["RepoTags"][0]
+        assert [one["Id"] for one in await asyncio.to_thread(client.images)] == [image["Id"]]
+        config = {"Image": IMAGE, "Labels": {"drydock.instance": instance}, "HostConfig": HARDENED}
+        await asyncio.to_thread(client.create_container_from_config, config, own_name)
+        again = await refusal(client.commit, own_name, "drydock/derived", name.partition(":")[2])
+        assert "is there already" in again
+    finally:
+        await sandbox.destroy()
+        await provider.reap(instance, [])
+        await provider.close()
+    await asyncio.to_thread(client.remove_image, name)
+    assert engine.images("drydock/derived", filters={"label": f"drydock.instance={instance}"}) == []
+
+
+async def test_an_image_of_somebody_else_is_neither_replaced_nor_removed(
+    client: Any, engine: Any, own_name: str, instance: str
+) -> None:
+    tag = secrets.token_hex(20)
+    engine.tag(IMAGE, "drydock/derived", tag)
+    try:
+        config = {"Image": IMAGE, "Labels": {"drydock.instance": instance}, "HostConfig": HARDENED}
+        await asyncio.to_thread(client.create_container_from_config, config, own_name)
+        await refusal(client.commit, own_name, "drydock/derived", tag)
+        await refusal(client.remove_image, f"drydock/derived:{tag}")
+        assert await asyncio.to_thread(client.images) == []
+        assert engine.inspect_image(f"drydock/derived:{tag}")["Id"] == engine.inspect_image(IMAGE)["Id"]
+    finally:
+        engine.remove_image(f"drydock/derived:{tag}")
 
 
 async def test_a_privileged_container_is_refused(client: Any, own_name: str, engine: Any) -> None:

@@ -92,6 +92,36 @@ async def test_a_container_whose_conversation_is_gone_is_removed_at_the_next_sta
     assert await volumes(server) == []
 
 
+@pytest.mark.timeout(240)
+async def test_a_containers_image_limits_network_and_variables_are_the_conversations_own(
+    make_process: MakeProcess,
+) -> None:
+    variables = {"DRYDOCK_RUNTIME_STARTUP_ENV_VARS": '{"FROM": "server", "SERVERS_TOKEN": "do-not-tell-this"}'}
+    server = await make_process("--sandbox", "docker", environment=variables)
+    async with server.client() as client:
+        assert (await client.post("/api/settings", json={"runtime_startup_env_vars": {"FROM": "user"}})).is_success
+        sandbox = {
+            "image": "drydock/sandbox:browser",
+            "network": "none",
+            "memory_mb": 300,
+            "cpus": 0.5,
+            "processes": 99,
+        }
+        made = await client.post("/api/conversations", json={"sandbox": sandbox})
+        refused = await client.post("/api/conversations", json={"sandbox": {"image": "alpine:3"}})
+        assert refused.status_code == 400
+    conversation_id = made.json()["conversation_id"]
+    async with following(server, conversation_id) as follower:
+        await follower.run("echo from $FROM $SERVERS_TOKEN; ls /sys/class/net; which chromium-headless-shell chromium")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        printed = follower.frames[-1]["content"]
+        assert "from user <secret_hidden>" in printed
+        assert "eth0" not in printed
+    asked = "{{.Config.Image}} {{.HostConfig.Memory}} {{.HostConfig.NanoCpus}} {{.HostConfig.PidsLimit}}"
+    found = await docker("inspect", "--format", asked, *await containers(server))
+    assert found == ["drydock/sandbox:browser", str(300 * 1024**2), "500000000", "99"]
+
+
 def forget(file: Path, conversation_id: str) -> None:
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))

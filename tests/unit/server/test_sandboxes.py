@@ -82,7 +82,7 @@ async def test_leaving_while_it_still_looks_ends_the_search(tmp_path: Path) -> N
 
 
 async def test_the_spec_says_what_the_settings_say(sandboxes: Sandboxes, tmp_path: Path) -> None:
-    spec = sandboxes.spec(ConversationRecord(id="a", options={"sandbox_image": "mine:1"}))
+    spec = sandboxes.spec(ConversationRecord(id="a", options={"sandbox": {"image": "mine:1"}}))
     assert (spec.conversation_id, spec.instance_id, spec.image) == ("a", "i", "mine:1")
     assert (spec.data_dir, spec.network, spec.limits.memory) == (str(tmp_path), "full", 4 * 1024**3)
 
@@ -114,7 +114,7 @@ async def test_agents_get_a_browser_where_their_sandbox_may_have_one(
     async def choose() -> SandboxSelection:
         return SandboxSelection(fake, "chosen")
 
-    record = ConversationRecord(id="a", options={"sandbox_image": image} if image else {})
+    record = ConversationRecord(id="a", options={"sandbox": {"image": image}} if image else {})
     async with make(choose, tmp_path, enable_browsing=wish) as sandboxes:
         assert await sandboxes.may_have_browser(record) is expected
 

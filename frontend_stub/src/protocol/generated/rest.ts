@@ -641,6 +641,7 @@ export interface NewConversation {
   readonly program?: ProgramSettings | null;
   readonly replay_json?: string | null;
   readonly repository?: string | null;
+  readonly sandbox?: SandboxOptions | null;
   readonly selected_branch?: string | null;
   readonly suggested_task?: SuggestedTaskInput | null;
 }
@@ -799,6 +800,8 @@ export interface PublicSettings {
   readonly mcp_config: Readonly<Record<string, unknown>> | null;
   readonly provider_tokens_set: Readonly<Record<string, string | null>>;
   readonly remote_runtime_resource_factor: number | null;
+  readonly runtime_extra_deps: string | null;
+  readonly runtime_startup_env_vars: Readonly<Record<string, string>> | null;
   readonly sandbox_api_key: null;
   readonly sandbox_base_container_image: string | null;
   readonly sandbox_runtime_container_image: string | null;
@@ -901,6 +904,17 @@ export interface SandboxFailure {
   readonly message: string;
 }
 
+/** What a request chooses of its conversation's sandbox; the rest is as its user's settings and the server say. */
+export interface SandboxOptions {
+  readonly cpus?: number | null;
+  readonly disk_mb?: number | null;
+  readonly image?: string | null;
+  readonly memory_mb?: number | null;
+  readonly network?: "none" | "internal" | "full" | "host-access" | null;
+  readonly processes?: number | null;
+  readonly start_seconds?: number | null;
+}
+
 /** What came of it. */
 export interface SandboxOutcome {
   readonly blob?: string | null;
@@ -973,6 +987,8 @@ export interface SettingsChange {
   readonly max_iterations?: number | null;
   readonly mcp_config?: McpConfig | null;
   readonly remote_runtime_resource_factor?: number | null;
+  readonly runtime_extra_deps?: string | null;
+  readonly runtime_startup_env_vars?: Readonly<Record<string, string>> | null;
   readonly sandbox_api_key?: string | null;
   readonly sandbox_base_container_image?: string | null;
   readonly sandbox_runtime_container_image?: string | null;
