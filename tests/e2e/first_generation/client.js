@@ -234,11 +234,14 @@ function sideEffects(event) {
 // What is asked for as soon as the agent is there (4.1 C 10): all at once.
 async function provide() {
   isProvided = true;
-  await Promise.all([
+  const [, , { hosts }] = await Promise.all([
     ask("GET", `${base()}/config`, "runtime"), changes(), ask("GET", `${base()}/web-hosts`, "hosts"),
     ask("GET", `${base()}/vscode-url`, "editor"),
   ]);
+  appHosts = Object.keys(hosts);
 }
+
+let appHosts = [];
 
 let isAskingChanges = false;
 async function changes() {
@@ -375,17 +378,19 @@ async function editor() {
   return address;
 }
 
-// The tab of what the agent serves: the first host that answers is taken for an origin, with a path behind it.
+// The tab of what the agent serves: the hosts that it was told of at the beginning are polled, and the first that answers
+// is taken for an origin, with a path behind it.
 async function served() {
-  const { hosts } = await ask("GET", `${base()}/web-hosts`, "hosts");
-  for (const host of Object.keys(hosts)) {
-    const isThere = await get(host).then((response) => response.ok, () => false);
-    if (!isThere) continue;
-    document.getElementById("served")?.remove();
-    document.body.append(Object.assign(document.createElement("iframe"), { id: "served", src: `${host}/` }));
-    break;
+  for (;;) {
+    for (const [number, host] of appHosts.entries()) {
+      const isThere = await get(host).then((response) => response.ok, () => false);
+      if (!isThere) continue;
+      document.getElementById("served")?.remove();
+      document.body.append(Object.assign(document.createElement("iframe"), { id: "served", src: `${host}/` }));
+      return [appHosts, number];
+    }
+    await new Promise((resolve) => setTimeout(resolve, 3000));
   }
-  return Object.values(hosts);
 }
 
 // F, and what else is in the menus.
