@@ -172,6 +172,8 @@ def _model_server(address: str) -> str:
     return address and whole_address(address, WEB, "http://127.0.0.1:11434/v1")
 
 
+FOR_CLIENTS: Final = "Kept for clients, which know what it means: nothing on this server acts on it."
+
 ECHOED = {
     *("secrets_store", "provider_tokens", "provider_tokens_set", "llm_api_key_set", "search_api_key_set", "v1_enabled")
 }
@@ -195,7 +197,7 @@ class SettingsChange(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
-    language: SettingText | None = None
+    language: SettingText | None = Field(None, description=FOR_CLIENTS)
     agent: Annotated[TrimmedText, AfterValidator(_known_agent)] | None = None
     max_iterations: int | None = Field(None, ge=1, le=1_000_000)
     security_analyzer: SettingText | None = None
@@ -205,10 +207,10 @@ class SettingsChange(BaseModel):
     llm_base_url: Annotated[TrimmedText, AfterValidator(_model_server)] | None = None
     remote_runtime_resource_factor: int | None = Field(None, ge=0, le=1000)
     enable_default_condenser: bool = True
-    enable_sound_notifications: bool = False
-    enable_proactive_conversation_starters: bool = True
-    enable_solvability_analysis: bool = True
-    user_consents_to_analytics: bool | None = None
+    enable_sound_notifications: bool = Field(False, description=FOR_CLIENTS)
+    enable_proactive_conversation_starters: bool = Field(True, description=FOR_CLIENTS)
+    enable_solvability_analysis: bool = Field(True, description=FOR_CLIENTS)
+    user_consents_to_analytics: bool | None = Field(None, description=FOR_CLIENTS)
     sandbox_base_container_image: ImageName | None = None
     sandbox_runtime_container_image: ImageName | None = None
     mcp_config: McpConfig | None = None
@@ -216,8 +218,8 @@ class SettingsChange(BaseModel):
     sandbox_api_key: Annotated[OneLine, AfterValidator(_no_sandbox_key)] | None = None
     max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
     condenser_max_size: int | None = Field(None, ge=20, le=1_000_000)
-    email: SettingText | None = None
-    email_verified: bool | None = None
+    email: SettingText | None = Field(None, description=FOR_CLIENTS)
+    email_verified: bool | None = Field(None, description=FOR_CLIENTS)
     git_user_name: SettingText | None = None
     git_user_email: SettingText | None = None
     agent_options: AgentOptions | None = None

@@ -1,0 +1,272 @@
+"""Every setting acts: each field of the server's and of the users' settings has a test that shows what it does.
+
+What it does to a conversation, or to the server: not that it is stored and comes back.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from server.session.user_settings import SettingsChange
+from server.settings.settings import Settings
+
+TESTS = Path(__file__).parents[1]
+
+HERE = "contract/rest/test_effects_of_settings.py"
+LIMIT = f"{HERE}::test_a_limit_of_the_settings_is_that_of_each_sandbox"
+OWN_MODULES = "integration/server/test_own_modules.py"
+MCP = "contract/rest/test_mcp.py"
+MANAGER = "unit/server/test_manager.py"
+ASKING = "contract/rest/test_asking_before_acting.py"
+CONTEXT = "contract/rest/test_agent_context.py"
+PROFILES = "contract/rest/test_llm_profiles.py"
+MIDWAY = "contract/rest/test_settings_midway.py"
+CHOICE = "contract/rest/test_sandbox_choice.py"
+NUMBERS = "unit/server/test_sandbox_choice.py::"
+NUMBERS += "test_a_number_may_be_less_than_usual_and_more_only_up_to_the_operators_maximum"
+OWN_PARTS = "integration/server/test_own_parts.py::test_every_part_of_a_server_can_be_a_class_of_ones_own"
+SEARCH = "contract/rest/test_web_search.py"
+NEAREST = f"{PROFILES}::test_the_users_choices_go_before_the_servers_and_purposes_of_the_server_before_none"
+FOR_CLIENTS = f"{HERE}::test_what_is_kept_for_clients_is_said_to_be_and_comes_back"
+
+OF_THE_SERVER: dict[str, str] = {
+    "modules": f"{OWN_MODULES}::test_what_a_module_registers_is_named_in_settings_and_acts",
+    "event_listeners": f"{OWN_MODULES}::test_what_a_module_registers_is_named_in_settings_and_acts",
+    "host": "integration/server/test_process.py::test_listening_to_others_without_a_token_is_refused",
+    "port": "integration/server/test_process.py::test_a_taken_port_is_told_with_what_to_do",
+    "data_dir": "integration/server/test_process.py::test_a_second_server_on_the_same_data_is_refused",
+    "page": "contract/rest/test_page.py::test_scripts_within_another_clients_page_run",
+    "token": "integration/server/test_process.py::test_a_made_token_is_in_the_address_and_opens_rest_and_sockets",
+    "allowed_hosts": "unit/server/test_origin.py::test_configured_hosts_are_ours",
+    "allowed_origins": "contract/rest/test_page.py::test_pages_of_an_allowed_origin_may_call_the_api",
+    "trusted_proxies": "integration/server/test_process.py::"
+    "test_whom_a_client_says_it_asks_for_means_nothing_but_from_a_trusted_proxy",
+    "webhook_hosts": "contract/webhooks/test_sending.py::test_a_host_that_the_settings_allow_is_sent_to",
+    "mcp_oauth_hosts": f"{HERE}::test_signing_in_leads_to_the_mcp_oauth_hosts_and_to_no_other_that_is_not_public",
+    "preview_domain": "contract/preview/test_access.py::"
+    "test_where_a_preview_is_depends_on_the_domain_and_on_the_pages_address",
+    "max_request_bytes": "integration/server/test_process.py::test_an_oversized_body_is_refused_and_the_server_lives",
+    "max_upload_bytes": "contract/workspace/test_files.py::test_what_is_no_form_or_too_large_is_refused_in_words",
+    "max_message_bytes": "contract/rest/test_strict_json.py::test_a_message_over_the_limit_is_refused_over_http_too",
+    "requests_per_second": "unit/server/test_gate.py::test_too_many_requests_get_429_with_a_time_to_come_back",
+    "max_concurrent_conversations": f"{MANAGER}::test_the_limit_counts_for_each_user_and_touches_nobody_elses",
+    "max_feed_buffer_bytes": f"{HERE}::test_a_feed_waits_when_its_client_has_max_feed_buffer_bytes_to_read",
+    "conversation_manager_class": "contract/rest/test_conversations.py::"
+    "test_a_start_and_a_stop_that_fail_say_why_in_the_protocol_s_form",
+    "experiment_manager_class": "contract/rest/test_settings_and_options.py::"
+    "test_an_experiment_may_give_a_conversation_another_configuration",
+    "agent_class": f"{HERE}::test_a_conversation_has_the_agent_class_of_the_server_where_its_user_chose_none",
+    "max_iterations": f"{HERE}::test_the_servers_own_limits_count_where_its_user_has_none",
+    "max_budget_per_task": f"{HERE}::test_the_servers_own_limits_count_where_its_user_has_none",
+    "confirmation_mode": f"{ASKING}::test_a_server_that_asks_for_its_users_asks_about_every_command",
+    "security_analyzer": f"{OWN_MODULES}::test_what_a_module_registers_is_named_in_settings_and_acts",
+    "agent_options": "contract/rest/test_agent_options.py::"
+    "test_a_conversation_its_user_and_the_server_choose_tools_and_the_nearest_counts",
+    "agent_configs": f"{HERE}::test_an_agent_class_has_the_agent_configs_of_the_server",
+    "system_message_suffix": f"{CONTEXT}::"
+    "test_texts_of_the_server_and_then_of_the_user_end_the_system_message_and_follow_each_message",
+    "user_message_suffix": f"{CONTEXT}::"
+    "test_texts_of_the_server_and_then_of_the_user_end_the_system_message_and_follow_each_message",
+    "disabled_skills": f"{CONTEXT}::test_of_skills_that_the_server_or_the_user_has_disabled_no_agent_is_told",
+    "enable_browsing": "unit/server/test_sandboxes.py::test_agents_get_a_browser_where_their_sandbox_may_have_one",
+    "enable_snapshots": f"{HERE}::test_files_are_kept_only_where_enable_snapshots_says_so",
+    "enable_sub_agents": "contract/rest/test_agent_options.py::"
+    "test_a_conversation_its_user_and_the_server_choose_tools_and_the_nearest_counts",
+    "allow_set_conversation_id": "contract/rest/test_strict_json.py::"
+    "test_a_wrong_field_is_named_with_its_problem_and_what_to_do",
+    "conversation_max_age_seconds": f"{HERE}::test_conversations_over_the_conversation_max_age_seconds_are_not_listed",
+    "resume_on_start": f"{MANAGER}::test_a_restart_resumes_what_was_at_work_and_nothing_else",
+    "resume_concurrency": f"{HERE}::test_no_more_than_resume_concurrency_start_at_a_time",
+    "generate_titles": f"{HERE}::test_a_model_is_asked_for_a_title_where_generate_titles_says_so",
+    "idle_unload_seconds": f"{MANAGER}::"
+    "test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_then_stopped",
+    "sandbox_stop_seconds": f"{MANAGER}::"
+    "test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_then_stopped",
+    "cull_interval_seconds": f"{MANAGER}::test_a_message_at_the_very_moment_of_unloading_is_not_left_alone",
+    "shutdown_seconds": f"{MANAGER}::test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long",
+    "sandbox": "integration/sandbox/test_selection.py::test_local_is_taken_when_asked_for",
+    "sandbox_image": f"{HERE}::test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox",
+    "sandbox_network": f"{HERE}::test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox",
+    "sandbox_memory_mb": LIMIT,
+    "sandbox_cpus": LIMIT,
+    "sandbox_processes": LIMIT,
+    "sandbox_tmp_mb": LIMIT,
+    "sandbox_disk_mb": LIMIT,
+    "sandbox_inodes": LIMIT,
+    "sandbox_read_only": LIMIT,
+    "sandbox_start_seconds": "integration/server/test_process.py::"
+    "test_the_sandbox_with_which_it_looks_what_works_may_take_as_long_as_any_other",
+    "sandbox_grace_seconds": LIMIT,
+    "git_hosts": "contract/rest/test_git_accounts.py::"
+    "test_addresses_of_the_servers_own_configuration_count_where_users_name_none",
+    "git_user_name": "contract/rest/test_git_providers.py::"
+    "test_the_servers_name_stands_on_commits_of_users_who_gave_none",
+    "git_user_email": "contract/rest/test_git_providers.py::"
+    "test_the_servers_name_stands_on_commits_of_users_who_gave_none",
+    "git_clone_seconds": f"{HERE}::test_a_clone_has_the_git_clone_depth_and_the_git_clone_seconds_of_the_settings",
+    "git_clone_depth": f"{HERE}::test_a_clone_has_the_git_clone_depth_and_the_git_clone_seconds_of_the_settings",
+    "verify_git_tokens": "contract/rest/test_new_from_repositories.py::"
+    "test_a_provider_that_is_not_asked_or_does_not_say_decides_nothing",
+    "llm_model": f"{HERE}::test_the_model_of_the_server_is_asked_with_its_key_at_its_address",
+    "llm_api_key": f"{HERE}::test_the_model_of_the_server_is_asked_with_its_key_at_its_address",
+    "llm_base_url": f"{HERE}::test_the_model_of_the_server_is_asked_with_its_key_at_its_address",
+    "llm_profiles": f"{PROFILES}::test_a_fallback_is_asked_where_a_profile_fails",
+    "llm_profile": f"{PROFILES}::test_the_servers_default_profile_answers_with_its_own_key",
+    "llm_purposes": f"{PROFILES}::test_titles_are_written_by_the_model_for_titles",
+    "llm_agents": f"{PROFILES}::test_an_agent_class_has_its_own_profile",
+    "allow_user_llm_profiles": f"{PROFILES}::"
+    "test_where_the_operator_forbids_it_nobody_has_profiles_and_stored_ones_count_no_more",
+    **dict.fromkeys(
+        (
+            *("authenticator_class", "monitoring_listener_class", "sandbox_provider_class"),
+            *("settings_store_class", "secrets_store_class", "blob_store_class"),
+        ),
+        OWN_PARTS,
+    ),
+    "sandbox_images": f"{CHOICE}::test_more_than_the_server_grants_is_a_400_and_nothing_is_begun",
+    "sandbox_network_max": "unit/server/test_sandbox_choice.py::"
+    "test_a_network_may_be_narrower_than_usual_and_wider_only_up_to_the_operators_maximum",
+    **dict.fromkeys(
+        (
+            *("sandbox_memory_max_mb", "sandbox_cpus_max", "sandbox_processes_max"),
+            *("sandbox_disk_max_mb", "sandbox_start_max_seconds"),
+        ),
+        NUMBERS,
+    ),
+    "runtime_extra_deps": f"{CHOICE}::"
+    "test_commands_of_server_and_user_reach_the_sandbox_and_stay_with_the_conversation",
+    "runtime_extra_deps_seconds": f"{CHOICE}::"
+    "test_commands_of_server_and_user_reach_the_sandbox_and_stay_with_the_conversation",
+    "runtime_startup_env_vars": f"{CHOICE}::test_variables_of_the_user_go_before_those_of_the_server",
+    "users_set_up_sandboxes": f"{CHOICE}::test_where_users_may_not_set_up_sandboxes_their_variables_are_refused",
+    "search_api_key": f"{SEARCH}::"
+    "test_without_a_key_no_search_is_offered_and_the_servers_key_counts_where_the_user_has_none",
+    "search_url": f"{SEARCH}::test_with_a_key_the_agent_searches_at_the_service_with_it_and_it_is_shown_nowhere",
+    "verify_search_key": f"{SEARCH}::test_a_key_that_the_service_refuses_is_not_stored_and_begins_no_conversation",
+    "repository_setup_seconds": "contract/workspace/test_cloning.py::"
+    "test_a_setup_script_that_fails_is_told_and_the_conversation_goes_on",
+    "mcp_config": f"{MCP}::test_the_servers_of_the_whole_server_come_first_and_without_their_secrets",
+    "mcp_programs": f"{MCP}::test_programs_of_users_can_be_refused_and_the_servers_own_are_not",
+    "database_url": f"{HERE}::test_the_database_is_where_the_database_url_says",
+    "database_synchronous": f"{HERE}::test_the_database_writes_as_database_synchronous_says",
+    "disk_reserve_mb": "contract/rest/test_disk_reserve.py::"
+    "test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_on_by_itself",
+    "log_level": f"{HERE}::test_the_log_has_the_log_format_and_the_log_level_of_the_settings",
+    "log_format": f"{HERE}::test_the_log_has_the_log_format_and_the_log_level_of_the_settings",
+    "log_all_events": f"{HERE}::test_every_event_is_logged_where_log_all_events_says_so",
+}
+
+OF_USERS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("language", "email", "email_verified", "user_consents_to_analytics", "enable_sound_notifications"),
+            *("enable_proactive_conversation_starters", "enable_solvability_analysis"),
+        ),
+        FOR_CLIENTS,
+    ),
+    "agent": f"{HERE}::test_the_agent_of_a_user_is_that_of_their_conversations",
+    "max_iterations": f"{HERE}::test_an_agent_stops_after_the_max_iterations_of_its_user",
+    "max_budget_per_task": f"{HERE}::test_an_agent_stops_at_the_max_budget_per_task_of_its_user",
+    "security_analyzer": f"{ASKING}::test_with_an_analyzer_what_it_calls_harmless_runs_at_once",
+    "confirmation_mode": f"{ASKING}::test_without_a_known_analyzer_a_command_waits_whatever_the_model_says_of_it",
+    "llm_model": f"{MIDWAY}::test_a_loop_that_runs_keeps_its_model_and_the_next_start_goes_on_with_the_new_one",
+    "llm_api_key": f"{MIDWAY}::test_a_loop_that_runs_keeps_its_model_and_the_next_start_goes_on_with_the_new_one",
+    "llm_base_url": f"{MIDWAY}::test_a_loop_that_runs_keeps_its_model_and_the_next_start_goes_on_with_the_new_one",
+    "enable_default_condenser": f"{HERE}::test_without_the_default_condenser_nothing_is_summed_up",
+    "condenser_max_size": f"{HERE}::test_a_history_over_the_condenser_max_size_is_summed_up",
+    "llm_profile": NEAREST,
+    "llm_purposes": NEAREST,
+    "llm_agents": NEAREST,
+    "remote_runtime_resource_factor": f"{CHOICE}::"
+    "test_what_the_user_has_set_reaches_the_sandboxes_of_their_conversations",
+    "sandbox_base_container_image": f"{CHOICE}::"
+    "test_what_the_user_has_set_reaches_the_sandboxes_of_their_conversations",
+    "sandbox_runtime_container_image": f"{CHOICE}::"
+    "test_what_the_user_has_set_reaches_the_sandboxes_of_their_conversations",
+    "sandbox_api_key": f"{CHOICE}::test_settings_that_the_server_does_not_grant_are_not_stored",
+    "runtime_extra_deps": f"{CHOICE}::"
+    "test_commands_of_server_and_user_reach_the_sandbox_and_stay_with_the_conversation",
+    "runtime_startup_env_vars": f"{CHOICE}::test_variables_of_the_user_go_before_those_of_the_server",
+    "search_api_key": f"{SEARCH}::test_with_a_key_the_agent_searches_at_the_service_with_it_and_it_is_shown_nowhere",
+    "mcp_config": f"{MCP}::test_the_servers_of_a_user_serve_their_conversations",
+    "git_user_name": "contract/workspace/test_cloning.py::"
+    "test_a_private_repository_is_there_when_the_conversation_starts_and_its_token_nowhere",
+    "git_user_email": "contract/workspace/test_cloning.py::"
+    "test_a_private_repository_is_there_when_the_conversation_starts_and_its_token_nowhere",
+    "agent_options": f"{MIDWAY}::test_a_loop_that_runs_keeps_its_tools_and_the_next_start_has_the_new_ones",
+    "system_message_suffix": f"{CONTEXT}::"
+    "test_texts_of_the_server_and_then_of_the_user_end_the_system_message_and_follow_each_message",
+    "user_message_suffix": f"{CONTEXT}::"
+    "test_texts_of_the_server_and_then_of_the_user_end_the_system_message_and_follow_each_message",
+    "disabled_skills": f"{CONTEXT}::test_of_skills_that_the_server_or_the_user_has_disabled_no_agent_is_told",
+}
+
+OTHER_WORDS = {
+    "webhook_hosts": "hosts",
+    "preview_domain": "PreviewAddresses",
+    "sandbox": "wish|chosen",
+}
+"""What a setting is called where a test gives it to the part that it is for, rather than to a server."""
+
+
+@cache
+def named_parts(path: Path) -> dict[str, str]:
+    """The source of each function, class and constant of a module, by its name."""
+    source = path.read_text("utf-8")
+    found: dict[str, str] = {}
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [one.id for one in targets if isinstance(one, ast.Name)]
+        for name in names:
+            decorators = getattr(node, "decorator_list", [])
+            pieces = [ast.get_source_segment(source, one) or "" for one in (*decorators, node)]
+            found.setdefault(name, "\n".join(pieces))
+    return found
+
+
+def text_of(test: str) -> str:
+    """The source of a test with what it uses of its module and of the fixtures beside it."""
+    place, _, name = test.partition("::")
+    path = (TESTS / place).resolve()
+    assert path.is_file(), f"there is no {place}"
+    parts = named_parts(path)
+    assert name in parts, f"{place} has no {name}"
+    beside = path.with_name("conftest.py")
+    known = {**(named_parts(beside) if beside.is_file() else {}), **parts}
+    taken, waiting = {name: parts[name]}, [name]
+    while waiting:
+        for word in set(re.findall(r"\w+", known[waiting.pop()])) & (known.keys() - taken.keys()):
+            taken[word] = known[word]
+            waiting.append(word)
+    return "\n".join(taken.values())
+
+
+REGISTRIES: list[tuple[type[BaseModel], dict[str, str]]] = [(Settings, OF_THE_SERVER), (SettingsChange, OF_USERS)]
+
+
+@pytest.mark.parametrize(("model", "effects"), REGISTRIES, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_setting_has_a_test_of_what_it_does(model: type[BaseModel], effects: dict[str, Any]) -> None:
+    missing = sorted(model.model_fields.keys() - effects.keys())
+    assert not missing, f"write a test that shows what each of these does, and name it here: {missing}"
+    assert not (gone := sorted(effects.keys() - model.model_fields.keys())), f"there is no such setting: {gone}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "test"),
+    [pair for _, effects in REGISTRIES for pair in effects.items()],
+    ids=lambda value: value[-60:],
+)
+def test_the_test_of_a_setting_is_there_and_gives_it(setting: str, test: str) -> None:
+    words = f"{setting}|{setting.upper()}|{OTHER_WORDS.get(setting, setting)}"
+    assert re.search(rf"(?<!\w)(?:DRYDOCK_)?(?:{words})(?!\w)", text_of(test)), f"{test} does not name {setting}"
