@@ -12,7 +12,16 @@ from drydock_client.events import RESTING, Event, State, Unknown, read_event
 from drydock_client.http import DEFAULT_URL, Http, without_none
 from drydock_client.live import Connector, Following, LiveConnection
 from drydock_client.programs import ProgramsApi
-from drydock_client.resources import FilesApi, GitApi, SecretsApi, SettingsApi, WebhooksApi, conversation_path
+from drydock_client.resources import (
+    FilesApi,
+    GitApi,
+    PluginsApi,
+    SecretsApi,
+    SettingsApi,
+    SkillsApi,
+    WebhooksApi,
+    conversation_path,
+)
 from drydock_client.results import (
     Conversation,
     ConversationPage,
@@ -52,6 +61,8 @@ class DrydockClient:
         self.git = GitApi(http)
         self.settings = SettingsApi(http)
         self.secrets = SecretsApi(http)
+        self.skills = SkillsApi(http)
+        self.plugins = PluginsApi(http)
         self.webhooks = WebhooksApi(http)
         self.programs = ProgramsApi(http)
 

@@ -1,4 +1,4 @@
-"""Groups of calls: files and repositories of workspaces, and the user's settings, secrets and webhooks."""
+"""Groups of calls: files and repositories of workspaces, and the user's settings, secrets, skills and the like."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from drydock_client.results import (
     Diff,
     Folder,
     NewWebhook,
+    OwnSkill,
+    PluginChange,
+    PluginEntry,
     Secret,
     Settings,
     Uploaded,
@@ -138,6 +141,68 @@ class SecretsApi(Calls):
     async def delete(self, name: str) -> None:
         """Raises `NotFoundError`."""
         await self._http.json("DELETE", f"/api/secrets/{segment(name)}")
+
+
+class SkillsApi(Calls):
+    """The user's skills: what their agents are told, from the next start of each conversation on.
+
+    Raises `NotFoundError` for an unknown name.
+    """
+
+    async def list(self) -> list[OwnSkill]:
+        return parsed_list(OwnSkill, listed(await self._http.json("GET", "/api/skills"), "skills", "A list of skills"))
+
+    async def get(self, name: str) -> OwnSkill:
+        return parsed(OwnSkill, await self._http.json("GET", _skill(name)))
+
+    async def put(self, name: str, content: str, *, enabled: bool = True) -> OwnSkill:
+        """Store a text with a header, as in files. Raises `InvalidError` where no skill can be made of it."""
+        body = {"content": content, "enabled": enabled}
+        return parsed(OwnSkill, await self._http.json("PUT", _skill(name), body=body, repeatable=True))
+
+    async def enable(self, name: str, *, enabled: bool = True) -> None:
+        await self._http.json("PATCH", _skill(name), body={"enabled": enabled}, repeatable=True)
+
+    async def delete(self, name: str) -> None:
+        await self._http.json("DELETE", _skill(name))
+
+
+class PluginsApi(Calls):
+    """The user's plugins, each at the commit that was fetched; conversations have them from their next start on.
+
+    Raises `NotFoundError` for an unknown name, `InvalidError` where one cannot be fetched or is none, `ConflictError`
+    where its name is taken.
+    """
+
+    async def list(self) -> list[PluginEntry]:
+        answer = await self._http.json("GET", "/api/plugins")
+        return parsed_list(PluginEntry, listed(answer, "plugins", "A list of plugins"))
+
+    async def get(self, name: str) -> PluginEntry:
+        return parsed(PluginEntry, await self._http.json("GET", _plugin(name)))
+
+    async def install(self, source: str, *, ref: str = "", path: str = "") -> PluginEntry:
+        """Install what a git repository has at a branch, tag or commit, or a folder of it."""
+        body = {"source": source, "ref": ref, "path": path}
+        return parsed(PluginEntry, await self._http.json("POST", "/api/plugins", body=body))
+
+    async def update(self, name: str, *, ref: str | None = None) -> PluginChange:
+        """Fetch it anew, at what it was installed from or at another `ref`."""
+        return parsed(PluginChange, await self._http.json("POST", f"{_plugin(name)}/update", body={"ref": ref}))
+
+    async def enable(self, name: str, *, enabled: bool = True) -> None:
+        await self._http.json("PATCH", _plugin(name), body={"enabled": enabled}, repeatable=True)
+
+    async def remove(self, name: str) -> None:
+        await self._http.json("DELETE", _plugin(name))
+
+
+def _skill(name: str) -> str:
+    return f"/api/skills/{segment(name)}"
+
+
+def _plugin(name: str) -> str:
+    return f"/api/plugins/{segment(name)}"
 
 
 class WebhooksApi(Calls):

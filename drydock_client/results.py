@@ -176,6 +176,45 @@ class Secret(Tolerant):
     description: str | None = None
 
 
+class OwnSkill(Tolerant):
+    """A user's skill; `content` is None in lists, `problem` says why agents are not told it."""
+
+    name: str
+    enabled: bool = True
+    type: str | None = None
+    description: str = ""
+    triggers: tuple[str, ...] = ()
+    problem: str | None = None
+    content: str | None = None
+
+
+class PluginEntry(Tolerant):
+    """An installed plugin at one `commit`; one that is `for_all` is the operator's, and cannot be changed."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    source: str
+    ref: str = ""
+    path: str = ""
+    commit: str
+    enabled: bool = True
+    for_all: bool = False
+    skills: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    mcp_servers: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class PluginChange(Tolerant):
+    """What an update has changed; the commits are the same where there was nothing new."""
+
+    old_commit: str
+    new_commit: str
+    plugin: PluginEntry
+
+
 R = TypeVar("R", bound=Tolerant)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 from drydock_client.client import DrydockClient
 from drydock_client.errors import ClientError
 from drydock_client.http import DEFAULT_URL
-from drydock_client.resources import FilesApi, GitApi, SecretsApi, SettingsApi, WebhooksApi
+from drydock_client.resources import FilesApi, GitApi, PluginsApi, SecretsApi, SettingsApi, SkillsApi, WebhooksApi
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -178,6 +178,27 @@ class SyncWebhooksApi(Front[WebhooksApi]):
     delete = blocking(WebhooksApi.delete)
 
 
+class SyncSkillsApi(Front[SkillsApi]):
+    """See `resources.SkillsApi`."""
+
+    list = blocking(SkillsApi.list)
+    get = blocking(SkillsApi.get)
+    put = blocking(SkillsApi.put)
+    enable = blocking(SkillsApi.enable)
+    delete = blocking(SkillsApi.delete)
+
+
+class SyncPluginsApi(Front[PluginsApi]):
+    """See `resources.PluginsApi`."""
+
+    list = blocking(PluginsApi.list)
+    get = blocking(PluginsApi.get)
+    install = blocking(PluginsApi.install)
+    update = blocking(PluginsApi.update)
+    enable = blocking(PluginsApi.enable)
+    remove = blocking(PluginsApi.remove)
+
+
 class SyncDrydockClient(Front[DrydockClient]):
     """A client of one server, for programs without an event loop (and for threads of those with one).
 
@@ -197,6 +218,8 @@ class SyncDrydockClient(Front[DrydockClient]):
         self.git = SyncGitApi(self._inner.git, self._thread)
         self.settings = SyncSettingsApi(self._inner.settings, self._thread)
         self.secrets = SyncSecretsApi(self._inner.secrets, self._thread)
+        self.skills = SyncSkillsApi(self._inner.skills, self._thread)
+        self.plugins = SyncPluginsApi(self._inner.plugins, self._thread)
         self.webhooks = SyncWebhooksApi(self._inner.webhooks, self._thread)
 
     def __enter__(self) -> Self:

@@ -58,8 +58,12 @@ from server.routes import (
     ports,
     programs,
     secrets,
+    skills,
     webhooks,
     workspace_page,
+)
+from server.routes import (
+    plugins as plugin_routes,
 )
 from server.routes import (
     settings as settings_routes,
@@ -69,6 +73,7 @@ from server.session.experiments import ExperimentManager
 from server.session.listening import Listeners
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import check_models
+from server.session.plugins import Plugins
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
@@ -192,6 +197,11 @@ class Application:
         stack.push_async_callback(search.aclose)
         requests = RequestMaker(database, git)
         stack.push_async_callback(requests.aclose)
+        plugins = Plugins(
+            database, settings, Destinations(hosts=settings.plugin_hosts, loopback=is_loopback(settings.host))
+        )
+        stack.push_async_callback(plugins.close)
+        plugins.start()
         listeners = await stack.enter_async_context(Listeners(settings.event_listeners))
         sign_ins = McpSignIns(database, settings, hide=self.log_masker.add)
         manager = await stack.enter_async_context(
@@ -208,6 +218,7 @@ class Application:
                         requests=requests,
                         sign_ins=sign_ins,
                         search=search,
+                        plugins=plugins,
                         hide=self.log_masker.add,
                     ),
                     titles=TitleWriter(enabled=settings.generate_titles),
@@ -237,6 +248,7 @@ class Application:
             webhooks=hooks,
             mcp_sign_ins=sign_ins,
             search=search,
+            plugins=plugins,
         )
         return services, gateway
 
@@ -262,7 +274,8 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api)
     for module in (
-        *(health, options, settings_routes, secrets, git_providers, new_conversation, imports, conversations),
+        *(health, options, settings_routes, secrets, skills, plugin_routes, git_providers),
+        *(new_conversation, imports, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
         *(workspace_page, ports, microagents),
         *(feedback, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),

@@ -22,6 +22,7 @@ from server.doors.webhooks.dispatcher import Webhooks
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
 from server.session.mcp_sign_ins import McpSignIns
+from server.session.plugins import Plugins
 from server.session.sandboxes import Sandboxes
 from server.session.web_search import SearchService
 from server.settings.settings import Settings
@@ -42,6 +43,7 @@ class Services:
     webhooks: Webhooks
     mcp_sign_ins: McpSignIns
     search: SearchService
+    plugins: Plugins
     chats: ChatClaims = field(default_factory=ChatClaims)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

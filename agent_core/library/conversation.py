@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
-from pydantic import TypeAdapter, ValidationError
-
 from agent_core.agent.base import AgentBase
 from agent_core.controller.replay import ReplayManager, beginning_of, turns_of
 from agent_core.controller.stuck import StuckDetectionThresholds
-from agent_core.errors import SkillValidationError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import ClientToolResult, ConfirmationPolicyChanged, LoopRecovery
 from agent_core.events.folder_store import FolderEventStore
@@ -41,7 +38,6 @@ from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore
-from agent_core.mcp.config import McpServerMap
 from agent_core.mcp.servers import McpRules
 from agent_core.runtime.channel.tunnels import OpenPort
 from agent_core.runtime.loop_thread import library_loop
@@ -51,11 +47,12 @@ from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, i
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretValue
 from agent_core.session.factory import with_full_context
+from agent_core.session.plugins import PluginParts
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.skills.agent_catalog import is_registered, register_agent_definition
 from agent_core.skills.context import AgentContext
-from agent_core.skills.plugin import Plugin, read_plugin
+from agent_core.skills.plugin import Plugin
 from agent_core.spelling import spelled
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
@@ -128,10 +125,10 @@ class Conversation:
         self.id = str(conversation_id or uuid4())
         hooks = HookConfig() if hook_config is None else _checked(hook_config, HookConfig, "hook_config")
         own = agent.model_copy()  # the tools that it makes are this conversation's own
-        for extension in [_Extension(folder) for folder in plugins]:
+        for extension in [_read_plugin(folder) for folder in plugins]:
             own = own.with_additions(extension.plugin.skills, extension.servers)
             hooks = hooks.followed_by(extension.hooks)
-            extension.register_agents()
+            _register_agents(extension.plugin)
         self.workspace = workspace_of(workspace)
         data_folder = None if persistence_dir is None else str(persistence_dir)
         settings = SessionSettings(
@@ -398,10 +395,10 @@ class Conversation:
         those that are there. An agent that has begun already is told of its new skills. Raises `SkillValidationError`,
         which names the file that cannot be used, and `RuntimeError` while the agent is at work.
         """
-        extension = _Extension(folder)
+        extension = _read_plugin(folder)
         self._make_tools()
         self._do(_add_extension(self._work, extension))
-        extension.register_agents()
+        _register_agents(extension.plugin)
         return extension.plugin
 
     # --- going back and branching off ---
@@ -569,32 +566,20 @@ def _check_limits(agent: object, max_iterations: object, max_budget: object) -> 
         raise ValueError(f"max_budget_per_run is {max_budget!r}: give US dollars, at least 0, or None for no limit")
 
 
-class _Extension:
-    """A plugin in a folder, read and checked."""
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        plugin = self.plugin = read_plugin(Path(folder).expanduser())
-        try:
-            self.hooks = HookConfig.from_json(plugin.hooks) if plugin.hooks else HookConfig()
-        except ValueError as error:
-            raise SkillValidationError(f"plugin {plugin.name!r}, hooks/hooks.json: {error}") from None
-        try:
-            self.servers: McpServerMap = TypeAdapter(McpServerMap).validate_python(plugin.mcp_servers)
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(str(part) for part in problem["loc"])
-            raise SkillValidationError(f"plugin {plugin.name!r}, .mcp.json: {place}: {problem['msg']}") from None
-
-    def register_agents(self) -> None:
-        for definition in self.plugin.agents:
-            if is_registered(definition.name):
-                text = "the sub-agent %r of plugin %r is not used: it is there"
-                logger.warning(text, definition.name, self.plugin.name)
-            else:
-                register_agent_definition(definition)
+def _read_plugin(folder: str | os.PathLike[str]) -> PluginParts:
+    return PluginParts.read(Path(folder).expanduser())
 
 
-async def _add_extension(work: RunLoop, extension: _Extension) -> None:
+def _register_agents(plugin: Plugin) -> None:
+    for definition in plugin.agents:
+        if is_registered(definition.name):
+            text = "the sub-agent %r of plugin %r is not used: it is there"
+            logger.warning(text, definition.name, plugin.name)
+        else:
+            register_agent_definition(definition)
+
+
+async def _add_extension(work: RunLoop, extension: PluginParts) -> None:
     """Add the extension to the agent; one that has begun is told of the skills that are new to it."""
     agent = work.agent
     known = {skill.name for skill in agent.agent_context.skills} if agent.agent_context else set()

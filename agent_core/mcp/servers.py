@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from agent_core.mcp.grants import sign_in_id
 from agent_core.mcp.program import HostPrograms, McpServerError, ProgramPlace
 from agent_core.mcp.sign_in import SignIns
 from agent_core.mcp.tool import McpTool
-from agent_core.skills.skill import Skill
+from agent_core.skills.skill import SERVERS_REFUSED, TRUSTED_LEVELS, Skill, SkillLevel
 
 _FORMER = ("stdio_servers", "sse_servers", "shttp_servers")
 
@@ -27,23 +27,17 @@ _FORMER = ("stdio_servers", "sse_servers", "shttp_servers")
 def servers_with_skills(
     own: Mapping[str, McpServer], skills: Iterable[Skill]
 ) -> tuple[dict[str, McpServer], dict[str, str]]:
-    """The agent's `own` servers, which take precedence, and those of always-on `skills`; the unusable with reasons."""
+    """The `own` servers, which take precedence, and those that `skills` bring; the unusable ones with reasons."""
     found = dict(own)
     unusable: dict[str, str] = {}
     for skill in skills:
-        if skill.trigger is not None or not skill.mcp_tools:
-            continue
         try:
-            is_former = any(key in skill.mcp_tools for key in _FORMER)
-            data = _of_former_kind(skill.mcp_tools) if is_former else mcp_servers(skill.mcp_tools)
-            brought = {name: McpServer.model_validate(server) for name, server in data.items()}
+            brought = servers_of(skill)
         except ValueError as error:
-            text = str(error)
-            if isinstance(error, ValidationError):
-                problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-                place = ".".join(str(part) for part in problem["loc"])
-                text = f"{place}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
-            unusable[f"of skill {skill.name}"] = f"mcp_tools of the skill cannot be used: {text}"
+            unusable[f"of skill {skill.name}"] = f"mcp_tools of the skill cannot be used: {error}"
+            continue
+        if brought and skill.level not in TRUSTED_LEVELS:
+            unusable.update((name, f"the skill {skill.name!r} brings it: {SERVERS_REFUSED}") for name in brought)
             continue
         for name, server in brought.items():
             if found.setdefault(name, server) != server:
@@ -51,6 +45,23 @@ def servers_with_skills(
                     "the MCP server %r of the skill %r is not used: another one has its name", name, skill.name
                 )
     return found, unusable
+
+
+def servers_of(skill: Skill) -> dict[str, McpServer]:
+    """The MCP servers that a skill brings; ValueError: what is wrong with them."""
+    if not skill.mcp_tools:
+        return {}
+    is_former = any(key in skill.mcp_tools for key in _FORMER)
+    data = _of_former_kind(skill.mcp_tools) if is_former else mcp_servers(skill.mcp_tools)
+    found = {}
+    for name, server in data.items():
+        try:
+            found[name] = McpServer.model_validate(server)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(str(part) for part in (name, *problem["loc"]))
+            raise ValueError(f"{place}: {problem['msg'].removeprefix('Value error, ')}") from None
+    return found
 
 
 def _of_former_kind(mcp_tools: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,12 +94,13 @@ class McpRules:
     """What the servers of a conversation may do.
 
     References are looked up last in `environment` (None: the variables of this process). `refused_programs` are left
-    out if they are programs; `programs` is where those run. `sign_ins` has the tokens of their user; without it servers
-    that want a sign-in cannot be used.
+    out if they are programs, and those that skills of the `refused_levels` bring; `programs` is where they run.
+    `sign_ins` has the tokens of their user; without it servers that want a sign-in cannot be used.
     """
 
     environment: Mapping[str, str] | None = None
     refused_programs: frozenset[str] = frozenset()
+    refused_levels: frozenset[SkillLevel] = frozenset()
     programs: Literal["host", "sandbox"] = "host"
     sign_ins: SignIns | None = None
 
@@ -118,26 +130,48 @@ class McpServers:
         self._variables = dict(variables or {})
         self._environment = os.environ if environment is None else environment
         self._lookup: SecretLookup | None = None
-        self._refused = frozenset(refused_programs)
-        self._connections = [
+        self._refused = set(refused_programs)
+        self._sign_ins = sign_ins
+        self._connections = self._made(config)
+        self._unusable = dict(unusable or {})
+        self._hide: Callable[[Iterable[str]], None] = lambda values: None
+        self._starting: list[asyncio.Task[None]] = []
+        self._loaded_at = 0.0
+        self._closing: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
+
+    def _made(self, config: Mapping[str, McpServer]) -> list[McpConnection]:
+        return [
             McpConnection(
                 name,
                 server,
                 prepare=self._expanded,
                 programs=self.programs,
                 on_change=self.changed.set,
-                sign_ins=sign_ins,
+                sign_ins=self._sign_ins,
             )
             for name, server in config.items()
             if server.enabled
         ]
-        self._unusable = dict(unusable or {})
-        self._sign_ins = sign_ins
-        self._hide: Callable[[Iterable[str]], None] = lambda values: None
-        self._starting: list[asyncio.Task[None]] = []
-        self._loaded_at = 0.0
-        self._closing: asyncio.Task[None] | None = None
-        self._loading: asyncio.Task[None] | None = None
+
+    def add(self, skills: Iterable[Skill], refused_levels: Collection[SkillLevel] = ()) -> bool:
+        """Have the servers of these skills besides, connected at once if the others are; whether any is new.
+
+        Programs of skills from `refused_levels` are left out.
+        """
+        is_changed = False
+        for skill in skills:
+            before = {connection.name: connection.server for connection in self._connections}
+            config, unusable = servers_with_skills(before, [skill])
+            added = self._made({name: server for name, server in config.items() if name not in before})
+            if skill.level in refused_levels:
+                self._refused.update(connection.name for connection in added)
+            self._unusable.update(unusable)
+            self._connections.extend(added)
+            if self._loading is not None:
+                self._connect(added)
+            is_changed = is_changed or bool(added or unusable)
+        return is_changed
 
     @property
     def is_empty(self) -> bool:
@@ -158,9 +192,14 @@ class McpServers:
         if self._sign_ins is not None:
             self._sign_ins.listeners.add(self)
         self._loading = asyncio.create_task(self._load(), name="mcp-load")
+        self._connect(self._connections)
+
+    def _connect(self, connections: Sequence[McpConnection]) -> None:
+        if connections and self._loading is not None and self._loading.done():
+            self._loading = asyncio.create_task(self._load(), name="mcp-load")  # a step waits for these anew
+        self._starting.extend(self._connecting(connection) for connection in connections)
         if self._unusable:
             self.changed.set()
-        self._starting = [self._connecting(connection) for connection in self._connections]
 
     def _connecting(self, connection: McpConnection) -> asyncio.Task[None]:
         starting = asyncio.create_task(connection.start(), name=f"mcp-start:{connection.name}")

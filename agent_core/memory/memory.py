@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Any, Final
@@ -28,7 +28,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.memory.transcript import later_secrets
 from agent_core.skills.context import MAX_NOTES_CHARS, NOTES_FILE, AgentContext, available_skills
 from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
-from agent_core.skills.skill import Skill
+from agent_core.skills.skill import SERVERS_REFUSED, TRUSTED_LEVELS, Skill
 from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.invoke_skill import InvokeSkillObservation
@@ -39,10 +39,6 @@ logger = logging.getLogger(__name__)
 FACTS_SECONDS = 10.0
 MAX_SERVERS = 5
 MAX_PROBLEMS = 20
-SERVERS_REFUSED = (
-    "it is not used, because a skill of the workspace may not start programs or open connections outside of the"
-    " sandbox. Configure it in your settings if you trust it."
-)
 STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 _NOT_STORED_YET = -1
 _VARIABLE: Final = re.compile(r"- \$(\w+)")
@@ -58,8 +54,9 @@ class Memory:
     `remarks` what else there is to say about a workspace, `repository` what the one is called (``owner/name``) that the
     conversation began with; `left_out` names skills that are not used. A memory that
     `is_silent` answers with nothing. `attach` takes the workspace's skills that the agent may ask for by name; without
-    it the agent reads their files. `problems` are those of skills from elsewhere; they are told with the workspace's,
-    once, when that is known.
+    it the agent reads their files. `organization` are skills that are told with the workspace's, `bring` takes those
+    with MCP servers that were brought up. `problems` are those of skills from elsewhere; they are told with the
+    workspace's, once, when that is known.
     """
 
     def __init__(
@@ -76,6 +73,8 @@ class Memory:
         left_out: frozenset[str] = frozenset(),
         is_silent: bool = False,
         attach: Callable[[Sequence[Skill]], None] | None = None,
+        organization: Sequence[Skill] = (),
+        bring: Callable[[Sequence[Skill]], None] | None = None,
         problems: Iterable[SkillValidationError] = (),
         rewinding: asyncio.Lock | None = None,
     ) -> None:
@@ -86,9 +85,11 @@ class Memory:
         self._instructions = instructions
         self._repository = repository
         self._reads_notes = context is not None and context.load_memory
-        self._knowledge = Knowledge(context, model=model, left_out=left_out)
+        self._knowledge = Knowledge(context, model=model, left_out=left_out, organization=organization)
         self._has_seen_workspace = self._has_recalled_workspace = False
         self._attach = attach
+        self._bring = bring
+        self._brought: set[str] = set()
         self._problems = list(problems)
         self._told: set[str] = set()
         self._secrets = SecretCatalog(secrets)
@@ -114,6 +115,24 @@ class Memory:
             self._has_recalled_workspace = self._has_recalled_workspace or event.recall_type == "workspace_context"
         self._knowledge.observe(event)
         self._secrets.observe(event)
+        self._bring_servers()
+
+    def _bring_servers(self, names: Collection[str] = ()) -> None:
+        """Have the servers of the skills that were brought up, and of `names` that will be; a rewind leaves them."""
+        if self._bring is None:
+            return
+        up = [
+            skill
+            for skill in self._knowledge.context.active_skills
+            if skill.mcp_tools
+            and skill.trigger is not None
+            and skill.level in TRUSTED_LEVELS
+            and (skill.name in names or skill.name in self._knowledge.recalled)
+            and skill.name not in self._brought
+        ]
+        if up:
+            self._brought.update(skill.name for skill in up)
+            self._bring(up)
 
     async def rejoin(self) -> None:
         """Forget what a rewind among the observed events undid; raises `EventStoreError`."""
@@ -148,14 +167,18 @@ class Memory:
 
     async def _answer_open(self) -> None:
         for recall in list(self._open.values()):
-            stored = await self._store(await self._answer(recall))
+            answer = await self._answer(recall)
+            told = {known.name for known in answer.microagent_knowledge}
+            self._bring_servers(told)  # first, since the step that follows has their tools
+            stored = await self._store(answer)
             if stored is None:
                 return
             self._open.pop(recall.id, None)
             self._knowledge.observe(stored)  # before the next question, which may be about the same
             self._secrets.observe(stored)
-            if recall.recall_type == "workspace_context":
-                await self._tell([*self._left_out(), *self._refused_servers()])
+            begins = recall.recall_type == "workspace_context"
+            left_out = self._left_out() if begins else []
+            await self._tell([*left_out, *self._refused_servers(told, always_on=begins)])
 
     def _left_out(self) -> list[AnyEvent]:
         """The broken skills that were not told of yet, each once for as long as this memory is there."""
@@ -171,13 +194,13 @@ class Memory:
                 found.append(SkillLeftOut(path=error.path, line=error.line, detail=detail))
         return found
 
-    def _refused_servers(self) -> list[AnyEvent]:
+    def _refused_servers(self, told: Collection[str], *, always_on: bool) -> list[AnyEvent]:
         return [
             ToolServerFailed(
                 server=server, detail=f"MCP server {server!r} of the skill {skill.name!r}: {SERVERS_REFUSED}"
             )
             for skill in self._knowledge.project
-            if skill.trigger is None
+            if (always_on and skill.trigger is None) or skill.name in told
             for server in skill.mcp_server_names[:MAX_SERVERS]
         ]
 
@@ -288,13 +311,20 @@ class Memory:
 class Knowledge:
     """The skills of a conversation and its workspace but for those in `left_out`.
 
-    `context` has all of them, `project` those of the workspace, `problems` what is wrong with files there, `recalled`
-    by which event each was told. Without a `context` everything that the workspace holds is used.
+    `context` has all of them, `project` those of the workspace and of its `organization`, `problems` what is wrong with
+    files of the workspace, `recalled` by which event each was told. Without a `context` everything that the workspace
+    holds is used.
     """
 
     def __init__(
-        self, context: AgentContext | None, *, model: str = "", left_out: frozenset[str] = frozenset()
+        self,
+        context: AgentContext | None,
+        *,
+        model: str = "",
+        left_out: frozenset[str] = frozenset(),
+        organization: Sequence[Skill] = (),
     ) -> None:
+        self._organization = [skill.at("organization") for skill in organization if skill.name not in left_out]
         self._left_out = left_out
         self._configured = context
         self.context = context or AgentContext()
@@ -332,15 +362,16 @@ class Knowledge:
         if self._configured is not None and not self._configured.load_project_skills:
             folders = [f"/{folder}/" for folder in PROJECT_FOLDERS]
             found = [skill for skill in found if not any(folder in (skill.source or "") for folder in folders)]
-        self.context = (self._configured or AgentContext()).merged(project=found)
+        self.context = (self._configured or AgentContext()).merged(project=found, organization=self._organization)
         active = {skill.name: skill for skill in self.context.active_skills}
-        self.project = [skill for skill in found if active.get(skill.name) is skill]
+        self.project = [skill for skill in (*found, *self._organization) if active.get(skill.name) is skill]
 
     @property
     def invocable(self) -> list[Skill]:
-        """The listed skills of the workspace; none where none of them has the AgentSkills format."""
+        """The listed skills of the workspace; none where all of them are files to be read, and no AgentSkills."""
         listed = [skill for skill in self.project if skill.is_listed]
-        return listed if any(skill.is_agentskills_format for skill in listed) else []
+        is_served = any(skill.is_agentskills_format or skill.level == "organization" for skill in listed)
+        return listed if is_served else []
 
     def triggered(self, message: str) -> list[RecalledKnowledge]:
         """What a message brings up, and which skills always count that came after the system message."""

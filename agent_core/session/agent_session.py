@@ -20,7 +20,9 @@ from agent_core.errors import (
     EventStoreError,
     NoSuchEventError,
     SandboxError,
+    SandboxLostError,
     StreamClosedError,
+    ToolError,
 )
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
@@ -31,6 +33,7 @@ from agent_core.events.control import (
     ConversationError,
     LoopRecovery,
     Recorded,
+    SkillLeftOut,
 )
 from agent_core.events.event import Source
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
@@ -47,13 +50,14 @@ from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretValue
 from agent_core.session.factory import as_sent, make_agent, make_secrets, prepare_tools
 from agent_core.session.hooks import make_hooks
-from agent_core.session.repository import run_scripts, set_up
+from agent_core.session.repository import OrganizationSkills, organization_skills, run_scripts, set_up
 from agent_core.session.rewind import Rewinder
 from agent_core.session.running_agent import RunningAgent, make_running_agent
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent, Shared, end_tools_of_child
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
+from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.tools.vision_inspect import VisionInspectTool
@@ -168,7 +172,14 @@ class AgentSession:
             resources.callback(stream.close)
             is_restored = stream.last_id >= 0
             stream.log_level = logging.INFO if settings.log_all_events else logging.DEBUG
-            tool_servers = ToolServers(known, agent, place, stream, settings.own_tools)
+            tool_servers = ToolServers(
+                known,
+                agent,
+                place,
+                stream,
+                settings.own_tools,
+                refused_levels=settings.mcp_rules.refused_levels,
+            )
             resources.push_async_callback(tool_servers.close, keep_servers=servers is not None)
             tool_servers.set_client_tools(settings.client_tools)
             secrets = make_secrets(settings, agent, stream, parent)
@@ -266,15 +277,18 @@ class AgentSession:
             await self.sandbox.start(self._report.progress)
             settle = self.settings.settle_sandbox
             if settle is None:
+                await self._place_folders(self.sandbox)
                 self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
             is_new = await set_up(self.settings.git, self.sandbox, self.stream)
             if settle is not None:
                 await settle(self.stream, self._report.progress)
+                await self._place_folders(self.sandbox)
                 self._tool_servers.sandbox_is_up()
+            organization = await organization_skills(self.settings.git.organization, self.sandbox)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self.rewinder.lock:
-                await self._begin(initial_message, max_steps, is_new=is_new)
+                await self._begin(initial_message, max_steps, organization, is_new=is_new)
         except Exception as error:
             self.has_failed = True
             problem = "The conversation could not be started; the server's log says why."
@@ -286,10 +300,29 @@ class AgentSession:
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
 
-    async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None, *, is_new: bool) -> None:
+    async def _place_folders(self, sandbox: SandboxAccess) -> None:
+        for folder in self.settings.folders:
+            try:
+                await folder.place(sandbox)
+            except SandboxLostError:
+                raise
+            except (SandboxError, ToolError) as error:
+                text = f"The files in {folder.path} could not be put into the sandbox: {error}"
+                await self.stream.add_event(SkillLeftOut(path=folder.path, detail=text))
+
+    async def _begin(
+        self,
+        initial_message: MessageEvent | None,
+        max_steps: int | None,
+        organization: OrganizationSkills,
+        *,
+        is_new: bool,
+    ) -> None:
         agent = await make_running_agent(
             replace(self._shared, settings=self.settings),
             self._tools,
+            organization=organization,
+            bring=self._tool_servers.bring,
             rewinding=self.rewinder.lock,
             max_steps=max_steps,
             client_count=self._client_count,
@@ -336,6 +369,7 @@ class AgentSession:
         """Tell the hooks that the conversation ends, for a session that was not started."""
         policy = self.step.gate(self._state).policy
         shared = replace(self._shared, settings=self.settings, sandbox=sandbox)
+        await self._place_folders(sandbox)
         hooks = await make_hooks(shared, self._tools, lambda: policy)
         try:
             await hooks.session_ended()

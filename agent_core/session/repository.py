@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import SecretStr
 
-from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.errors import SandboxError, SandboxLostError, SkillValidationError, ToolError
 from agent_core.events.control import ForeignEvent
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
@@ -20,6 +22,8 @@ from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import DEFAULT_TERMINAL, TerminalAction, TerminalObservation, TerminalTool
 
+logger = logging.getLogger(__name__)
+
 SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
 SETTING_UP_HOOKS = "STATUS$SETTING_UP_GIT_HOOKS"
 SETUP_SCRIPT: Final = ".openhands/setup.sh"
@@ -27,6 +31,8 @@ HOOK_SCRIPT: Final = ".openhands/pre-commit.sh"
 HOOK_SECONDS: Final = 30.0
 NOT_ALLOWED = "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR"
 IDENTITY_SECONDS = 30.0
+ORGANIZATION_SECONDS = 20.0
+ORGANIZATION_FOLDERS = ("skills", "microagents")
 _ADDRESS = re.compile(r"https?://[^/]*/")
 _NAME = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
@@ -69,11 +75,23 @@ class Repository:
 @spelled
 @dataclass(frozen=True, slots=True)
 class GitSetup:
-    """A repository to begin with, and whose name and mail address stand on commits (empty: as they are)."""
+    """A repository to begin with, and whose name and mail address stand on commits (empty: as they are).
+
+    Of `organization`, which need not exist, only the skills are read, at each start.
+    """
 
     repository: Repository | None = None
     user_name: str = ""
     user_email: str = ""
+    organization: Repository | None = None
+
+
+class OrganizationSkills(NamedTuple):
+    """Texts by path (from the repository's name on), what is wrong with them, and the folders that hold them."""
+
+    files: Mapping[str, str]
+    problems: tuple[SkillValidationError, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def folder_of(name: str) -> str:
@@ -195,6 +213,40 @@ END
 chmod +x pre-commit"""
 
 
+async def organization_skills(repository: Repository | None, sandbox: SandboxAccess) -> OrganizationSkills:
+    """The files of an organisation's skills; none where it has no such repository, or the user may not read it.
+
+    Raises `SandboxLostError`.
+    """
+    if repository is None or repository.problem:
+        return OrganizationSkills({})
+    args = {**_source(repository), "folders": list(ORGANIZATION_FOLDERS), "timeout": ORGANIZATION_SECONDS}
+    try:
+        reply = await sandbox.request("git.instructions", args, limit_seconds=ORGANIZATION_SECONDS + 60)
+    except SandboxLostError:
+        raise
+    except (SandboxError, ToolError) as error:
+        logger.warning("the skills of %s are left out: %s", repository.name, error)
+        return OrganizationSkills({})
+    found = reply.result
+    if found.get("error"):
+        if found.get("code") in ("not_found", "authentication", "no_git"):
+            return OrganizationSkills({})
+        problem = f"{repository.name}: its skills cannot be fetched: {found['error']}"
+        return OrganizationSkills({}, (SkillValidationError(problem, path=repository.name),))
+    files = {f"{repository.name}/{one['path']}": str(one["content"]) for one in found.get("files", [])}
+    return OrganizationSkills(files, folders=tuple(f"{repository.name}/{name}" for name in ORGANIZATION_FOLDERS))
+
+
+def _source(repository: Repository) -> dict[str, object]:
+    return {
+        "url": repository.url,
+        "branch": repository.branch,
+        "username": repository.username,
+        "password": repository.token.get_secret_value() if repository.token is not None else "",
+    }
+
+
 async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> bool:
     def progress(text: str) -> None:
         try:
@@ -211,11 +263,8 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
         found = {"error": repository.problem}
     else:
         args = {
-            "url": repository.url,
+            **_source(repository),
             "folder": repository.folder,
-            "branch": repository.branch,
-            "username": repository.username,
-            "password": repository.token.get_secret_value() if repository.token is not None else "",
             "depth": repository.depth,
             "timeout": repository.limit_seconds,
         }

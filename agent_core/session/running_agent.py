@@ -24,7 +24,9 @@ from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.snapshots import ConversationSnapshots
 from agent_core.session.factory import make_drafts
 from agent_core.session.hooks import make_hooks
+from agent_core.session.repository import OrganizationSkills
 from agent_core.session.subagent_factory import Shared, SubagentFactory, describe_subagent_kinds
+from agent_core.skills.loader import skills_in_folder
 from agent_core.skills.skill import Skill
 from agent_core.tools.registry import LiveTools
 
@@ -96,11 +98,16 @@ async def make_running_agent(
     shared: Shared,
     tools: LiveTools,
     *,
+    organization: OrganizationSkills,
+    bring: Callable[[Sequence[Skill]], None],
     rewinding: asyncio.Lock,
     max_steps: int | None,
     client_count: Callable[[], int] | None,
 ) -> RunningAgent:
-    """The agent of a session whose sandbox is there; while `rewinding` is held its parts wait where they must."""
+    """The agent of a session whose sandbox is there.
+
+    `bring` has the MCP servers of skills; while `rewinding` is held its parts wait where they must.
+    """
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     budget = shared.parent.budget if shared.parent is not None else None
     state = ControllerState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
@@ -111,13 +118,15 @@ async def make_running_agent(
         tools.replace(agent.tools_map)
 
     async def remarks(facts: Mapping[str, object]) -> str:
-        return "\n\n".join(filter(None, [settings.sandbox_remarks, await describe_subagent_kinds(agent, facts)]))
+        kinds = await describe_subagent_kinds(agent, settings.agent_definitions, facts)
+        return "\n\n".join(filter(None, [settings.sandbox_remarks, kinds]))
 
     def check_money() -> None:
         if budget is not None:
             budget.check_money()
         check_budget(state.limits, step.usage.stats.accumulated_cost)
 
+    problems = [*shared.skill_problems, *organization.problems]
     memory = Memory(
         stream,
         sandbox,
@@ -130,7 +139,13 @@ async def make_running_agent(
         left_out=agent.skills_left_out,
         is_silent=not agent.is_told_of_workspace,
         attach=attach,
-        problems=shared.skill_problems,
+        bring=bring,
+        organization=[
+            skill
+            for folder in organization.folders
+            for skill in skills_in_folder(organization.files, folder, report=problems.append).values()
+        ],
+        problems=problems,
         rewinding=rewinding,
     )
     check = check_limits if budget is None else budget.check

@@ -27,6 +27,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretValue
+from agent_core.session.plugins import PlacedFolder
 from agent_core.session.repository import GitSetup
 from agent_core.skills.agent_catalog import AgentDefinition
 from agent_core.skills.context import AgentContext
@@ -196,6 +197,7 @@ class SessionSettings:
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
         named_secrets: by name, for the commands that name them; hidden as well, only names and descriptions are told.
         agent_context: skills and texts for the agent; None uses what the workspace holds.
+        folders: what its sandbox is given at each start.
         skill_problems: why skills that it was to have are not there; told in the conversation.
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
@@ -240,6 +242,7 @@ class SessionSettings:
     named_secrets: Mapping[str, SecretValue] = field(default_factory=dict, repr=False)
     agent_context: AgentContext | None = None
     skill_problems: tuple[SkillValidationError, ...] = ()
+    folders: tuple[PlacedFolder, ...] = ()
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
     own_tools: tuple[OwnTool, ...] = ()

@@ -150,6 +150,7 @@ class SubagentFactory:
             client_tools=(),  # clients follow this log only
             own_tools=(),  # they belong to the user's conversation
             skill_problems=(),  # told there, too
+            folders=(),  # likewise
             git=GitSetup(),  # their sandbox has it already
             settle_sandbox=None,
             limits_per_run=True,  # each task is a run
@@ -212,12 +213,15 @@ async def kinds_in_leaves(facts: Mapping[str, Any]) -> list[AgentDefinition]:
     return [*project_agents(facts), *user]
 
 
-async def describe_subagent_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
-    """The description of the kinds in files for an agent that can have sub-agents; its tools tell of the others."""
+async def describe_subagent_kinds(agent: AgentBase, given: Sequence[AgentDefinition], facts: Mapping[str, Any]) -> str:
+    """The description of the kinds that are `given`, or in files, for an agent that can have sub-agents.
+
+    Its tools tell of the others.
+    """
     if not any(canonical_name(tool.name) in DELEGATING for tool in agent.tools):
         return ""
-    kinds = AgentCatalog(await kinds_in_leaves(facts)).kinds().values()
-    lines = [f"- {kind.definition.summary}" for kind in kinds if kind.definition.level in ("project", "user")]
+    kinds = AgentCatalog(await kinds_in_leaves(facts), given).kinds().values()
+    lines = [f"- {kind.definition.summary}" for kind in kinds if kind.definition.level in ("plugin", "project", "user")]
     return "\n".join(["More kinds of sub-agents:", *lines]) if lines else ""
 
 

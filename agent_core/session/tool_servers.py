@@ -15,12 +15,13 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.program import McpServerError
-from agent_core.mcp.servers import McpServers, servers_with_skills
+from agent_core.mcp.servers import McpServers
 from agent_core.mcp.tool import McpTool, OwnTool
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
+from agent_core.skills.skill import Skill, SkillLevel
 from agent_core.tools.registry import LiveTools, resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState
 
@@ -114,16 +115,17 @@ def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: Conversat
         if agent.mcp_config:
             logger.warning("a %s uses no MCP servers; those configured are left alone", agent.name)
         return McpServers({})
-    skills = agent.agent_context.active_skills if agent.agent_context is not None else []
-    config, unusable = servers_with_skills(agent.mcp_config, skills)
-    return McpServers(
-        config,
+    servers = McpServers(
+        agent.mcp_config,
         environment=rules.environment,
-        unusable=unusable,
         refused_programs=rules.refused_programs,
         programs=SandboxPrograms(sandbox) if rules.programs == "sandbox" else None,
         sign_ins=rules.sign_ins,
     )
+    skills = agent.agent_context.active_skills if agent.agent_context is not None else []
+    untriggered = [skill for skill in skills if skill.trigger is None]
+    servers.add(untriggered, rules.refused_levels)
+    return servers
 
 
 class ToolServers:
@@ -140,6 +142,8 @@ class ToolServers:
         place: ToolMakerState,
         stream: EventStream,
         own_tools: Sequence[OwnTool] = (),
+        *,
+        refused_levels: frozenset[SkillLevel] = frozenset(),
     ) -> None:
         self.servers = servers
         self.tools = LiveTools(agent.initialize(place), wait=self._before_a_step, wait_for_all=self._all)
@@ -147,17 +151,30 @@ class ToolServers:
         self._place = place
         self._own_tools = own_tools if agent.supports_openhands_mcp else ()
         self._stream = stream
+        self._refused_levels = refused_levels
+        self._secrets: SecretRegistry | None = None
         self._following: asyncio.Task[None] | None = None
         self._has_waited = False
 
     def start(self, secrets: SecretRegistry) -> None:
         """Begin to connect, and to tell in the log what goes wrong."""
+        self._secrets = secrets
         self._take_tools()
         if self.servers.is_empty:
             return
         self._stream.secrets.add(self.servers.secrets())
         self.servers.start(secrets.environment_for, self._stream.secrets.add)
-        self._following = asyncio.create_task(self._follow(), name=f"mcp:{self._stream.conversation_id}")
+        self._following = self._following or asyncio.create_task(
+            self._follow(), name=f"mcp:{self._stream.conversation_id}"
+        )
+
+    def bring(self, skills: Sequence[Skill]) -> None:
+        """Have the MCP servers of skills that were brought up; their tools are there from the next step on."""
+        if not self._agent.supports_openhands_mcp:
+            return
+        if self.servers.add(skills, self._refused_levels) and self._secrets is not None:
+            self._has_waited = False
+            self.start(self._secrets)
 
     def set_client_tools(self, specs: Sequence[Tool]) -> None:
         made = [tool for spec in specs for tool in resolve_tool(spec, self._place)]

@@ -11,7 +11,8 @@ from pydantic import Field
 from agent_core.errors import SkillValidationError
 from agent_core.events.messages import Frozen
 from agent_core.skills.agent_catalog import AgentDefinition, agents_in_texts
-from agent_core.skills.loader import MCP_FILE, LeftOutReport, load_skills_from_folder, log_problem
+from agent_core.skills.files import SKILL_FILE
+from agent_core.skills.loader import MCP_FILE, LeftOutReport, load_skill, load_skills_from_folder, log_problem
 from agent_core.skills.skill import Skill, TaskTrigger
 
 MANIFESTS: Final = (".plugin/plugin.json", ".claude-plugin/plugin.json")
@@ -31,7 +32,7 @@ class Plugin(Frozen):
 
 
 def read_plugin(folder: Path, *, report: LeftOutReport = log_problem) -> Plugin:
-    """The plugin in a folder; else `SkillValidationError`.
+    """The plugin in a folder, or the one skill that the folder is; else `SkillValidationError`.
 
     Broken skills, commands and sub-agents are left out; `report` is told of the first two.
     """
@@ -40,7 +41,9 @@ def read_plugin(folder: Path, *, report: LeftOutReport = log_problem) -> Plugin:
     manifest = next((found for name in MANIFESTS if (found := _object(folder / name))), {})
     name = manifest.get("name") or folder.resolve().name
     hooks = folder / "hooks/hooks.json"
-    skills = load_skills_from_folder(folder / "skills", report=report).values()
+    skills = list(load_skills_from_folder(folder / "skills", report=report).values())
+    if (folder / SKILL_FILE).is_file():  # the folder is a skill itself
+        skills.append(load_skill(folder / SKILL_FILE))
     commands = _commands(folder / "commands", str(name), report)
     plugin = Plugin(
         name=str(name),

@@ -24,6 +24,11 @@ SKILL_LEVELS: Final[tuple[SkillLevel, ...]] = ("explicit", "plugin", "project", 
 TRUSTED_LEVELS: Final[frozenset[SkillLevel]] = frozenset({"explicit", "plugin", "user"})
 """Those that somebody has chosen one by one: their skills may bring MCP servers."""
 
+SERVERS_REFUSED: Final = (
+    "it is not used, because such a skill may not start programs or open connections outside of the sandbox."
+    " Configure it in your settings if you trust it."
+)
+
 
 def _trimmed(values: list[str], info: ValidationInfo) -> list[str]:
     trimmed = [value.strip() for value in values]
@@ -155,6 +160,15 @@ class Skill(Frozen):
             return [str(one.get("name", "unnamed"))[:100] for one in programs if isinstance(one, dict)]
         servers = config.get("mcpServers", config)
         return [str(name)[:100] for name in servers] if isinstance(servers, dict) else []
+
+    @property
+    def trigger_words(self) -> list[str]:
+        """The words, or the patterns of paths, that bring it up."""
+        match self.trigger:
+            case KeywordTrigger(keywords=words) | TaskTrigger(triggers=words) | PathTrigger(paths=words):
+                return list(words)
+            case None:
+                return []
 
     @property
     def is_always_on(self) -> bool:

@@ -33,7 +33,7 @@ _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
 _EDITS = ("file.edit", "file.range", "file.whole", "file.write", "patch.apply")
 _CARRIED_OUT_ONCE = (*_EDITS, "browser.run", "kernel.run", "shell.run", "shell.kill")
 _TRANSFERS = ("transfer.keep", "transfer.put", "transfer.write")
-_WRITING = (*_EDITS, *_TRANSFERS, "git.clone", "workspace.restore", "workspace.unpack")
+_WRITING = (*_EDITS, *_TRANSFERS, "git.clone", "git.instructions", "workspace.restore", "workspace.unpack")
 _LOOKING = {"file.edit": ("view",), "file.range": ("read",), "file.whole": ("read", "list")}
 
 

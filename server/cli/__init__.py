@@ -80,6 +80,11 @@ def _run(options: argparse.Namespace) -> int:
         return door(options.url, options.key_file, os.environ)
     if options.command in ("import", "export"):
         return _run_recording(options)
+    if options.command == "plugins":
+        with quick_imports():
+            run: Callable[..., int] = import_module("server.cli.plugins").plugins
+        server = (options.url, options.key_file, os.environ)
+        return run(*server, action=options.action, options=vars(options), out=sys.stdout)
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
         load_settings = import_module("server.settings.settings").load_settings
@@ -118,6 +123,10 @@ Make a conversation of a recorded one (a trajectory, as `drydock export` and fir
 running server, and print its id. It is shown as it was, and can go on from there; with --replay what the user and the
 agent did is done again instead.
 """
+_PLUGINS = """
+Install, list, update, switch and remove the plugins of a user of a running server: skills, hooks, MCP servers and
+sub-agents from git addresses, each at the commit that was fetched.
+"""
 _EXPORT = "Write a conversation of a running server into a file: a trajectory, as first-generation servers export it."
 _ROTATE = """
 Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
@@ -137,6 +146,22 @@ def _add_recordings(importing: argparse.ArgumentParser, exporting: argparse.Argu
     exporting.add_argument("-o", "--output", type=Path, default=Path("-"), help="the file (default: standard output)")
     for command in (importing, exporting):
         _add_server(command)
+
+
+def _add_plugins(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser("list", help="say which are installed, from where, and at which commit")
+    installing = actions.add_parser("install", help="fetch one by git and install it as it is now")
+    installing.add_argument("source", help="the https address of a git repository")
+    installing.add_argument("--path", help="the plugin's folder in the repository (default: the whole of it)")
+    updating = actions.add_parser("update", help="fetch one anew, and say from which commit to which")
+    for one in (installing, updating):
+        one.add_argument("--ref", help="a branch, a tag or a commit (default: the repository's choice; as before)")
+    named = [actions.add_parser(name, help=f"{name} one") for name in ("enable", "disable", "remove")]
+    for one in (updating, *named):
+        one.add_argument("name", help="the plugin's name")
+    for one in (listing, installing, updating, *named):
+        _add_server(one)
 
 
 def _add_server(command: argparse.ArgumentParser) -> None:
@@ -172,5 +197,6 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("import", help="make a conversation of a recorded one", description=_IMPORT),
         commands.add_parser("export", help="write a conversation into a file", description=_EXPORT),
     )
+    _add_plugins(commands.add_parser("plugins", help="install, list, update and remove plugins", description=_PLUGINS))
     commands.add_parser("version", help="print the version")
     return parser

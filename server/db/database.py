@@ -26,14 +26,16 @@ from server.db.event_store import SqlEventStore
 from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
 from server.db.mcp_sign_ins import McpSignInRepository
+from server.db.plugins import PluginRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
 from server.db.user_secrets import SecretRepository
 from server.db.user_settings import SettingsRepository
+from server.db.user_skills import SkillRepository
 from server.db.webhooks import WebhookRepository
 from server.db.writer import Writer
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -64,6 +66,8 @@ class Database:
     webhooks: WebhookRepository
     user_secrets: SecretRepository
     mcp_sign_ins: McpSignInRepository
+    user_skills: SkillRepository
+    plugins: PluginRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -122,6 +126,8 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             webhooks=WebhookRepository(engines, writer, box),
             user_secrets=SecretRepository(engines, writer, box),
             mcp_sign_ins=McpSignInRepository(engines, writer, box),
+            user_skills=SkillRepository(engines, writer),
+            plugins=PluginRepository(engines, writer),
             blobs=blobs,
             secrets=box,
             engines=engines,

@@ -157,6 +157,28 @@ secrets = Table(
     PrimaryKeyConstraint("user_id", "name"),
 )
 
+# What users have written for their agents: Markdown with a header, as in files.
+skills = Table(
+    "skills",
+    metadata,
+    *_columns(Text, "user_id", "name", "content"),
+    Column("enabled", Boolean, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
+    PrimaryKeyConstraint("user_id", "name"),
+)
+
+# Plugins that are installed, under `user:` and the user's id, or under `server` for all users. `archive` has the files
+# as they were at the commit.
+plugins = Table(
+    "plugins",
+    metadata,
+    *_columns(Text, "owner", "name", "source", "ref", "path", "commit"),
+    Column("enabled", Boolean, nullable=False),
+    Column("installed_at", UtcMoment, nullable=False),
+    Column("archive", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("owner", "name"),
+)
+
 # By digests of their own: which keys this database's secrets were ever encrypted with.
 sealing_keys = Table(
     "sealing_keys",

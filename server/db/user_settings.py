@@ -78,6 +78,8 @@ class StoredSettings(BaseModel):
     disabled_skills: list[str] | None = None
     runtime_extra_deps: str | None = None
     runtime_startup_env_vars: dict[str, SecretStr] | None = None
+    load_public_skills: bool | None = None
+    load_org_skills: bool | None = None
 
 
 class SettingsRepository(SealedRepository):

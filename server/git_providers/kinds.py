@@ -26,6 +26,10 @@ KINDS: Final[dict[Provider, _Kind]] = {
     "azure_devops": _Kind("https://dev.azure.com", "pat", "AZURE_DEVOPS_TOKEN"),
     "forgejo": _Kind("https://codeberg.org", "oauth2", "FORGEJO_TOKEN"),
 }
+SHARED: Final = ".openhands"
+SHARED_CONFIG: Final = "openhands-config"
+"""Names of an owner's repository for all others; the second one at GitLab and Azure DevOps."""
+
 _BITBUCKET_API_TOKEN = "x-bitbucket-api-token-auth"  # noqa: S105 - a name that git sends, no secret
 
 
@@ -90,6 +94,14 @@ def repository_in(provider: Provider, base: str, address: str) -> str | None:
     else:
         parts = parts[:2]
     return "/".join(parts).removesuffix(".git") if len(parts) > 1 else None
+
+
+def shared_repository(provider: Provider, repository: str) -> str:
+    """The full name of the repository that the owner of this one has for all of theirs, if there is one."""
+    owner = repository.partition("/")[0]
+    if provider == "azure_devops":
+        return f"{owner}/{SHARED_CONFIG}/{SHARED_CONFIG}"
+    return f"{owner}/{SHARED_CONFIG if provider == 'gitlab' else SHARED}"
 
 
 def credentials(provider: Provider, token: SecretStr | None) -> Credentials:

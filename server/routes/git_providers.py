@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
@@ -17,6 +17,7 @@ from server.db.user_settings import ProviderToken, StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency, identity_of, services_of
 from server.errors import ReplyError
 from server.git_providers.accounts import GitAccounts
+from server.git_providers.kinds import SHARED, SHARED_CONFIG
 from server.git_providers.model import (
     AccessRefusedError,
     Branch,
@@ -49,8 +50,6 @@ _accounts_router = make_router(
 )
 MAX_TOKEN = 500
 LEGACY_FILE = ".cursorrules"
-SHARED: Final = frozenset({".openhands", "openhands-config"})
-"""Names of an owner's repository for all others; clients look for the second one at GitLab and Azure DevOps."""
 WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
 PageNumber = Annotated[int, Query(ge=1, le=100_000)]
 PageSize = Annotated[
@@ -265,7 +264,11 @@ async def list_suggested_tasks(accounts: AccountsDependency) -> list[SuggestedTa
 
 def microagents_folder(repository: str) -> str:
     """Where a repository has them; the one that is there for all repositories of its owner is another case."""
-    return "microagents" if repository.rstrip("/").rpartition("/")[2] in SHARED else ".openhands/microagents"
+    return (
+        "microagents"
+        if repository.rstrip("/").rpartition("/")[2] in (SHARED, SHARED_CONFIG)
+        else ".openhands/microagents"
+    )
 
 
 async def _microagents(account: GitProvider, repository: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.transcript import ViewEvent, as_text, shortened, tagged
-from agent_core.skills.skill import KeywordTrigger, Skill, TaskTrigger
+from agent_core.skills.skill import Skill
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
@@ -98,20 +98,10 @@ def _public(skill: Skill) -> LoadedMicroagent:
         name=skill.name,
         type="repo" if skill.is_always_on else "knowledge",
         content=skill.content,
-        triggers=_triggers(skill),
+        triggers=skill.trigger_words,
         inputs=[MicroagentInput(name=one.name, description=one.description) for one in skill.inputs],
         tools=skill.mcp_server_names,
     )
-
-
-def _triggers(skill: Skill) -> list[str]:
-    match skill.trigger:
-        case KeywordTrigger(keywords=words) | TaskTrigger(triggers=words):
-            return list(words)
-        case None:
-            return []
-        case rule:
-            return list(rule.paths)
 
 
 class RememberPrompt(BaseModel):

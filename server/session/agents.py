@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from pydantic import SecretStr, ValidationError
 
 from agent_core.agent.base import FIRST_EVENTS, AgentBase
+from agent_core.errors import SkillValidationError
 from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, from_payload
@@ -51,13 +52,15 @@ from server.git_providers.kinds import (
     credentials,
     known_tokens,
     repository_in,
+    shared_repository,
 )
 from server.git_providers.request_tools import RequestMaker, agent_tools
-from server.session.agent_context import agent_context
+from server.session.agent_context import agent_context, chosen
 from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import LLM_PROFILE, ConversationModels
+from server.session.plugins import Plugins
 from server.session.programs import opened_program, run_by_program
 from server.session.repository_sandbox import Choices, settle
 from server.session.sandbox_choice import (
@@ -133,10 +136,12 @@ def git_setup(user: StoredSettings | None, server: Settings, record: Conversatio
     """The repository that the conversation was created with, and its user's name and mail address."""
     user = user or StoredSettings()
     name, email = (" ".join((text or "").split()) for text in (user.git_user_name, user.git_user_email))
+    repository = _repository(user.provider_tokens, server, record)
     return GitSetup(
-        _repository(user.provider_tokens, server, record),
+        repository,
         name or server.git_user_name or "",
         email or server.git_user_email or "",
+        _organization(repository, user, server, record),
     )
 
 
@@ -181,6 +186,22 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
         setup_seconds=server.repository_setup_seconds,
         problem=problem,
     )
+
+
+def _organization(
+    repository: Repository | None, user: StoredSettings, server: Settings, record: ConversationRecord
+) -> Repository | None:
+    """The repository with the skills of the organisation that the conversation's repository belongs to."""
+    if repository is None or not chosen(user.load_org_skills, server.load_org_skills):
+        return None
+    provider = chosen_provider(record.git_provider, user.provider_tokens)
+    token = user.provider_tokens.get(provider)
+    host = (token.host if token is not None else None) or server.git_hosts.get(provider)
+    name = repository_in(provider, base_url(provider, host), repository.url)
+    if name is None:
+        return None  # an address elsewhere: nobody knows whose it is
+    shared = shared_repository(provider, name)
+    return replace(repository, name=shared, url=clone_url(provider, host, shared), branch="")
 
 
 class DeferredSandbox:
@@ -335,11 +356,13 @@ class AgentSessions:
         requests: RequestMaker,
         sign_ins: McpSignIns,
         search: SearchService,
+        plugins: Plugins,
         hide: Callable[[Iterable[str]], None],
     ) -> None:
         self._requests = requests
         self._sign_ins = sign_ins
         self._search = search
+        self._plugins = plugins
         self._hide = hide
         self._settings = settings
         self._database = database
@@ -359,8 +382,12 @@ class AgentSessions:
         settings = session_settings(
             user, self._settings, record, servers, models, agent_class=agent_class, browsing=browsing
         )
+        problems: list[SkillValidationError] = []
+        own_skills = await self._database.user_skills.all(record.user_id)
         settings = replace(
             settings,
+            agent_context=agent_context(user, self._settings, own_skills, problems.append),
+            skill_problems=tuple(problems),
             own_tools=(
                 *agent_tools(self._requests, record, user),
                 *search_tools(self._search, search_key(user, self._settings)),
@@ -373,6 +400,8 @@ class AgentSessions:
         if (program := opened_program(self._database.secrets, record)) is not None:
             self._hide(program.hidden)
             settings = run_by_program(settings, program, record, servers.rules)
+        else:  # a program brings what its agent is to have
+            settings = (await self._plugins.of_conversation(record.user_id)).added_to(settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         variables = sandbox_environment(user, self._settings)
@@ -526,7 +555,6 @@ def session_settings(
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
         agent_options=options_of(user, server, record, agent_class),
-        agent_context=agent_context(user, server),
         client_tools=declared_tools(record.options),
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,

@@ -231,6 +231,8 @@ class SettingsChange(BaseModel):
     disabled_skills: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None
     runtime_extra_deps: Annotated[str, Field(max_length=MAX_COMMANDS)] | None = None
     runtime_startup_env_vars: EnvironmentVariables | None = None
+    load_public_skills: bool | None = None
+    load_org_skills: bool | None = None
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
 

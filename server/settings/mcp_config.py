@@ -20,6 +20,7 @@ from pydantic import (
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer, is_reference
 from agent_core.mcp.servers import McpRules
+from agent_core.skills.skill import SKILL_LEVELS, SkillLevel
 from server.settings.text_fields import OneLine, SettingText, shown_address, whole_address
 
 HIDDEN = "**********"
@@ -288,6 +289,14 @@ def read_config(stored: Mapping[str, Any] | None) -> McpConfig:
     return found
 
 
+_REFUSED_LEVELS: Final[dict[str, frozenset[SkillLevel]]] = {
+    "sandbox": frozenset(),
+    "host": frozenset({"plugin"}),  # nothing of a plugin runs outside of a sandbox
+    "never": frozenset(SKILL_LEVELS),
+}
+"""Skills from where may bring no programs, by the place where programs run."""
+
+
 def agent_servers(
     own: McpConfig | None, users: McpConfig, *, programs: Literal["sandbox", "host", "never"] = "sandbox"
 ) -> AgentServers:
@@ -316,7 +325,12 @@ def agent_servers(
                 values["auth"] = {"type": "oauth2", **address.oauth.model_dump(exclude_none=True)}
             servers[name] = McpServer.model_validate(values)
     where: Literal["sandbox", "host"] = "host" if programs == "host" else "sandbox"
-    rules = McpRules(environment={}, refused_programs=frozenset(refused), programs=where)
+    rules = McpRules(
+        environment={},
+        refused_programs=frozenset(refused),
+        refused_levels=_REFUSED_LEVELS[programs],
+        programs=where,
+    )
     return AgentServers(servers, rules)
 
 

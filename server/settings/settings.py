@@ -48,6 +48,7 @@ from server.settings.llm_profiles import (
     reference_problem,
 )
 from server.settings.mcp_config import McpConfig
+from server.settings.plugin_source import PluginSource
 from server.settings.sandbox_settings import PositiveSeconds, SandboxSettings
 from server.settings.text_fields import WEB, FromTable, TrimmedText, Words, from_json, whole_address
 
@@ -253,6 +254,29 @@ class Settings(SandboxSettings):
     )
     disabled_skills: Words = Field(
         (), description="Names of skills that no agent is told, wherever they come from; users may name others."
+    )
+    load_public_skills: bool = Field(
+        False,
+        description="Whether agents are told the skills of the repository that the variable `EXTENSIONS_URL` names,"
+        " where their user chose nothing.",
+    )
+    load_org_skills: bool = Field(
+        True,
+        description="Whether agents are told the skills of the organisation whose repository they work in: those in its"
+        " repository `.openhands` (GitLab, Azure DevOps: `openhands-config`), where their user chose nothing.",
+    )
+    plugins: Words = Field(
+        (),
+        description="Plugins for all users, each at a commit: `https://host/owner/name.git#<full hash>`, and behind it "
+        "`:folder` where the plugin is a folder there (docs/extending.md).",
+    )
+    plugin_hosts: Words = Field(
+        (),
+        description="Hosts without a public address that plugins may be fetched from, also unencrypted; `*` allows all."
+        " Where the server listens on loopback, so may this machine.",
+    )
+    user_plugins: bool = Field(
+        True, description="Whether users may install plugins from git addresses, and have those that they installed."
     )
     enable_browsing: Literal["auto", "always", "never"] = Field(
         "auto",
@@ -483,6 +507,13 @@ class Settings(SandboxSettings):
         for key, name in named.items():
             if name is not None and name not in known:
                 raise ValueError(f"{key}: {missing_profile(name, known)}" if key else missing_profile(name, known))
+        return value
+
+    @field_validator("plugins")
+    @classmethod
+    def _plugins_are_pinned(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            PluginSource.pinned(text)
         return value
 
     @field_validator("token")

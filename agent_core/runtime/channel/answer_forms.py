@@ -441,6 +441,9 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         _SIDE + 4 * _MIB,
     ),
     "git.identity": AnswerForm(record(**_NAMED)),
+    "git.instructions": AnswerForm(
+        record(files=(list_of(_TEXT_FILE, 200), []), **_NAMED), _SIDE + 8 * _MIB, is_live=True
+    ),
     "git.log": AnswerForm(
         record(
             commits=(list_of(_COMMIT, lambda args: int(args.get("limit", 50))), []),

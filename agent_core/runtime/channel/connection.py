@@ -44,7 +44,7 @@ _STARTS_AGAIN = "The next command starts it again."
 _REPEATABLE = frozenset(
     {"ping", "journal.lookup", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
     | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
-    | {"git.clone", "git.diff", "git.identity", "git.log", "git.status"}
+    | {"git.clone", "git.diff", "git.identity", "git.instructions", "git.log", "git.status"}
     | {"folder.list", "transfer.read", "transfer.next", "transfer.write", "transfer.put", "transfer.drop"}
 )
 """Operations that may run again without harm, so that they need no key."""

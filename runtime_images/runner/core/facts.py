@@ -63,8 +63,8 @@ def workspace(directory: str) -> Dict[str, Any]:
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "git": git,
         "instructions": [*(one for root in roots for one in _instructions(root)), *_nested(directory, roots)],
-        "skills": _markdown(roots, (".agents/skills", ".openhands/skills", ".openhands/microagents")),
-        "agents": _markdown(roots, (".agents/agents", ".openhands/agents")),
+        "skills": markdown(roots, (".agents/skills", ".openhands/skills", ".openhands/microagents")),
+        "agents": markdown(roots, (".agents/agents", ".openhands/agents")),
     }
     return json_safe(found)  # type: ignore[no-any-return] # what it is given is what it returns
 
@@ -126,7 +126,8 @@ def _document(path: str, limit: int) -> List[Dict[str, str]]:
     return [{"path": path, "content": content}] if content.strip() else []
 
 
-def _markdown(roots: List[str], names: Tuple[str, ...]) -> List[Dict[str, str]]:
+def markdown(roots: List[str], names: Tuple[str, ...]) -> List[Dict[str, str]]:
+    """Return the Markdown files in these folders of the roots: 200 at most, and 2 MiB."""
     found: List[Dict[str, str]] = []
     room = 2 * 1024 * 1024
     for folder in [os.path.join(root, name) for root in roots for name in names]:

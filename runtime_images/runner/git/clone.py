@@ -17,6 +17,7 @@ import time
 from typing import Any, Dict, List
 from urllib.parse import urlsplit
 
+from ..core import facts
 from . import scratch_of
 from .command import GitError, environment
 
@@ -71,6 +72,19 @@ def clone(order: Dict[str, Any]) -> Dict[str, Any]:
         head = ""
     prefix = "ref: refs/heads/"
     return {"cloned": True, "branch": head[len(prefix) :] if head.startswith(prefix) else None}
+
+
+def instructions(order: Dict[str, Any]) -> Dict[str, Any]:
+    """The Markdown files in ``folders`` of the repository at ``url``, by their paths in it; nothing of it stays."""
+    scratch = scratch_of(order["folder"])
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        _run(_arguments({**order, "depth": 1}, scratch), order, order.get("password") or "")
+        found = facts.markdown([scratch], tuple(os.path.join(*parts) for parts in order["folders"] if parts))
+        texts = [{**one, "path": os.path.relpath(one["path"], scratch)} for one in found]
+        return {"files": facts.json_safe(texts)}
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def identify(order: Dict[str, Any]) -> Dict[str, Any]:

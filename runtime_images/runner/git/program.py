@@ -17,10 +17,11 @@ def main(order: str) -> int:
     os.dup2(null, 0)
     os.close(null)
     try:
-        if request["what"] in ("clone", "identity"):
-            from .clone import clone, identify  # each loads only what it needs
+        if request["what"] in ("clone", "identity", "instructions"):
+            from . import clone  # each loads only what it needs
 
-            result = clone(request) if request["what"] == "clone" else identify(request)
+            work = {"clone": clone.clone, "identity": clone.identify, "instructions": clone.instructions}
+            result = work[request["what"]](request)
         else:
             from .views import diff, log, status  # likewise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 from typing import Any, Dict, Optional
 
@@ -31,6 +32,7 @@ class GitRequests:
             "git.clone": self._clone,
             "git.diff": lambda request, args, _: self._look("diff", request, args),
             "git.identity": self._identity,
+            "git.instructions": self._instructions,
             "git.log": lambda request, args, _: self._look("log", request, args),
             "git.status": lambda request, args, _: self._look("status", request, args),
         }
@@ -65,18 +67,17 @@ class GitRequests:
             raise arguments.BadRequestError("name and email must not hold NUL")
         self._processes.start(request, order, LOOK_SECONDS, "git took too long")
 
+    def _instructions(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        """Markdown files of another repository: it is cloned beside the workspace, read, and removed."""
+        order = _source(args)
+        folder = os.path.join(self._workspace, f".instructions-{secrets.token_hex(8)}")
+        folders = arguments.texts(args, "folders")
+        order.update(what="instructions", folder=folder, folders=[self._beneath.parts(one) for one in folders])
+        self._in_scratch(request, args, order)
+
     def _clone(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        order: Dict[str, Any] = {"what": "clone"}
-        for name in ("url", "branch", "username", "password"):
-            order[name] = arguments.text(args, name, None if name == "url" else "")
-            if len(order[name]) > _TEXT_LIMIT:
-                raise arguments.BadRequestError(f"{name} has more than {_TEXT_LIMIT} characters")
-            if any(ord(one) < 32 or ord(one) == 127 for one in order[name]):
-                raise arguments.BadRequestError(f"{name} must not hold control characters")
-        if re.match(r"https?://[^/@]+/", order["url"]) is None:
-            raise arguments.BadRequestError("url must be a http or https address without a user's name")
-        if order["branch"].startswith("-"):
-            raise arguments.BadRequestError("branch can be no branch's name")
+        order = _source(args)
+        order["what"] = "clone"
         parts = self._beneath.parts(arguments.text(args, "folder"))
         if len(parts) != 1:
             raise arguments.BadRequestError("folder must be the name of one folder in the workspace")
@@ -85,6 +86,10 @@ class GitRequests:
             request.finish({"cloned": False})
             return
         order["depth"] = arguments.integer(args, "depth", 0, 0, 2**31 - 1)
+        self._in_scratch(request, args, order)
+
+    def _in_scratch(self, request: Request, args: Dict[str, Any], order: Dict[str, Any]) -> None:
+        scratch = scratch_of(order["folder"])
         order["seconds"] = seconds = arguments.seconds_or(args, "timeout", CLONE_SECONDS)
         self._processes.start(request, order, seconds + LOOK_SECONDS, "git took too long and was stopped")
         end = request.cancel
@@ -92,7 +97,22 @@ class GitRequests:
         def cancel() -> bool:
             is_ended = end()
             if is_ended:
-                self._workers.start(folder, lambda: shutil.rmtree(scratch_of(folder), ignore_errors=True))
+                self._workers.start(scratch, lambda: shutil.rmtree(scratch, ignore_errors=True))
             return is_ended
 
         request.cancel = cancel
+
+
+def _source(args: Dict[str, Any]) -> Dict[str, Any]:
+    order: Dict[str, Any] = {}
+    for name in ("url", "branch", "username", "password"):
+        order[name] = arguments.text(args, name, None if name == "url" else "")
+        if len(order[name]) > _TEXT_LIMIT:
+            raise arguments.BadRequestError(f"{name} has more than {_TEXT_LIMIT} characters")
+        if any(ord(one) < 32 or ord(one) == 127 for one in order[name]):
+            raise arguments.BadRequestError(f"{name} must not hold control characters")
+    if re.match(r"https?://[^/@]+/", order["url"]) is None:
+        raise arguments.BadRequestError("url must be a http or https address without a user's name")
+    if order["branch"].startswith("-"):
+        raise arguments.BadRequestError("branch can be no branch's name")
+    return order

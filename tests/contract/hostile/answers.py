@@ -77,6 +77,9 @@ EXCHANGES: Final[dict[str, Exchange]] = {
     "git.clone": Exchange({"url": "https://example.com/a"}, {"cloned": True, "branch": "main"}),
     "git.diff": Exchange({"path": "a"}, {"modified": "b", "original": "a"}),
     "git.identity": Exchange({"name": "Ann"}, {"error": "no", "code": "no_git"}),
+    "git.instructions": Exchange(
+        {"url": "https://example.com/a", "folders": ["skills"]}, {"files": [{"path": "skills/a.md", "content": "a"}]}
+    ),
     "git.log": Exchange(
         {"limit": 2},
         {

@@ -32,6 +32,10 @@ CONVERSATION = "prepared"
 """The id of a conversation that is there, and runs."""
 SECRET = "PREPARED"
 """The name of a secret that is there."""
+PLUGIN = "tools"
+"""The name of a plugin that is there."""
+SKILL = "boats"
+"""The name of a user's skill that is there."""
 REPOSITORY = "ann/boat"
 """A repository that the git provider has."""
 
@@ -47,6 +51,8 @@ class Served:
         self.there = {
             "conversation_id": CONVERSATION,
             "secret_id": SECRET,
+            "skill_name": SKILL,
+            "plugin_name": PLUGIN,
             "repository": REPOSITORY,
             "model": MODEL,
             "call_id": "0",
@@ -81,12 +87,15 @@ class Served:
             "system_message_suffix": None,
             "user_message_suffix": None,
             "disabled_skills": None,
+            "load_public_skills": None,
+            "load_org_skills": None,
         }
         self.ask("POST", "/api/settings", json=settings)
         self.ask("POST", "/api/unset-provider-tokens")
         tokens = {"github": {"token": GIT_TOKEN, "host": self.git_host}}
         self.ask("POST", "/api/add-git-providers", json={"provider_tokens": tokens})
         self.ask("POST", "/api/secrets", 201, 400, json={"name": SECRET, "value": "the tide is out"})
+        self.ask("PUT", f"/api/skills/{SKILL}", 200, 201, json={"content": "Boats float."})
         webhooks = self.ask("GET", "/api/webhooks")["results"]
         if not any(one["id"] == self.there["webhook_id"] for one in webhooks):
             body = {"url": "http://127.0.0.1:9/", "conversation_id": None}

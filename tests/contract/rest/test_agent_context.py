@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import finish
+from server.git_providers.kinds import shared_repository
+from server.settings.git_hosts import Provider
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
 
 
@@ -60,6 +63,12 @@ async def say(server: Server, conversation_id: str, text: str) -> None:
         return await finishes(server, conversation_id) > before
 
     await server.until(is_answered, seconds=MODEL_SECONDS)
+
+
+async def restart(server: Server, conversation_id: str) -> None:
+    assert (await server.post(f"/api/conversations/{conversation_id}/stop")).status_code == 200
+    assert (await server.post(f"/api/conversations/{conversation_id}/start", json={})).status_code == 200
+    await server.until_running(conversation_id)
 
 
 async def finishes(server: Server, conversation_id: str) -> int:
@@ -115,6 +124,122 @@ async def test_a_broken_skill_of_the_workspace_is_told_in_the_conversation_by_fi
         assert "skills/broken.md, line 3: triggers: must be a list" in errors[0]["content"]
 
 
+def with_organization(asked: list[Mapping[str, Any]], answer: FakeAnswer) -> FakeProvider:
+    """Sandboxes that clone, and find this where an organisation's skills are asked for."""
+
+    async def instructions(call: FakeRequest) -> FakeAnswer:
+        asked.append(call.args)
+        return answer
+
+    async def cloned(call: FakeRequest) -> FakeAnswer:
+        return {"cloned": True}
+
+    provider = workspace(boats="---\ntriggers: [boat]\n---\nBoats of this project.")
+    provider.handlers.update({"git.clone": cloned, "git.instructions": instructions})
+    return provider
+
+
+ORGANIZATION: FakeAnswer = {
+    "files": [
+        {"path": "skills/boats.md", "content": "---\ntriggers: [boat]\n---\nBoats of all of us."},
+        {"path": "microagents/rule.md", "content": "We all use tabs."},
+        {"path": "microagents/rafts.md", "content": "---\ntriggers: [raft]\n---\nRafts of all of us."},
+        {"path": "microagents/broken.md", "content": "---\ntype: magic\n---\nNo."},
+        {"path": "other/elsewhere.md", "content": "Not a skill."},
+    ]
+}
+
+
+async def test_the_skills_of_an_organisation_are_told_behind_those_of_the_workspace(make_server: MakeServer) -> None:
+    asked: list[Mapping[str, Any]] = []
+    provider = with_organization(asked, ORGANIZATION)
+    async with talking(make_server, 1, provider, verify_git_tokens=False) as (server, model):
+        tokens = {"provider_tokens": {"github": {"token": "tok-of-ann"}}}
+        assert (await server.post("/api/add-git-providers", json=tokens)).status_code == 200
+        conversation_id = await server.create(repository="ann/boat", git_provider="github")
+        await say(server, conversation_id, "The boat and the raft leak.")
+        known = json.dumps(model.last_request.json)
+        told_of = ["Boats of this project.", "We all use tabs.", "Rafts of all of us."]
+        texts = [*told_of, "Boats of all of us.", "Not a skill."]
+        assert [text for text in texts if text in known] == told_of
+        assert "ann/.openhands/microagents/rule.md" in known
+        (args,) = asked
+        assert (args["url"], args["password"]) == ("https://github.com/ann/.openhands.git", "tok-of-ann")
+        errors = [one["extras"] for one in await server.events(conversation_id) if one.get("observation") == "error"]
+        assert [(one["path"], one["line"]) for one in errors] == [("ann/.openhands/microagents/broken.md", 2)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problems"),
+    [
+        ({"error": "there is none", "code": "not_found"}, 0),
+        ({"error": "who are you?", "code": "authentication"}, 0),
+        ({"error": "it took longer than 20 s", "code": "too_slow"}, 1),
+        ({}, 0),
+    ],
+)
+async def test_an_organisation_without_skills_is_no_error_and_one_that_is_not_reached_is_told(
+    make_server: MakeServer, answer: FakeAnswer, problems: int
+) -> None:
+    provider = with_organization([], answer)
+    async with talking(make_server, 1, provider, verify_git_tokens=False) as (server, model):
+        conversation_id = await server.create(repository="ann/boat", git_provider="github")
+        await say(server, conversation_id, "The boat leaks.")
+        assert "Boats of this project." in json.dumps(model.last_request.json)
+        errors = [one for one in await server.events(conversation_id) if one.get("observation") == "error"]
+        assert len(errors) == problems
+        assert all("ann/.openhands: its skills cannot be fetched: it took longer" in one["content"] for one in errors)
+
+
+@pytest.mark.parametrize("of_user", [None, True])
+async def test_whether_an_organisations_skills_are_asked_for_is_the_servers_choice_and_then_the_users(
+    make_server: MakeServer, of_user: bool | None
+) -> None:
+    asked: list[Mapping[str, Any]] = []
+    provider = with_organization(asked, ORGANIZATION)
+    settings: dict[str, Any] = {"verify_git_tokens": False, "load_org_skills": False}
+    async with talking(make_server, 1, provider, **settings) as (server, model):
+        await store(server, load_org_skills=of_user)
+        await say(server, await server.create(repository="ann/boat", git_provider="github"), "Begin.")
+        assert bool(asked) == ("We all use tabs." in json.dumps(model.last_request.json)) == bool(of_user)
+
+
+async def test_public_skills_are_told_where_the_server_or_its_user_wants_them(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "public/skills").mkdir(parents=True)
+    (tmp_path / "public/skills/sea.md").write_text("The sea is wide.")
+    servers = "{mcpServers: {sea: {command: sh}}}"
+    (tmp_path / "public/skills/brings.md").write_text(f"---\nmcp_tools: {servers}\n---\nIt brings.")
+    (tmp_path / "public/skills/broken.md").write_text("---\ntype: magic\n---\nNo.")
+    monkeypatch.setenv("EXTENSIONS_URL", str(tmp_path / "public"))
+    async with talking(make_server, 2) as (server, model):
+        await say(server, await server.create(), "Begin.")
+        assert "The sea is wide." not in json.dumps(model.last_request.json)
+        await store(server, load_public_skills=True)
+        conversation_id = await server.create()
+        await say(server, conversation_id, "Begin.")
+        assert "The sea is wide." in json.dumps(model.last_request.json)
+        errors = [one for one in await server.events(conversation_id) if one.get("observation") == "error"]
+        assert [one["extras"].get("line") for one in errors if "broken.md" in one["content"]] == [2]
+        assert ["may not start programs" in one["content"] for one in errors].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("provider", "repository", "shared"),
+    [
+        ("github", "ann/boat", "ann/.openhands"),
+        ("gitlab", "ann/fleet/boat", "ann/openhands-config"),
+        ("azure_devops", "ann/fleet/boat", "ann/openhands-config/openhands-config"),
+        ("bitbucket", "ann/boat", "ann/.openhands"),
+    ],
+)
+def test_each_provider_has_its_own_name_for_an_owners_common_repository(
+    provider: Provider, repository: str, shared: str
+) -> None:
+    assert shared_repository(provider, repository) == shared
+
+
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
@@ -124,6 +249,8 @@ async def test_a_broken_skill_of_the_workspace_is_told_in_the_conversation_by_fi
         ("disabled_skills", "boats"),
         ("disabled_skills", [""]),
         ("disabled_skills", ["x"] * 501),
+        ("load_org_skills", "perhaps"),
+        ("load_public_skills", 1),
     ],
 )
 async def test_what_is_no_text_or_too_long_is_refused_with_its_field(server: Server, field: str, wrong: Any) -> None:

@@ -126,7 +126,7 @@ async def asked_for(
         await server.until_running(conversation_id)
         (sandbox,) = provider.sandboxes.values()
         events = await server.events(conversation_id)
-        calls = [call for call in sandbox.runner.ran if call.op.startswith("git.")]
+        calls = [call for call in sandbox.runner.ran if call.op in ("git.clone", "git.identity")]
     return calls, [one["content"] for one in events if one.get("observation") == "error"]
 
 

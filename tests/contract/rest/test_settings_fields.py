@@ -123,6 +123,8 @@ ADDED = {
     "system_message_suffix",
     "user_message_suffix",
     "disabled_skills",
+    "load_public_skills",
+    "load_org_skills",
     "runtime_extra_deps",
     "runtime_startup_env_vars",
 }

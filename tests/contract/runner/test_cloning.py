@@ -70,3 +70,26 @@ def test_progress_is_told_and_what_is_there_is_left_alone(
 def test_orders_that_could_mean_something_else_are_refused(client: Client, args: dict[str, str]) -> None:
     order: dict[str, Any] = {"url": "https://host.invalid/x.git", "folder": "x", **args}
     assert client.call("git.clone", **order).error["code"] in {"bad_request", "forbidden"}
+
+
+def test_instructions_of_another_repository_are_read_and_nothing_of_it_stays(
+    client: Client, workspace: Path, git_server: GitServer
+) -> None:
+    texts = {"skills/a.md": "A", "skills/deep/b.md": "B", "microagents/c.md": "C", "skills/README.md": "R", "d.md": "D"}
+    git_server.publish("ann/shared", {**texts, "skills/e.py": "E"})
+    order: dict[str, Any] = {"url": f"{git_server.url}/ann/shared.git", "folders": ["skills", "microagents", "none"]}
+    found = client.call("git.instructions", **order).result["files"]
+    assert {one["path"]: one["content"] for one in found} == {
+        "skills/a.md": "A",
+        "skills/deep/b.md": "B",
+        "microagents/c.md": "C",
+    }
+    assert os.listdir(workspace) == []
+    missing = client.call("git.instructions", url=f"{git_server.url}/ann/none.git", folders=["skills"]).result
+    assert missing["code"] in {"not_found", "authentication"}
+    slow = client.call("git.instructions", **{**order, "url": f"{git_server.url}/ann/slow.git"}, timeout=0.5).result
+    assert slow["code"] == "too_slow"
+    assert os.listdir(workspace) == []
+    for folders in (["../x"], "skills", [7]):
+        refused = client.call("git.instructions", **{**order, "folders": folders}).error
+        assert refused["code"] in {"bad_request", "forbidden"}

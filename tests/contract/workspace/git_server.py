@@ -48,6 +48,14 @@ class GitServer:
         self._thread.join()
         self._http.server_close()
 
+    def publish(self, name: str, files: Mapping[str, str]) -> str:
+        """A repository with these files; returns the hash of its commit."""
+        work = self.folder / f"{name.replace('/', '-')}-work"
+        git("init", "-q", "-b", "main", str(work))
+        commit = self.commit(name, files)
+        git("clone", "-q", "--bare", str(work), str(self.folder / f"{name}.git"))
+        return commit
+
     def make(self, name: str, files: Mapping[str, str] | None = None, /, **scripts: str) -> None:
         """A repository with the branches main and other, instructions, a large file, and `scripts` in `.openhands`.
 
@@ -73,6 +81,18 @@ class GitServer:
         git("-C", str(work), "checkout", "-q", "main")
         git("clone", "-q", "--bare", str(work), str(bare))
         git("-C", str(bare), "config", "http.receivepack", "true")
+
+    def commit(self, name: str, files: Mapping[str, str]) -> str:
+        """Commit these files, and publish them if the repository is there; returns the commit's hash."""
+        work = self.folder / f"{name.replace('/', '-')}-work"
+        for path, text in files.items():
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_text(text)
+        git("-C", str(work), "add", ".")
+        git("-C", str(work), "commit", "-qm", "files")
+        if (self.folder / f"{name}.git").exists():
+            git("-C", str(work), "push", "-q", str(self.folder / f"{name}.git"), "HEAD:main")
+        return git("-C", str(work), "rev-parse", "HEAD").strip()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path, _, query = request.path.partition("?")
@@ -119,9 +139,10 @@ class GitServer:
         _reply(request, status, *((name, value) for name, value in headers if name != "Status"), body=content)
 
 
-def git(*arguments: str) -> None:
+def git(*arguments: str) -> str:
     names = {f"GIT_{who}_{what}": "ann@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    subprocess.run(["git", *arguments], check=True, env={**os.environ, **names}, capture_output=True)
+    done = subprocess.run(["git", *arguments], check=True, env={**os.environ, **names}, capture_output=True, text=True)
+    return done.stdout
 
 
 def own_address() -> str:

@@ -131,7 +131,7 @@ def skill(name: str, mcp_tools: dict[str, Any], **more: Any) -> Skill:
     return Skill(name=name, content="Text.", mcp_tools=mcp_tools, **more)
 
 
-def test_always_on_skills_bring_servers_and_the_agents_own_win() -> None:
+def test_skills_that_somebody_has_chosen_bring_servers_and_the_agents_own_win() -> None:
     own = {"a": McpServer.model_validate(HTTP)}
     program = {"command": "x"}
     found, unusable = servers_with_skills(
@@ -139,16 +139,20 @@ def test_always_on_skills_bring_servers_and_the_agents_own_win() -> None:
         [
             skill("one", {"mcpServers": {"a": program, "b": program}}),
             skill("two", {"stdio_servers": [{"name": "c", **program}, {"name": "b", "command": "y"}]}),
-            skill("three", {"d": program}, trigger=KeywordTrigger(keywords=["d"])),
+            skill("three", {"d": program}, trigger=KeywordTrigger(keywords=["d"]), level="user"),
+            skill("public", {"p": program}, level="public"),
+            skill("theirs", {"o": program}, level="organization"),
             skill("four", {"sse_servers": [HTTP]}),
             skill("five", {"e": {"url": "nowhere"}}),
         ],
     )
-    assert {name: server.command for name, server in found.items()} == {"a": None, "b": "x", "c": "x"}
-    assert unusable == {
+    assert {name: server.command for name, server in found.items()} == {"a": None, "b": "x", "c": "x", "d": "x"}
+    refused = {name: reason for name, reason in unusable.items() if name in "po"}
+    assert [name for name, reason in refused.items() if "may not start programs" in reason] == ["p", "o"]
+    assert {name: reason for name, reason in unusable.items() if name not in refused} == {
         "of skill four": "mcp_tools of the skill cannot be used: stdio_servers must be given: in this form a skill can"
         " bring no other servers",
-        "of skill five": "mcp_tools of the skill cannot be used: url: must be a complete http or https address, for"
+        "of skill five": "mcp_tools of the skill cannot be used: e.url: must be a complete http or https address, for"
         " example https://host/mcp",
     }
 

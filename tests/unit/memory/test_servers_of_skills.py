@@ -33,6 +33,10 @@ async def test_servers_of_a_workspaces_skills_are_refused_with_a_word_to_the_use
                     break
         await talk.recall("more")
         assert talk.stream.last_id == told[-1].id + 2, "nothing more is told, then or later"
+        await talk.recall("now")
+        await talk.recall("now")
+        every = [event.server async for event in talk.stream.history() if isinstance(event, ToolServerFailed)]
+        assert every == ["digger", "far", "later"], "one that waits for a word is refused when that is said"
     assert [(one.server, one.detail.partition(": it")[0]) for one in told] == [
         ("digger", "MCP server 'digger' of the skill 'dig'"),
         ("far", "MCP server 'far' of the skill 'look'"),

@@ -71,11 +71,6 @@ def test_servers_beside_a_skill_that_cannot_be_read_are_an_error_that_names_thei
     assert f"pdf/.mcp.json: {problem}" in caplog.text
 
 
-def test_servers_of_a_skill_that_waits_for_its_word_are_not_used(tmp_path: Path) -> None:
-    write(tmp_path, {"pdf/SKILL.md": "---\ntriggers: [pdf]\n---\n", "pdf/.mcp.json": SERVERS})
-    assert servers_with_skills({}, load_skills_from_folder(tmp_path).values()) == ({}, {})
-
-
 def test_one_broken_or_missing_file_asked_for_is_an_error_that_names_it(tmp_path: Path) -> None:
     write(tmp_path, {"bad.md": "---\ntype: magic\n---\n"})
     for name in ("bad.md", "missing.md"):

@@ -651,6 +651,13 @@ export interface NewMessage {
   readonly message: string;
 }
 
+/** The body of ``POST /api/plugins``. */
+export interface NewPlugin {
+  readonly path?: string;
+  readonly ref?: string;
+  readonly source: string;
+}
+
 /** The body of ``POST /api/secrets``. */
 export interface NewSecret {
   readonly description?: string | null;
@@ -685,12 +692,70 @@ export interface OpenAIProblem {
   readonly type: string;
 }
 
+/** A skill: always told (`repo`), when a word brings it up (`knowledge`), or when a file is touched (`path`). */
+export interface OwnSkill {
+  readonly content: string | null;
+  readonly description: string;
+  readonly enabled: boolean;
+  readonly mcp_servers: readonly string[];
+  readonly name: string;
+  readonly problem: string | null;
+  readonly triggers: readonly string[];
+  readonly type: "repo" | "knowledge" | "path" | "agentskills" | null;
+}
+
+/** A user's skills. */
+export interface OwnSkills {
+  readonly skills: readonly OwnSkill[];
+}
+
 /** A part of a message's content. */
 export interface Part {
   readonly image_url?: ImageUrl | null;
   readonly refusal?: string;
   readonly text?: string;
   readonly type: "text" | "image_url" | "refusal";
+}
+
+/** What an update has changed; the commits are the same where there was nothing new. */
+export interface PluginChange {
+  readonly new_commit: string;
+  readonly old_commit: string;
+  readonly plugin: PluginEntry;
+}
+
+/** An installed plugin, and what it brings. */
+export interface PluginEntry {
+  readonly agents: readonly string[];
+  readonly commit: string;
+  readonly description: string;
+  readonly enabled: boolean;
+  readonly for_all: boolean;
+  readonly hooks: readonly string[];
+  readonly installed_at: string;
+  readonly mcp_servers: readonly string[];
+  readonly name: string;
+  readonly path: string;
+  readonly problems: readonly string[];
+  readonly ref: string;
+  readonly skills: readonly string[];
+  readonly source: string;
+  readonly version: string;
+}
+
+/** A user's plugins, behind those that are there for all. */
+export interface PluginList {
+  readonly plugins: readonly PluginEntry[];
+}
+
+/** The body of ``PATCH /api/plugins/{name}``. */
+export interface PluginSwitch {
+  readonly enabled: boolean;
+}
+
+/** The body of ``POST /api/plugins/{name}/update``. */
+export interface PluginUpdateWish {
+  readonly ref?: string | null;
 }
 
 /** The ports of a sandbox. */
@@ -795,6 +860,8 @@ export interface PublicSettings {
   readonly llm_model: string | null;
   readonly llm_profile: string | null;
   readonly llm_purposes: Readonly<Record<string, string>> | null;
+  readonly load_org_skills: boolean | null;
+  readonly load_public_skills: boolean | null;
   readonly max_budget_per_task: number | null;
   readonly max_iterations: number | null;
   readonly mcp_config: Readonly<Record<string, unknown>> | null;
@@ -983,6 +1050,8 @@ export interface SettingsChange {
   readonly llm_model?: string | null;
   readonly llm_profile?: string | null;
   readonly llm_purposes?: Readonly<Record<string, string>> | null;
+  readonly load_org_skills?: boolean | null;
+  readonly load_public_skills?: boolean | null;
   readonly max_budget_per_task?: number | null;
   readonly max_iterations?: number | null;
   readonly mcp_config?: McpConfig | null;
@@ -1027,6 +1096,17 @@ export interface SignInWish {
 export interface SignedOut {
   readonly message: string;
   readonly revoked: boolean;
+}
+
+/** The body of ``PATCH /api/skills/{name}``. */
+export interface SkillSwitch {
+  readonly enabled: boolean;
+}
+
+/** The body of ``PUT /api/skills/{name}``: Markdown, with a YAML header as in files. */
+export interface SkillText {
+  readonly content: string;
+  readonly enabled?: boolean;
 }
 
 /** A file that could not be stored. */
@@ -1313,6 +1393,12 @@ export interface Routes {
   readonly "GET /api/options/config": { readonly body: undefined; readonly reply: ClientConfig };
   readonly "GET /api/options/models": { readonly body: undefined; readonly reply: readonly string[] };
   readonly "GET /api/options/security-analyzers": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "GET /api/plugins": { readonly body: undefined; readonly reply: PluginList };
+  readonly "POST /api/plugins": { readonly body: NewPlugin; readonly reply: PluginEntry };
+  readonly "DELETE /api/plugins/{plugin_name}": { readonly body: undefined; readonly reply: Confirmation };
+  readonly "GET /api/plugins/{plugin_name}": { readonly body: undefined; readonly reply: PluginEntry };
+  readonly "PATCH /api/plugins/{plugin_name}": { readonly body: PluginSwitch; readonly reply: Confirmation };
+  readonly "POST /api/plugins/{plugin_name}/update": { readonly body: PluginUpdateWish; readonly reply: PluginChange };
   readonly "POST /api/reset-settings": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/secrets": { readonly body: undefined; readonly reply: SecretNames };
   readonly "POST /api/secrets": { readonly body: NewSecret; readonly reply: Confirmation };
@@ -1320,6 +1406,11 @@ export interface Routes {
   readonly "PUT /api/secrets/{secret_id}": { readonly body: SecretChange; readonly reply: Confirmation };
   readonly "GET /api/settings": { readonly body: undefined; readonly reply: PublicSettings };
   readonly "POST /api/settings": { readonly body: SettingsChange; readonly reply: SettingsStored };
+  readonly "GET /api/skills": { readonly body: undefined; readonly reply: OwnSkills };
+  readonly "DELETE /api/skills/{skill_name}": { readonly body: undefined; readonly reply: Confirmation };
+  readonly "GET /api/skills/{skill_name}": { readonly body: undefined; readonly reply: OwnSkill };
+  readonly "PATCH /api/skills/{skill_name}": { readonly body: SkillSwitch; readonly reply: Confirmation };
+  readonly "PUT /api/skills/{skill_name}": { readonly body: SkillText; readonly reply: OwnSkill };
   readonly "POST /api/unset-provider-tokens": { readonly body: undefined; readonly reply: Confirmation };
   readonly "GET /api/user/info": { readonly body: undefined; readonly reply: User };
   readonly "GET /api/user/installations": { readonly body: undefined; readonly reply: readonly string[] };

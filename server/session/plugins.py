@@ -1,0 +1,336 @@
+"""`Plugins`: those that users and the operator have installed, and what conversations get of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+from weakref import WeakValueDictionary
+
+from agent_core.destinations import Destinations
+from agent_core.errors import DrydockError, SkillValidationError
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.servers import servers_of
+from agent_core.security.hooks import HookConfig
+from agent_core.session.plugins import PlacedFolder, PluginParts
+from agent_core.session.settings import SessionSettings
+from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
+from agent_core.skills.context import AgentContext
+from agent_core.skills.skill import Skill
+from server.db.database import Database
+from server.db.plugins import SERVER, PluginRepository, StoredPlugin, owner_of
+from server.db.user_settings import StoredSettings
+from server.git_providers.kinds import Credentials, base_url, credentials, known_tokens
+from server.session.plugin_fetch import Fetched, PluginError, fetch
+from server.settings.plugin_source import PluginSource
+from server.settings.settings import Settings
+
+FOLDER: Final = "/tmp/drydock-plugins"  # noqa: S108 - in sandboxes, which are each conversation's own
+AT_ONCE: Final = 2
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plugins")
+
+logger = logging.getLogger(__name__)
+
+
+class InstalledPlugin(NamedTuple):
+    """A stored plugin, what it brings (None where that cannot be used any more), and what is wrong with its files."""
+
+    stored: StoredPlugin
+    parts: PluginParts | None
+    problems: tuple[SkillValidationError, ...]
+    folder: PlacedFolder
+
+
+class PluginUpdate(NamedTuple):
+    """An update: the commit before, and the plugin as it is now."""
+
+    old_commit: str
+    plugin: InstalledPlugin
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsOfConversation:
+    """What a conversation gets of all its plugins; of two things with one name the first counts."""
+
+    skills: tuple[Skill, ...] = ()
+    hooks: HookConfig = field(default_factory=HookConfig)
+    servers: Mapping[str, McpServer] = field(default_factory=dict)
+    refused_programs: frozenset[str] = frozenset()
+    agents: tuple[AgentDefinition, ...] = ()
+    folders: tuple[PlacedFolder, ...] = ()
+    problems: tuple[SkillValidationError, ...] = ()
+
+    def added_to(self, settings: SessionSettings) -> SessionSettings:
+        """The settings of a session that has all this besides; what it has already of the same name stays."""
+        rules, own = settings.mcp_rules, settings.mcp_config
+        refused = rules.refused_programs | (self.refused_programs - own.keys())
+        return replace(
+            settings,
+            agent_context=(settings.agent_context or AgentContext()).merged(plugin=self.skills),
+            hooks=settings.hooks.followed_by(self.hooks),
+            mcp_config={**self.servers, **own},
+            mcp_rules=replace(rules, refused_programs=refused),
+            agent_definitions=(*settings.agent_definitions, *self.agents),
+            folders=(*settings.folders, *self.folders),
+            skill_problems=(*settings.skill_problems, *self.problems),
+        )
+
+
+class Plugins:
+    """Installs plugins from git addresses, each at the commit that was fetched, and reads those that are there.
+
+    Nothing of a plugin runs on this host. `start` begins to install the operator's (setting ``plugins``), `close` ends
+    that.
+    """
+
+    def __init__(self, database: Database, settings: Settings, destinations: Destinations) -> None:
+        self._stored: PluginRepository = database.plugins
+        self._settings = settings
+        self._destinations = destinations
+        self._fetching = asyncio.Semaphore(AT_ONCE)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._starting: asyncio.Task[object] | None = None
+
+    def start(self) -> None:
+        if self._settings.plugins:
+            self._starting = asyncio.create_task(self._of_server(), name="plugins")
+
+    async def close(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+
+    # --- what users ask for ---
+
+    async def all(self, user_id: str) -> list[InstalledPlugin]:
+        """The user's, by name, and those of the whole server before them."""
+        server, _ = await self._known_of_server()
+        return [await self._read(one) for one in (*server, *await self._stored.all(owner_of(user_id)))]
+
+    async def get(self, user_id: str, name: str) -> InstalledPlugin | None:
+        found = await self._stored.get(owner_of(user_id), name)
+        return await self._read(found) if found is not None else None
+
+    async def install(self, user_id: str, source: PluginSource, user: StoredSettings | None) -> InstalledPlugin:
+        """Fetch it and keep it; the same commit of the same source, installed already, is returned as it is.
+
+        Raises `PluginError`, `PluginTakenError`, or `DatabaseError`; nothing is kept then.
+        """
+        owner = owner_of(user_id)
+        async with self._lock(owner):
+            made = await self._made(owner, source, user)
+            before = await self._stored.get(owner, made.stored.name)
+            same = before is not None and (before.source, before.path) == (source.url, source.path)
+            if before is not None and same and before.commit == made.stored.commit:
+                return await self._read(before)
+            await self._stored.add(made.stored)
+            return made
+
+    async def update(
+        self, user_id: str, name: str, user: StoredSettings | None, *, ref: str | None = None
+    ) -> PluginUpdate | None:
+        """Fetch anew what it was installed from, at `ref` if one is given; None: there is no such plugin.
+
+        Raises as `install`; then it stays as it was.
+        """
+        owner = owner_of(user_id)
+        async with self._lock(owner):
+            before = await self._stored.get(owner, name)
+            if before is None:
+                return None
+            wanted = before.ref if ref is None else ref
+            made = await self._made(owner, source_of(before.source, wanted, before.path), user)
+            if made.stored.name != name:
+                raise PluginError(f"it calls itself {made.stored.name!r} by now; remove {name!r} and install that")
+            if not await self._stored.replace(made.stored, before.commit):
+                raise PluginError("it was changed meanwhile; look at it again")
+            kept = replace(made.stored, enabled=before.enabled)
+            return PluginUpdate(before.commit, made._replace(stored=kept))
+
+    async def enable(self, user_id: str, name: str, *, enabled: bool) -> bool:
+        return await self._stored.enable(owner_of(user_id), name, enabled=enabled)
+
+    async def remove(self, user_id: str, name: str) -> bool:
+        return await self._stored.delete(owner_of(user_id), name)
+
+    # --- what conversations get ---
+
+    async def of_conversation(self, user_id: str) -> PluginsOfConversation:
+        """What the plugins of the server bring, and those of this user that are enabled."""
+        server, problems = await self._of_server()
+        stored = [*server, *(await self._stored.all(owner_of(user_id)) if self._settings.user_plugins else [])]
+        names: set[str] = set()
+        found: list[InstalledPlugin] = []
+        for one in stored:
+            if one.enabled and one.name not in names:
+                names.add(one.name)
+                found.append(await self._read(one))
+        return _together(found, problems, self._settings.mcp_programs)
+
+    async def _of_server(self) -> tuple[list[StoredPlugin], list[SkillValidationError]]:
+        """The operator's plugins, after installing those that are missing; and why others could not be."""
+        if not self._settings.plugins:
+            return [], []
+        problems: list[SkillValidationError] = []
+        async with self._lock(SERVER):
+            known, missing = await self._known_of_server()
+            for source in missing:
+                try:
+                    made = await self._made(SERVER, source, None)
+                    await self._stored.delete(SERVER, made.stored.name)  # another commit of it
+                    await self._stored.add(made.stored)
+                    known.append(made.stored)
+                except DrydockError as error:
+                    logger.warning("the plugin %s of the setting plugins is left out: %s", source.url, error)
+                    problems.append(SkillValidationError(f"plugin {source.url}: {error}", path=source.url))
+        return known, problems
+
+    async def _known_of_server(self) -> tuple[list[StoredPlugin], list[PluginSource]]:
+        stored = {(one.source, one.commit, one.path): one for one in await self._stored.all(SERVER)}
+        wanted = [PluginSource.pinned(text) for text in self._settings.plugins]
+        keys = [(one.url, one.ref, one.path) for one in wanted]
+        known = [stored[key] for key in keys if key in stored]
+        return known, [source for source, key in zip(wanted, keys, strict=True) if key not in stored]
+
+    def _lock(self, owner: str) -> asyncio.Lock:
+        return self._locks.setdefault(owner, asyncio.Lock())
+
+    async def _made(self, owner: str, source: PluginSource, user: StoredSettings | None) -> InstalledPlugin:
+        async with self._fetching:
+            fetched = await fetch(source, self._destinations, _credentials(source, user, self._settings))
+        stored = StoredPlugin(
+            owner=owner,
+            name=source.usual_name,
+            source=source.url,
+            ref=source.ref,
+            path=source.path,
+            commit=fetched.commit,
+            archive=await asyncio.get_running_loop().run_in_executor(_reading, fetched.archive),
+        )
+        try:
+            made = await asyncio.get_running_loop().run_in_executor(_reading, _read_strictly, stored, fetched)
+        except SkillValidationError as error:
+            raise PluginError(str(error)) from error
+        if not _NAME.fullmatch(made.stored.name):
+            raise PluginError(
+                f"its name {made.stored.name[:100]!r} cannot be used; a name has letters, digits, dots, hyphens and"
+                " underscores, and a letter or a digit first"
+            )
+        return made
+
+    async def _read(self, stored: StoredPlugin) -> InstalledPlugin:
+        return await asyncio.get_running_loop().run_in_executor(_reading, _read, stored)
+
+
+def source_of(url: str, ref: str, path: str) -> PluginSource:
+    """The source with these parts; `PluginError` names the one that cannot be used."""
+    try:
+        return PluginSource.checked(url, ref, path)
+    except ValueError as error:
+        raise PluginError(str(error)) from error
+
+
+def _credentials(source: PluginSource, user: StoredSettings | None, server: Settings) -> Credentials | None:
+    """The user's token, if the address is at the provider that it is for."""
+    for name, token in known_tokens(user.provider_tokens if user is not None else {}).items():
+        if source.url.startswith(f"{base_url(name, token.host or server.git_hosts.get(name))}/"):
+            return credentials(name, token.token)
+    return None
+
+
+def _read_strictly(stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
+    """The plugin in these files, under its own name; `SkillValidationError`: they are none."""
+    problems: list[SkillValidationError] = []
+    with tempfile.TemporaryDirectory(prefix="drydock-plugin-") as scratch:
+        folder = Path(scratch).resolve() / stored.name
+        for name, content in fetched.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        folder.mkdir(exist_ok=True)
+        try:
+            parts = PluginParts.read(folder, problems.append)
+        except SkillValidationError as error:
+            raise SkillValidationError(str(error).replace(f"{folder}/", "").replace(str(folder), stored.name)) from None
+        name = parts.plugin.name
+        target = f"{FOLDER}/{name}"
+        moved = parts.moved(folder, target)
+    told = [
+        SkillValidationError(
+            str(one).replace(str(folder), f"plugin {name}"), path=one.path.replace(str(folder), target), line=one.line
+        )
+        for one in problems
+    ]
+    return InstalledPlugin(
+        replace(stored, name=name), moved, tuple(told), PlacedFolder(target, fetched.files, fetched.executables)
+    )
+
+
+def _read(stored: StoredPlugin) -> InstalledPlugin:
+    fetched = Fetched.of_archive(stored.commit, stored.archive)
+    folder = PlacedFolder(f"{FOLDER}/{stored.name}", fetched.files, fetched.executables)
+    usual = replace(stored, name=PluginSource(stored.source, path=stored.path).usual_name)
+    try:
+        return _read_strictly(usual, fetched)._replace(stored=stored)
+    except SkillValidationError as error:  # an earlier version took it
+        problem = SkillValidationError(f"plugin {stored.name}: {error}", path=folder.path)
+        return InstalledPlugin(stored, None, (problem,), folder)
+
+
+def _together(
+    plugins: Sequence[InstalledPlugin],
+    problems: Sequence[SkillValidationError],
+    programs: Literal["sandbox", "host", "never"],
+) -> PluginsOfConversation:
+    skills: dict[str, Skill] = {}
+    servers: dict[str, McpServer] = {}
+    agents: dict[str, AgentDefinition] = {}
+    refused: set[str] = set()
+    hooks = HookConfig()
+    for plugin in plugins:
+        if plugin.parts is None:
+            continue
+        is_own = plugin.stored.owner == SERVER
+        hooks = hooks.followed_by(plugin.parts.hooks)
+        for skill in plugin.parts.plugin.skills:
+            skills.setdefault(skill.name, skill)
+        for name, server in plugin.parts.servers.items():
+            if servers.setdefault(name, server) is server and server.kind == "stdio":
+                # On this host nothing of a plugin runs; and in sandboxes what the operator has not forbidden.
+                refused |= {name} if programs == "host" or (programs == "never" and not is_own) else set()
+        for agent in plugin.parts.plugin.agents:
+            agents.setdefault(agent.name, _confined(agent, programs))
+    return PluginsOfConversation(
+        skills=tuple(skills.values()),
+        hooks=hooks,
+        servers=servers,
+        refused_programs=frozenset(refused),
+        agents=tuple(agents.values()),
+        folders=tuple(plugin.folder for plugin in plugins if plugin.parts is not None),
+        problems=(*problems, *(problem for plugin in plugins for problem in plugin.problems)),
+    )
+
+
+def _confined(agent: AgentDefinition, programs: str) -> AgentDefinition:
+    """The kind without what it could reach on this host: models of a store of its own, and programs."""
+    servers: dict[str, Any] = agent.mcp_config
+    if programs != "sandbox":
+        servers = {name: one for name, one in servers.items() if isinstance(one, dict) and "command" not in one}
+    return agent.model_copy(update={"model": INHERIT, "profile_store_dir": None, "mcp_config": servers})
+
+
+def servers_of_plugin(parts: PluginParts) -> list[str]:
+    """The names of the MCP servers that it brings, those of its skills among them."""
+    names = dict.fromkeys(parts.servers)
+    for skill in parts.plugin.skills:
+        try:
+            names.update(dict.fromkeys(servers_of(skill)))
+        except ValueError:  # it is told in the conversations
+            continue
+    return list(names)
