@@ -213,6 +213,7 @@ LABEL_CONVERSATION = "drydock.conversation"
 LABEL_ROLE = "drydock.role"
 LABEL_CREATION = "drydock.making"
 LABEL_MADE_FROM = "drydock.made-from"
+LABEL_CONFIGURED = "drydock.configured"
 
 WORKSPACE = "/workspace"
 RUNNER_ROOT = "/.drydock"

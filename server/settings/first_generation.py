@@ -24,7 +24,7 @@ _REMOTE: Final = "sandboxes run on this server's Docker engine or host (sandbox)
 _WORKSPACE: Final = (
     "each conversation has a workspace of its own, which begins empty, with a repository or with uploads"
 )
-_BUILT: Final = "no image is built at run time; build one and name it in sandbox_image"
+_BUILT: Final = "an image is made of runtime_extra_deps alone, once; or build one and name it in sandbox_image"
 _TRAJECTORY: Final = "GET /api/conversations/{id}/trajectory gives a conversation's, and replay_json plays one"
 _EMBEDDING: Final = "nothing is embedded here: memory is searched by its words"
 _PROGRAM: Final = "it is for the original's command line, which is not part of this server"
@@ -73,7 +73,6 @@ _SANDBOX: Final[Mapping[str, str]] = {
     "rm_all_containers": "sandboxes whose conversation is gone are removed at the start",
     "runtime_binding_address": "sandboxes publish no ports; what they serve is previewed (preview_domain)",
     "runtime_extra_build_args": _BUILT,
-    "runtime_extra_deps": _BUILT,
     "selected_repo": "a conversation names its repository when it is made",
     "timeout": "each command has the limit that the agent gives it",
     "trusted_dirs": "hooks and skills of a workspace run in its sandbox only",
@@ -257,13 +256,12 @@ class _Reader:
         taken: dict[str, tuple[str, Callable[[Any], Any]]] = {
             "base_container_image": ("sandbox_image", _as_it_is),
             "runtime_container_image": ("sandbox_image", _as_it_is),
+            "runtime_extra_deps": ("runtime_extra_deps", _as_it_is),
             "runtime_startup_env_vars": ("runtime_startup_env_vars", lambda value: value or None),
             "close_delay": ("sandbox_stop_seconds", _as_it_is),
             "keep_runtime_alive": ("sandbox_stop_seconds", lambda value: 0 if value is True else None),
             "use_host_network": ("sandbox_network", lambda value: "host-access" if value is True else None),
         }
-        if "runtime_extra_deps" in self._known:
-            taken["runtime_extra_deps"] = ("runtime_extra_deps", _as_it_is)
         self._pass("sandbox", sandbox, taken)
         for key in [key for key in sandbox if key.startswith("remote_runtime_")]:
             del sandbox[key]

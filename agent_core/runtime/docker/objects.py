@@ -14,6 +14,7 @@ from agent_core.runtime.disk import LOOK_SECONDS, order_for, read_usage
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, ExecStream
 from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command, serve_arguments
 from agent_core.runtime.sandbox import (
+    LABEL_CONFIGURED,
     LABEL_CONVERSATION,
     LABEL_CREATION,
     LABEL_INSTANCE,
@@ -63,7 +64,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, creation: str, 
         "Cmd": serve_arguments(limits),
         "WorkingDir": RUNNER_ROOT,
         "Env": [f"{name}={value}" for name, value in spec.environment.items()],
-        "Labels": {**_labels(spec, "sandbox"), LABEL_MADE_FROM: made_from(spec)},
+        "Labels": {**_labels(spec, "sandbox"), LABEL_MADE_FROM: made_from(spec), LABEL_CONFIGURED: configured(spec)},
         "Healthcheck": {"Test": ["NONE"]},
         "StopSignal": "SIGINT",  # programs inside send the runner SIGTERM by mistake, see its watch_signals
         "AttachStdin": False,
@@ -129,9 +130,19 @@ def _mount(spec: SandboxSpec, role: str, volume: str, target: str, creation: str
 
 
 def made_from(spec: SandboxSpec) -> str:
-    """What a container is made from, as its label says it: another one cannot take its place without being made."""
-    commands = spec.extra_deps.commands if spec.extra_deps is not None else ""
-    return hashlib.sha256(f"{spec.image}\0{commands}".encode()).hexdigest()[:32]
+    """What a container is made from, as its label says it."""
+    return _digest(spec.image, spec.extra_deps.commands if spec.extra_deps is not None else "")
+
+
+def configured(spec: SandboxSpec) -> str:
+    """The variables and limits of a container, as its label says it: it keeps them for as long as it is there."""
+    limits = spec.limits
+    bounds = (limits.memory, limits.cpus, limits.processes, limits.tmp_size, limits.disk, limits.inodes)
+    return _digest(spec.conversation_id, *map(str, bounds), *(f"{k}={v}" for k, v in sorted(spec.environment.items())))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _labels(spec: SandboxSpec, role: str) -> dict[str, str]:

@@ -21,9 +21,10 @@ from agent_core.runtime.docker.derived import DerivedImages
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker.images import PULL_SECONDS, ensure_image, missing_error, no_python_error
 from agent_core.runtime.docker.networks import DockerNetworks
-from agent_core.runtime.docker.objects import DockerObjects, DockerQuota, made_from
+from agent_core.runtime.docker.objects import DockerObjects, DockerQuota, configured, made_from
 from agent_core.runtime.processes import children_of, members_of_namespace
 from agent_core.runtime.sandbox import (
+    LABEL_CONFIGURED,
     LABEL_MADE_FROM,
     SOCKET,
     WORKSPACE,
@@ -175,11 +176,18 @@ class DockerSandbox:
     # --- start-up, step by step ---
 
     async def _present(self) -> SandboxStatus:
-        """What it is; one that was made from something else makes room, and leaves its volumes to the next."""
+        """What it is; one that was made from something else makes room, and leaves its volumes to the next.
+
+        So does one with other variables or limits, where nothing runs in it and nothing but its volumes can change.
+        """
         found = await self._objects.inspect()
-        label = ((found or {}).get("Config") or {}).get("Labels", {}).get(LABEL_MADE_FROM)
-        if label in (None, made_from(self.spec)):  # None: there is none, or it is of an earlier release
-            return _status(found)
+        status = _status(found)
+        labels = ((found or {}).get("Config") or {}).get("Labels") or {}
+        wanted = {LABEL_MADE_FROM: made_from(self.spec)}
+        if status is SandboxStatus.STOPPED and self.spec.limits.read_only:
+            wanted[LABEL_CONFIGURED] = configured(self.spec)
+        if all(labels.get(name, value) == value for name, value in wanted.items()):  # earlier releases have no label
+            return status
         await self._objects.remove_container()
         return SandboxStatus.ABSENT
 

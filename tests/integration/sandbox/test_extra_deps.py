@@ -88,15 +88,37 @@ async def test_commands_that_fail_or_take_too_much_are_told_with_their_last_word
     assert not engine.volumes(filters=filters)["Volumes"]
 
 
-async def test_a_sandbox_made_from_something_else_is_made_again_with_its_workspace(docker_kit: SandboxKit) -> None:
+@pytest.mark.parametrize("was_killed", [False, True])
+async def test_a_sandbox_made_from_something_else_is_made_again_with_its_workspace(
+    docker_kit: SandboxKit, was_killed: bool
+) -> None:
     before = docker_kit.connect("same")
     await before.start()
     await output(before, "echo kept > kept; echo also > ~/also")
-    await before.stop()
+    if not was_killed:
+        await before.stop()
     await before.close()
     after = docker_kit.connect("same", state=before.sandbox.state, extra_deps=commands())
     await after.start()
     assert await output(after, "cat kept ~/also; made") == "kept\nalso\nmade"
+
+
+async def test_other_variables_and_limits_count_from_the_next_start_and_disturb_nothing_that_runs(
+    docker_kit: SandboxKit, engine: Any
+) -> None:
+    before = docker_kit.connect("same", environment={"COLOUR": "red"})
+    await before.start()
+    await output(before, "echo kept > kept")
+    changes: dict[str, Any] = {"environment": {"COLOUR": "blue"}, "limits": replace(LIMITS, memory=200 * 1024**2)}
+    running = docker_kit.connect("same", state=before.sandbox.state, **changes)
+    await running.start()
+    assert await output(running, "echo $COLOUR") == "red"
+    await running.stop()
+    stopped = docker_kit.connect("same", state=before.sandbox.state, **changes)
+    await stopped.start()
+    assert await output(stopped, "echo $COLOUR; cat kept") == "blue\nkept"
+    container = engine.inspect_container(stopped.sandbox.state["container"])
+    assert container["HostConfig"]["Memory"] == 200 * 1024**2
 
 
 async def test_what_a_server_that_was_killed_was_installing_is_removed_by_the_next(

@@ -202,6 +202,23 @@ def test_what_has_a_meaning_is_not_told(tmp_path: Path) -> None:
         assert key not in about.replace("until max_iterations", "")
 
 
+def test_what_is_installed_in_sandboxes_and_their_variables_are_taken_as_they_are(tmp_path: Path) -> None:
+    deps = "apt-get update && apt-get install -y jq"
+    text = f"""
+[sandbox]
+runtime_container_image = "mine:1"
+runtime_extra_deps = "{deps}"
+runtime_startup_env_vars = {{ COLOUR = "blue" }}
+force_rebuild_runtime = true
+"""
+    settings = load(tmp_path, text)
+    assert (settings.sandbox_image, settings.runtime_extra_deps) == ("mine:1", deps)
+    assert settings.runtime_startup_env_vars["COLOUR"].get_secret_value() == "blue"
+    [remark] = settings.remarks
+    assert "[sandbox] force_rebuild_runtime in " in remark
+    assert "runtime_extra_deps" in remark
+
+
 def test_the_doctor_tells_it_too(tmp_path: Path) -> None:
     settings = load(
         tmp_path, f'[core]\ncache_dir = "/tmp/cache"\nfile_store_path = "{tmp_path}/data"\nruntime = "local"\n'
