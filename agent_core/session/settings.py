@@ -123,6 +123,8 @@ class AgentOptions(Frozen):
     @field_validator("critic")
     @classmethod
     def _criticises(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None and "llm" in value:
+            raise ValueError("its model is the one for critics, or else the agent's own: leave out llm")
         CriticBase.revive(value)
         return value
 
@@ -205,8 +207,8 @@ class SessionSettings:
         agent_options: what is chosen about the tools of an agent that is made here.
         client_tools: tools that clients carry out, beside all others; a session can be given others later.
         purpose_llms: models by what they are used for beside an agent's own steps, where its own is not; for an agent
-            that is made here ``draft_editor`` (drafts of edits, where its options name no model), others for whoever
-            gives them.
+            that is made here ``draft_editor`` (drafts of edits, where its options name no model), ``condenser`` and
+            ``critic`` (see `given_model`), others for whoever gives them.
         missing_parts: parts that the sandbox lacks of those that tools need, each with the way to get it; those tools
             are left out.
         enable_browsing, enable_sub_agents: whether an agent that is made here may have a browser or sub-agents, where

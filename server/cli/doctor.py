@@ -194,6 +194,10 @@ def _page(settings: Settings) -> DoctorFinding:
 
 
 def _model(settings: Settings) -> DoctorFinding:
+    if (name := settings.llm_profile) is not None:
+        profile = settings.llm_profiles[name]
+        key = "with a key" if profile.api_key else "without a key of its own"
+        return DoctorFinding("model", ok=True, text=f"{profile.shown} (profile {name}), {key}")
     if settings.llm_model is None:
         text = "none configured: the built-in demo runs until one is set on the settings page, or with LLM_MODEL"
         return DoctorFinding("model", ok=False, text=text, needed=False)

@@ -173,6 +173,8 @@ def _fragment(token: str | None) -> str:
 
 
 def _model(settings: Settings) -> str:
+    if settings.llm_profile is not None:
+        return f"{settings.llm_profiles[settings.llm_profile].shown} (profile {settings.llm_profile})"
     if settings.llm_model is None:
         return f"{DEMO_MODEL} (built in; set your own on the settings page, or LLM_MODEL and LLM_API_KEY)"
     where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""

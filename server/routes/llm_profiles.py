@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import orjson
 from fastapi import Path
@@ -260,10 +261,15 @@ class _View:
         for profile, is_own in self.models.profiles.values():
             masker.add(profile.secrets)
             if not is_own:
-                masker.add(address for field in ADDRESSES if (address := getattr(profile, field)))
-        if not self.models.profiles.get(name, (None, True))[1] and self._settings.llm_base_url:
-            masker.add([self._settings.llm_base_url])
+                masker.add(part for field in ADDRESSES for part in _parts(getattr(profile, field)))
+        if not self.models.profiles.get(name, (None, True))[1]:
+            masker.add(_parts(self._settings.llm_base_url))
         return masker
+
+
+def _parts(address: str | None) -> list[str]:
+    """What tells where this is, as errors say it."""
+    return [address, urlsplit(address).hostname or ""] if address else []
 
 
 def _checked(name: str, profile: LLMProfile, own: dict[str, LLMProfile], services: Services) -> LLMProfile:

@@ -34,6 +34,7 @@ from agent_core.runtime.sandbox import (
 )
 from agent_core.security.secrets import SecretValue, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
+from agent_core.session.factory import given_model
 from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.skill import Skill
@@ -547,7 +548,9 @@ def session_settings(
         max_iterations=merged.max_iterations,
         max_budget=merged.max_budget,
         policy=merged.policy,
-        analyzer=merged.security_analyzer,
+        analyzer=given_model(
+            merged.security_analyzer, purposes.get("security_analyzer", llm), usage_id="security_analyzer"
+        ),
         sandbox_remarks=ports_remark(record.id),
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         git=git_setup(user, server, record),

@@ -32,7 +32,7 @@ from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.session.sandbox_choice import ImageName
-from server.settings.llm_profiles import LLMProfile, ProfileName, PurposeName, missing_profile
+from server.settings.llm_profiles import LLMProfile, ProfileName, PurposeName, missing_profile, purpose_problem
 from server.settings.mcp_config import HIDDEN, HiddenSecretError, McpConfig, agent_servers, read_config
 from server.settings.sandbox_settings import MAX_COMMANDS
 from server.settings.settings import DEMO_MODEL, Settings
@@ -280,6 +280,8 @@ def check_references(settings: StoredSettings, change: SettingsChange, server: S
         if field not in change.model_fields_set or value is None:
             continue
         for key, name in value.items() if isinstance(value, dict) else [("", value)]:
+            if field == "llm_purposes" and (problem := purpose_problem(key)) is not None:
+                raise UnknownProfileError(f"{field}.{key}", problem)
             if name not in known:
                 raise UnknownProfileError(f"{field}.{key}".strip("."), missing_profile(name, known))
 

@@ -12,10 +12,14 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationErr
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from agent_core.agent.critic import CriticBase
 from agent_core.errors import DrydockError
 from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME
+from agent_core.events.schema import Tagged
 from agent_core.llm.config import LLMConfig
-from server.settings.text_fields import WEB, one_line, passwords_of, whole_address, with_nearest
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.spelling import did_you_mean
+from server.settings.text_fields import WEB, one_line, passwords_of, shown_address, whole_address
 
 PURPOSES: Final = ("condenser", "draft_editor", "title", "security_analyzer", "critic")
 """What a model is used for beside an agent's own steps: to sum up, to write out drafts of edits, to name conversations,
@@ -68,7 +72,7 @@ def _is_name(value: str) -> str:
 
 def _is_purpose(value: str) -> str:
     if value not in PURPOSES:
-        raise ValueError(with_nearest(f"there is no purpose {value[:80]!r}", value, PURPOSES))
+        raise ValueError(f"there is no purpose {value[:80]!r}; {did_you_mean(value, PURPOSES)}")
     return value
 
 
@@ -129,7 +133,7 @@ class LLMProfile(LLMConfig):
                 raise _at(name, f"it {REFUSED[name]}")
             if name not in cls.model_fields:
                 known = cls.model_fields.keys() - REFUSED.keys()
-                raise _at(str(name)[:80], with_nearest("there is no such option", str(name), known))
+                raise _at(str(name)[:80], f"there is no such option; {did_you_mean(str(name)[:80], known)}")
         return data
 
     @field_validator(*_KEYS, mode="before")
@@ -182,6 +186,13 @@ class LLMProfile(LLMConfig):
             for name, value in self
             if name in given and name not in REFUSED
         }
+
+    @property
+    def shown(self) -> str:
+        """Its model and where that is asked, for people; of a router its kind and its profiles."""
+        if self.router is not None:
+            return f"{self.router} over {', '.join(self.models.values())}"
+        return f"{self.model} at {shown_address(self.base_url)}" if self.base_url else self.model
 
     @property
     def others(self) -> list[tuple[str, str]]:
@@ -302,11 +313,24 @@ def operators_problem(profile: LLMProfile) -> OptionProblem | None:
     return None
 
 
+def purpose_problem(purpose: str) -> str | None:
+    """Why a model for this purpose would do nothing here; None where something asks it."""
+    families: dict[str, tuple[str, type]] = {
+        "critic": ("critic", CriticBase),
+        "security_analyzer": ("analyzer", SecurityAnalyzer),
+    }
+    if purpose not in families:
+        return None
+    word, family = families[purpose]
+    classes = (*Tagged.classes.values(), *SecurityAnalyzer.classes.values())
+    if any(issubclass(one, family) and "llm" in one.model_fields for one in classes):
+        return None
+    return f"no {word} here asks a model of its own (a field `llm`): leave it out, or name the module of one in modules"
+
+
 def missing_profile(name: str, known: Iterable[str]) -> str:
     """The words for a profile that there is not, with the nearest of those there are."""
-    listed = sorted(known)
-    told = f"there is no profile {name[:80]!r}"
-    return with_nearest(told, name, listed) if listed else f"{told}, and no other either; define one in llm_profiles"
+    return f"there is no profile {name[:80]!r}; {did_you_mean(name, known)}"
 
 
 def reference_problem(name: str, profile: LLMProfile, known: Mapping[str, LLMProfile]) -> OptionProblem | None:

@@ -45,6 +45,7 @@ from server.settings.llm_profiles import (
     PurposeName,
     missing_profile,
     operators_problem,
+    purpose_problem,
     reference_problem,
 )
 from server.settings.mcp_config import McpConfig
@@ -504,6 +505,9 @@ class Settings(SandboxSettings):
         if (known := info.data.get("llm_profiles")) is None:
             return value  # that they are wrong is told already
         named = value if isinstance(value, dict) else {"": value}
+        for purpose in named if info.field_name == "llm_purposes" else ():
+            if (problem := purpose_problem(purpose)) is not None:
+                raise ValueError(f"{purpose}: {problem}")
         for key, name in named.items():
             if name is not None and name not in known:
                 raise ValueError(f"{key}: {missing_profile(name, known)}" if key else missing_profile(name, known))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -68,13 +67,6 @@ def passwords_of(address: str) -> list[str]:
     except ValueError:
         return []
     return [form for form in dict.fromkeys((password, unquote(password))) if form]
-
-
-def with_nearest(problem: str, name: str, known: Iterable[str]) -> str:
-    """The problem of an unknown `name`, with the nearest of those that are `known`, or with all of them."""
-    names = sorted(known)
-    match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"{problem}. Did you mean {match[0]}?" if match else f"{problem}; there are: {', '.join(names)}"
 
 
 SettingText = Annotated[str, Field(max_length=_MAX_TEXT)]

@@ -12,7 +12,7 @@ import pytest
 
 from agent_core.llm.config import LLMConfig
 from agent_core.testing.model_server import ModelRequest, ModelServer
-from agent_core.testing.model_turns import Turn, call, fail, finish
+from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.settings.llm_profiles import OPERATORS, REFUSED, LLMProfile
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 
@@ -301,14 +301,12 @@ async def test_the_operator_has_calls_logged_and_recorded(make_server: MakeServe
 
 async def test_a_recording_is_played_back_for_the_operator(make_server: MakeServer, tmp_path: Path) -> None:
     recording = tmp_path / "calls.jsonl"
-    async with ModelServer(lambda request: finish("As recorded.")) as model:
+    async with ModelServer(lambda request: say("As recorded.")) as model:
         profile = {"model": "openai/m", "base_url": model.url, "api_key": "k", "record_to": str(recording)}
-        async with make_server(generate_titles=False, llm_profiles={"p": profile}, llm_profile="p") as server:
-            await until_over(server, await server.create(initial_user_msg="hi"))
-    profiles = {"p": {"model": f"replay/{recording}"}}
-    async with make_server(generate_titles=False, llm_profiles=profiles, llm_profile="p") as server:
-        events = await until_over(server, await server.create(initial_user_msg="hi"))
-        assert "As recorded." in str(events)
+        async with make_server(llm_profiles={"p": profile}) as server:
+            assert (await server.post("/api/llm-profiles/p/test")).json()["answer"] == "As recorded."
+    async with make_server(llm_profiles={"p": {"model": f"replay/{recording}"}}) as server:
+        assert (await server.post("/api/llm-profiles/p/test")).json()["answer"] == "As recorded."
 
 
 async def test_a_tokenizer_of_the_operators_counts_what_a_router_goes_by(

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from agent_core.agent.critic import CriticBase
+from agent_core.events.event import Event
+from agent_core.events.llm_events import ActionEvent, CriticResult
 from agent_core.events.masking import DUMP_MASK
+from agent_core.events.messages import Message
+from agent_core.events.risk import SecurityRisk
+from agent_core.events.schema import Tagged
+from agent_core.llm.llm import AnyLLM
 from agent_core.llm.registry import NO_ROUTER
+from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
@@ -205,7 +214,7 @@ async def test_a_mask_for_a_key_of_another_provider_or_of_none_is_refused(server
 @pytest.mark.parametrize(
     ("options", "field", "problem"),
     [
-        ({"model": "openai/m", "temprature": 1}, "temprature", "Did you mean temperature?"),
+        ({"model": "openai/m", "temprature": 1}, "temprature", "did you mean 'temperature'?"),
         ({"model": "openai/m", "temperature": "warm"}, "temperature", "valid number"),
         ({"model": "openai/m", "reasoning_effort": "hihg"}, "reasoning_effort", "'high'"),
         ({}, "model", "name one"),
@@ -213,7 +222,7 @@ async def test_a_mask_for_a_key_of_another_provider_or_of_none_is_refused(server
         ({"router": "multimodal_router"}, "models", "chooses from profiles"),
         ({"router": "random_router", "models": {"a": "cheap"}, "timeout": 5}, "timeout", "nothing but router"),
         ({"router": "randm_router", "models": {"a": "cheap"}}, "router", "is no router"),
-        ({"model": "openai/m", "fallbacks": ["cheep"]}, "fallbacks", "Did you mean cheap?"),
+        ({"model": "openai/m", "fallbacks": ["cheep"]}, "fallbacks", "did you mean 'cheap'?"),
         ({"model": "openai/m", "fallbacks": ["mine"]}, "fallbacks", "cannot name itself"),
         ({"model": "openai/m", "fallbacks": ["routed"]}, "fallbacks", "is a router"),
         ({"model": "openai/m", "base_url": "a.example"}, "base_url", "begins with http"),
@@ -318,14 +327,14 @@ async def test_settings_that_name_no_profile_are_a_422_with_the_nearest_name(
     response = await server.post("/api/settings", json={"language": "fr", **change})
     assert response.status_code == 422
     assert response.json()["detail"][0]["loc"] == ["body", *place]
-    assert "Did you mean cheap?" in response.json()["message"]
+    assert "did you mean 'cheap'?" in response.json()["message"]
     assert (await server.get("/api/settings")).json()["language"] is None
 
 
 async def test_an_unknown_purpose_and_an_unknown_agent_are_refused(server: Server) -> None:
     await store(server, "cheap", model="openai/c")
     response = await server.post("/api/settings", json={"llm_purposes": {"titel": "cheap"}})
-    assert (response.status_code, "Did you mean title?" in response.text) == (422, True)
+    assert (response.status_code, "did you mean 'title'?" in response.text) == (422, True)
     response = await server.post("/api/settings", json={"llm_agents": {"NoAgent": "cheap"}})
     assert (response.status_code, "choose one of" in response.text) == (422, True)
 
@@ -381,7 +390,7 @@ async def test_a_conversation_names_a_profile_and_can_be_given_another(make_serv
         path = f"/api/conversations/{conversation}/llm-profile"
         assert (await server.get(path)).json() == {"llm_profile": "one"}
         refused = await server.client.put(path, json={"llm_profile": "tow"})
-        assert (refused.status_code, "Did you mean two?" in refused.text) == (422, True)
+        assert (refused.status_code, "did you mean 'two'?" in refused.text) == (422, True)
         assert (await server.client.put(path, json={"llm_profile": "two"})).json() == {"llm_profile": "two"}
         await server.post(f"/api/conversations/{conversation}/stop")
         await say_to(server, conversation, "go on")
@@ -401,7 +410,7 @@ async def test_a_conversation_with_a_profile_that_there_is_not_is_refused(server
     response = await server.post(path, json={"llm_profile": "cheep"})
     assert response.status_code == 422
     assert response.json()["detail"][0]["loc"] == ["body", "llm_profile"]
-    assert "Did you mean cheap?" in response.text
+    assert "did you mean 'cheap'?" in response.text
 
 
 async def test_a_conversation_whose_profile_is_gone_opens_and_says_so(server: Server) -> None:
@@ -500,6 +509,10 @@ async def test_trying_a_profile_of_the_server_does_not_tell_where_it_is_reached(
         assert found.json()["kind"] == "key"
         assert model.url not in found.text
         assert "key-of-shared" not in found.text
+    async with make_server(llm_profiles={"gone": {"model": "openai/m", "base_url": model.url}}) as server:
+        found = await server.post("/api/llm-profiles/gone/test")
+        assert found.json()["kind"] == "address"
+        assert "127.0.0.1" not in found.text
 
 
 async def test_of_a_router_each_model_is_tried_and_no_profile_is_a_404(make_server: MakeServer) -> None:
@@ -583,7 +596,7 @@ async def test_drafts_are_written_out_by_the_model_for_drafts(make_server: MakeS
     file.write_text("x = 1\n")
 
     async def edit(request: FakeRequest) -> FakeAnswer:
-        return line_ranges.run(span_of(dict(request.args), str(tmp_path)), EditHistory(""))
+        return line_ranges.run(span_of(dict(request.args), str(tmp_path)), EditHistory(str(tmp_path / "state")))
 
     async def lint(request: FakeRequest) -> FakeAnswer:
         return {"problems": []}
@@ -604,3 +617,71 @@ async def test_drafts_are_written_out_by_the_model_for_drafts(make_server: MakeS
         await until_finished(server, await server.create(initial_user_msg="hi"))
         assert (await until_asked(server, model, "drafter")).api_key == "key-of-drafter"
         assert file.read_text() == "x = 2\n"
+
+
+class AskingCritic(CriticBase):
+    """Asks a model what it thinks."""
+
+    llm: AnyLLM | None = None
+
+    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        raise NotImplementedError
+
+    async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        assert self.llm is not None
+        return CriticResult(score=1.0, message=(await self.llm.acompletion([Message.user("Good?")])).message.text)
+
+
+class AskingAnalyzer(SecurityAnalyzer):
+    """Asks a model how risky it is."""
+
+    llm: AnyLLM | None = None
+
+    def security_risk(self, action: ActionEvent) -> SecurityRisk:
+        raise NotImplementedError
+
+    async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
+        assert self.llm is not None
+        return SecurityRisk[(await self.llm.acompletion([Message.user("Risky?")])).message.text]
+
+
+def judging(request: ModelRequest) -> Turn:
+    if not request.json.get("tools"):
+        return say("LOW" if "Risky?" in str(request.messages) else "Well done.")
+    if any(message["role"] == "tool" for message in request.messages):
+        return finish("Done.")
+    return call("terminal", {"command": "ls"})
+
+
+async def test_critics_and_analyzers_that_ask_a_model_are_given_theirs(make_server: MakeServer) -> None:
+    judges = {"critic": "critic", "security_analyzer": "risks"}
+    own = {"agent_options": {"critic": "AskingCritic"}, "security_analyzer": "AskingAnalyzer"}
+    async with ModelServer(judging) as model:
+        profiles = {name: at(model, name) for name in ("strong", "critic", "risks")}
+        chosen = {"llm_profiles": profiles, "llm_profile": "strong", "llm_purposes": judges}
+        async with make_server(generate_titles=False, confirmation_mode=True, **chosen, **own) as server:
+            conversation = await server.create(initial_user_msg="hi")
+            await until_finished(server, conversation)
+            assert (await until_asked(server, model, "critic")).api_key == "key-of-critic"
+            assert (await until_asked(server, model, "risks")).api_key == "key-of-risks"
+
+
+@pytest.mark.parametrize(("purpose", "kind"), [("critic", "AskingCritic"), ("security_analyzer", "AskingAnalyzer")])
+async def test_a_model_that_nothing_would_ask_is_refused(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, purpose: str, kind: str
+) -> None:
+    for classes in (Tagged.classes, SecurityAnalyzer.classes):
+        monkeypatch.delitem(classes, kind, raising=False)
+    with pytest.raises(ValueError, match=f"{purpose}: no .* here asks a model"):
+        async with make_server(llm_profiles={"p": {"model": "openai/p"}}, llm_purposes={purpose: "p"}):
+            pass
+    async with make_server(llm_profiles={"p": {"model": "openai/p"}}) as server:
+        response = await server.post("/api/settings", json={"llm_purposes": {purpose: "p"}})
+        assert response.status_code == 422
+        assert response.json()["detail"][0]["loc"] == ["body", "llm_purposes", purpose]
+
+
+async def test_no_users_options_bring_a_model_of_their_own_to_a_critic(server: Server) -> None:
+    critic = {"kind": "AskingCritic", "llm": {"model": "openai/x", "record_to": "/tmp/x"}}
+    response = await server.post("/api/settings", json={"agent_options": {"critic": critic}})
+    assert (response.status_code, "leave out llm" in response.text) == (422, True)
