@@ -61,7 +61,7 @@ class ProgramsApi(Calls):
         """Have it run with this from its next run on; `ConflictError` while its agent works."""
         await self._http.json("PUT", conversation_path(conversation_id, "program"), body=dict(program))
 
-    async def fork(self, conversation_id: str, new_id: str, **options: Any) -> None:
+    async def fork(self, conversation_id: str, new_id: str, options: Mapping[str, Any]) -> None:
         """Make the fork with this random UUID; `options` as of ``POST …/fork``."""
         body = {"conversation_id": new_id, **options}
         path = conversation_path(conversation_id, "fork")

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 from drydock_client.client import DrydockClient
 from drydock_client.errors import ClientError
 from drydock_client.http import DEFAULT_URL
+from drydock_client.programs import ProgramsApi
 from drydock_client.resources import FilesApi, GitApi, PluginsApi, SecretsApi, SettingsApi, SkillsApi, WebhooksApi
 
 A = TypeVar("A")
@@ -144,6 +145,19 @@ class SyncFilesApi(Front[FilesApi]):
     open = iterating(FilesApi.open)
 
 
+class SyncProgramsApi(Front[ProgramsApi]):
+    """See `programs.ProgramsApi`."""
+
+    create = blocking(ProgramsApi.create)
+    replace = blocking(ProgramsApi.replace)
+    fork = blocking(ProgramsApi.fork)
+    tools = blocking(ProgramsApi.tools)
+    page = blocking(ProgramsApi.page)
+    add = blocking(ProgramsApi.add)
+    ask_sandbox = blocking(ProgramsApi.ask_sandbox)
+    follow = iterating(ProgramsApi.follow)
+
+
 class SyncGitApi(Front[GitApi]):
     """See `resources.GitApi`."""
 
@@ -221,6 +235,7 @@ class SyncDrydockClient(Front[DrydockClient]):
         self.skills = SyncSkillsApi(self._inner.skills, self._thread)
         self.plugins = SyncPluginsApi(self._inner.plugins, self._thread)
         self.webhooks = SyncWebhooksApi(self._inner.webhooks, self._thread)
+        self.programs = SyncProgramsApi(self._inner.programs, self._thread)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -27,14 +27,14 @@ from agent_core.library.callbacks import Callback, Callbacks, functions_in
 from agent_core.library.console import ConsoleView
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationState
-from agent_core.library.direct_calls import call_tool, rerun, tool_named
+from agent_core.library.direct_calls import call_tool, rerun, run_command, tool_named
 from agent_core.library.mcp_sign_in import user_sign_ins
 from agent_core.library.remote.program import check_for_server
 from agent_core.library.remote.run import RemoteRun
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.side_questions import FOLLOW_UP, GoalVerdict
 from agent_core.library.workspace import RemoteWorkspace, Workspace, share_files, workspace_of
-from agent_core.library.workspace_access import MAX_DOWNLOAD, WorkspaceAccess
+from agent_core.library.workspace_access import MAX_DOWNLOAD, MAX_READ, WorkspaceAccess
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import ProfileStore
@@ -56,6 +56,7 @@ from agent_core.skills.plugin import Plugin
 from agent_core.spelling import spelled
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
+from agent_core.tools.terminal import TerminalObservation
 
 logger = logging.getLogger(__name__)
 
@@ -285,6 +286,13 @@ class Conversation:
         definition = tool_named(self.agent.tools_map, name, action)
         return self._do(call_tool(self._work, definition, action))
 
+    def execute_command(self, command: str, *, limit_seconds: float = 600.0) -> TerminalObservation:
+        """Run a command in the shell of the agent's terminal, unlogged, also for an agent without one; see `exit_code`.
+
+        Raises `SandboxError` or `ToolError` when it cannot be run.
+        """
+        return self._do(run_command(self._work, command, limit_seconds))
+
     def rerun_actions(self) -> list[Observation]:
         """Repeat what the agent's tools did, in the present sandbox; no model is asked, and nothing is logged.
 
@@ -324,6 +332,10 @@ class Conversation:
         that is not there, changes while it is read, or has more than `max_bytes` (``too_large``).
         """
         return self._do(self._access.download(path, Path(target), max_bytes))
+
+    def read_file(self, path: str, *, max_bytes: int = MAX_READ) -> bytes:
+        """What stands in a file of the workspace; raises as `download`."""
+        return self._do(self._access.read(path, max_bytes))
 
     def list_ports(self) -> list[OpenPort]:
         return self._do(self._access.listening())

@@ -18,6 +18,7 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.session.factory import ConversationDrafts, draft_llm
 from agent_core.tools.builtin import FinishAction
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.terminal import TerminalAction, TerminalObservation, TerminalTool
 
 
 async def call_tool(work: RunLoop, definition: ToolDefinition, action: Action) -> Observation:
@@ -49,6 +50,15 @@ async def call_tool(work: RunLoop, definition: ToolDefinition, action: Action) -
         await work.write(failure(call, str(error)))
         raise
     await work.write(ObservationEvent(source="user", cause=call.id, observation=observation, tool_name=definition.name))
+    return observation
+
+
+async def run_command(work: RunLoop, command: str, limit_seconds: float) -> TerminalObservation:
+    """Run a command in the agent's default terminal, which it has or not."""
+    (terminal,) = TerminalTool.create()
+    observation = await _unrecorded(work, terminal, TerminalAction(command=command, timeout=limit_seconds))
+    if not isinstance(observation, TerminalObservation):  # a secret was part of what has to have a certain form
+        raise ToolError(observation.text)
     return observation
 
 

@@ -21,6 +21,7 @@ from agent_core.runtime.transfers import PART, reading, writing
 T = TypeVar("T")
 
 MAX_DOWNLOAD = 16 * 1024**3
+MAX_READ = 64 * 1024**2
 
 _disk = ThreadPoolExecutor(max_workers=2, thread_name_prefix="carrying")
 
@@ -69,6 +70,21 @@ class WorkspaceAccess:
                 return await _in_thread(saving.keep)
             finally:
                 await _in_thread(saving.drop)
+
+    async def read(self, path: str, max_bytes: int) -> bytes:
+        async with self._work.sessions.sandbox_access() as sandbox, reading(sandbox, path) as found:
+            if found.size is None:
+                raise SandboxError(f"{path} is a folder.", code="not_a_file", fix="Use download for folders.")
+            if found.size > max_bytes:
+                raise SandboxError(
+                    f"{path} has more than {max_bytes} bytes.",
+                    code="too_large",
+                    fix="Raise max_bytes, or use download.",
+                )
+            data = b"".join([part async for part in found.parts()])
+            if len(data) != found.size:
+                raise SandboxError(f"{path} became shorter while it was read.", code="changed", fix="Try again.")
+            return data
 
     async def listening(self) -> list[OpenPort]:
         async with self._work.sessions.sandbox_access() as sandbox:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar, cast
 
 from agent_core.agent.base import AgentBase
@@ -41,6 +41,7 @@ from agent_core.library.remote.program import ProgramData, program_of
 from agent_core.library.remote.sandbox import RemoteSandbox, RemoteSandboxUse
 from agent_core.library.run_loop import RunLoop
 from agent_core.library.workspace import RemoteWorkspace
+from agent_core.llm.metrics import ConversationStats, Metrics
 from agent_core.runtime.action_runner import DirectContext
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.security.secrets import SecretRegistry
@@ -114,6 +115,7 @@ class RemoteRun(RunLoop):
         self._following: asyncio.Task[None] | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._results: dict[int, Observation] = {}
+        self._counted: Mapping[str, Metrics] = {}
 
     @property
     def is_running(self) -> bool:
@@ -196,6 +198,7 @@ class RemoteRun(RunLoop):
 
     async def _follow(self) -> None:
         fold = await self.log.present()
+        self._counted = ConversationStats(fold.core.metrics).usage_to_metrics
         try:
             follow = self._client.programs.follow(
                 self.conversation_id, after=fold.last_id, reconnect_seconds=self._workspace.reconnect_seconds
@@ -370,7 +373,17 @@ class RemoteRun(RunLoop):
             newest = fold.facts.last_user_message_id
             if not (fold.has_request and newest is not None and newest > place and max_steps is None):
                 break  # else the user has said something in the last moment
+        self._count(fold)
         await self._learn_tools()
+
+    def _count(self, fold: StatusFold) -> None:
+        """Have the program's own models know what was asked of them there since they were counted last."""
+        now = ConversationStats(fold.core.metrics).usage_to_metrics
+        for llm in self.agent.get_all_llms():
+            if (metrics := now.get(llm.usage_id)) is not None:
+                before = self._counted.get(llm.usage_id, Metrics())
+                llm.metrics.merge(metrics.diff(before))
+        self._counted = now
 
     async def _rested(self, fold: StatusFold, place: int) -> None:
         def is_at_rest() -> bool:
@@ -450,7 +463,7 @@ class RemoteRun(RunLoop):
         if fork.agent != self.agent:
             options["program"] = (await program_of(fork.agent, fork.settings, fork.state)).data
         try:
-            await self._client.programs.fork(self.conversation_id, fork.conversation_id, **options)
+            await self._client.programs.fork(self.conversation_id, fork.conversation_id, options)
         except ConflictError as error:
             raise ValueError(f"conversation_id: {error.message}") from error
         except InvalidError as error:

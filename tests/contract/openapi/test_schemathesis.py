@@ -50,7 +50,7 @@ CONFIG = schemathesis.Config.from_dict(
     }
 )
 SCHEMA = schemathesis.openapi.from_dict(dict(document()), config=CONFIG).exclude(path_regex="/log/live$")
-"""All but the one answer that goes on as long as somebody listens; `test_programs_live.py` reads that."""
+"""All but the one answer that goes on as long as somebody listens; `tests/integration/library` follows it."""
 
 
 def _name_what_is_there(case: schemathesis.Case[Any], there: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,21 +21,28 @@ from agent_core import (
     ConversationRunError,
     DockerWorkspace,
     Event,
+    LLMSummarizingCondenser,
+    MessageEvent,
     Observation,
     ObservationEvent,
     RemoteError,
     RemoteWorkspace,
     Tool,
     ToolDefinition,
+    ToolError,
     ToolExecutor,
     register_tool,
 )
+from agent_core.errors import NoSuchEventError, SandboxError
 from agent_core.library.workspace import Workspace
 from agent_core.testing.model_turns import call, finish, say
+from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
+from drydock_client import NotFoundError, SyncDrydockClient
 from tests.integration.library.conftest import RunningServer, StartModel, model
 
 TERMINAL = [Tool(name="terminal")]
+LINES = "Say hello.\u2028To \N{GRINNING FACE}\x85and\r\nall\ndata: {}\n\n."
 PLACES = [
     pytest.param("folder", marks=pytest.mark.bubblewrap),
     pytest.param("docker", marks=pytest.mark.docker),
@@ -72,15 +80,16 @@ def test_a_run_has_the_same_events_and_states_and_callbacks(start_model: StartMo
     server = start_model([command, finish("Said."), say("Nothing more.")])
     told: list[Event] = []
     pieces: list[str] = []
+    llm = model(server)
     with Conversation(
-        Agent(llm=model(server), tools=TERMINAL),
+        Agent(llm=llm, tools=TERMINAL),
         place(),
         callbacks=[told.append],
         token_callbacks=[lambda piece: pieces.append(piece.text)],
         visualizer=None,
     ) as conversation:
         assert status(conversation) == "idle"
-        conversation.send_message("Say hello.")
+        conversation.send_message(LINES)
         assert server.requests is not None
         assert not server.requests
         conversation.run()
@@ -104,7 +113,11 @@ def test_a_run_has_the_same_events_and_states_and_callbacks(start_model: StartMo
         conversation.run()
         assert kinds(conversation.state.events)[len(seen) :] == ["MessageEvent", "MessageEvent"]
         assert [event.id for event in told] == [event.id for event in conversation.state.log]
-        assert conversation.stats.get_combined_metrics().accumulated_token_usage.prompt_tokens > 0
+        spent = conversation.stats.get_combined_metrics().accumulated_token_usage.prompt_tokens
+        assert llm.metrics.accumulated_token_usage.prompt_tokens == spent > 0
+        first = conversation.state.events[1]
+        assert isinstance(first, MessageEvent)
+        assert first.llm_message.text == LINES
         offered = [tool["function"]["name"] for tool in server.requests[0].json["tools"]]
         assert offered == ["terminal", "finish", "think"]
 
@@ -118,6 +131,15 @@ def test_files_go_in_and_out_and_tools_are_called_beside_the_agent(
         conversation.upload(tmp_path / "given.bin", "sub")
         counted = conversation.execute_tool("terminal", TerminalAction(command="wc -c < sub/given.bin"))
         assert "1280000" in counted.text
+        assert conversation.read_file("sub/given.bin") == (tmp_path / "given.bin").read_bytes()
+        with pytest.raises(SandboxError, match="max_bytes"):
+            conversation.read_file("sub/given.bin", max_bytes=10)
+        with pytest.raises(SandboxError, match="is a folder"):
+            conversation.read_file("sub")
+        with pytest.raises(ToolError):
+            conversation.read_file("none")
+        ran = conversation.execute_command("ls sub; exit_with() { return 3; }; exit_with")
+        assert (ran.exit_code, "given.bin" in ran.text) == (3, True)
         back = conversation.download("sub/given.bin", tmp_path / "back.bin")
         assert back.read_bytes() == (tmp_path / "given.bin").read_bytes()
         assert kinds(conversation.state.events) in ([], ["SystemPromptEvent"])
@@ -342,3 +364,109 @@ def test_what_only_a_program_s_own_process_can_have_is_refused_at_once(tmp_path:
         Conversation(agent, place, confirm_subagents=lambda actions: True)
     with pytest.raises(ValueError, match=r"llm\.retry_listener"):
         Conversation(Agent(llm=LLM(retry_listener=print), tools=TERMINAL), place)
+
+
+def test_going_back_takes_the_log_and_the_files_along(start_model: StartModel, place: MakePlace) -> None:
+    write = [call("terminal", {"command": f"echo {word} > word.txt"}) for word in ("one", "two")]
+    server = start_model([write[0], finish("One."), write[1], finish("Two."), finish("Again.")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.send_message("One.")
+        conversation.run()
+        until = last(conversation).id
+        conversation.send_message("Two.")
+        conversation.run()
+        with pytest.raises(NoSuchEventError):
+            conversation.navigate_to(4000)
+        conversation.navigate_to(until)
+        assert conversation.state.leaf_event_id == until
+        conversation.send_message("Another way.")
+        conversation.run()
+        assert "Two." not in str(server.requests[-1].messages)
+        word = conversation.execute_tool("terminal", TerminalAction(command="cat word.txt"))
+        assert word.text.splitlines()[0] == "one"
+
+
+def test_what_is_asked_beside_the_task_leaves_the_log_as_it_is(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([finish("Done."), say("Forty-two."), say("\N{GEAR} The answer")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.send_message("Think.")
+        conversation.run()
+        before = len(conversation.state.log)
+        assert conversation.ask_agent("What is it?") == "Forty-two."
+        assert conversation.generate_title() == "\N{GEAR} The answer"
+        assert len(conversation.state.log) == before
+
+
+def test_a_tool_whose_state_is_in_the_log_is_called_as_the_user(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([finish("Done.")])
+    tools = [*TERMINAL, Tool(name="task_tracker")]
+    with Conversation(Agent(llm=model(server), tools=tools), place(), visualizer=None) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        plan = TaskTrackerAction(command="plan", task_list=[{"title": "Sail"}])
+        conversation.execute_tool("task_tracker", plan)
+        seen = conversation.execute_tool("task_tracker", TaskTrackerAction(command="view"))
+        assert "Sail" in seen.text
+        users = [event for event in conversation.state.events if event.source == "user" and event.kind == "ActionEvent"]
+        assert len(users) == 2
+
+
+def test_another_model_and_other_secrets_count_from_the_next_run_on(start_model: StartModel, place: MakePlace) -> None:
+    first = start_model([finish("One.")])
+    second = start_model([call("terminal", {"command": "echo $LATE | tr a-z A-Z"}), finish("Two.")])
+    with Conversation(Agent(llm=model(first), tools=TERMINAL), place(), visualizer=None) as conversation:
+        conversation.send_message("One.")
+        conversation.run()
+        conversation.switch_llm(model(second))
+        conversation.update_secrets({"LATE": "a-late-secret"})
+        conversation.send_message("Two.")
+        conversation.run()
+        assert len(second.requests) == 2
+        assert "A-LATE-SECRET" in str([event.model_dump() for event in conversation.state.log])
+
+
+def test_the_history_is_condensed_when_the_program_says_so(start_model: StartModel, place: MakePlace) -> None:
+    steps = [call("terminal", {"command": f"echo {number}"}) for number in range(6)]
+    server = start_model([*steps, finish("Done."), say("They counted."), finish("More.")])
+    llm = model(server)
+    agent = Agent(llm=llm, tools=TERMINAL, condenser=LLMSummarizingCondenser(llm=llm, max_size=100, keep_first=2))
+    with Conversation(agent, place(), visualizer=None) as conversation:
+        conversation.send_message("Count.")
+        conversation.run()
+        conversation.condense()
+        assert last(conversation).summary == "They counted."
+        assert status(conversation) == "finished"
+        conversation.send_message("Go on.")
+        conversation.run()
+        assert "They counted." in str(server.requests[-1].messages)
+
+
+async def test_an_asynchronous_run_is_cancelled_as_an_interrupt(start_model: StartModel, place: MakePlace) -> None:
+    server = start_model([call("terminal", {"command": "sleep 60"}), finish("Later.")])
+    begun = threading.Event()
+    async with Conversation(
+        Agent(llm=model(server), tools=TERMINAL),
+        place(),
+        callbacks=[lambda event: begun.set() if event.kind == "ActionEvent" else None],
+        visualizer=None,
+    ) as conversation:
+        await conversation.asend_message("Sleep.")
+        running = asyncio.create_task(conversation.arun())
+        await asyncio.to_thread(begun.wait, 90)
+        running.cancel()
+        await running
+        assert await asyncio.to_thread(status, conversation) == "paused"
+        assert "InterruptEvent" in await asyncio.to_thread(lambda: kinds(conversation.state.events))
+
+
+@pytest.mark.bubblewrap
+def test_what_is_to_be_deleted_on_close_is_gone_from_the_server(
+    start_model: StartModel, running_server: RunningServer
+) -> None:
+    agent = Agent(llm=model(start_model([finish("Done.")])), tools=TERMINAL)
+    with Conversation(agent, running_server.workspace, delete_on_close=True, visualizer=None) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+    place = running_server.workspace
+    with SyncDrydockClient(place.url, place.api_key) as client, pytest.raises(NotFoundError):
+        client.conversation(conversation.id)
