@@ -16,13 +16,14 @@ from agent_core.destinations import Destinations
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.llm.transport.client import aclose as close_model_clients
+from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.runtime.selection import choose_provider
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
 from server.auth.preview_addresses import PreviewAddresses
-from server.conversation_manager.conversation_manager import ConversationManager, ManagerParts
-from server.db.database import open_database
+from server.conversation_manager.conversation_manager import ManagerParts
+from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
 from server.dependencies import Services
 from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
@@ -37,6 +38,7 @@ from server.http.gate import Gate
 from server.http.page import page_of
 from server.http.sign_in import SignIn
 from server.openapi import docs_endpoint, openapi_document
+from server.parts import enter_part, make_part, part_class
 from server.routes import (
     chat_completions,
     client_compatibility,
@@ -54,6 +56,7 @@ from server.routes import (
     mcp_sign_ins,
     microagents,
     new_conversation,
+    notes,
     options,
     ports,
     programs,
@@ -69,7 +72,6 @@ from server.routes import (
     settings as settings_routes,
 )
 from server.session.agents import AgentSessions
-from server.session.experiments import ExperimentManager
 from server.session.listening import Listeners
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import check_models
@@ -78,7 +80,6 @@ from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
 from server.session.web_search import SearchService
-from server.settings.extensions import class_at
 from server.settings.settings import Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
@@ -102,16 +103,19 @@ class Application:
         self.settings = settings
         self.log_masker = log_masker or SecretMasker()
         self.token = resolve_token(settings)
-        check_bind(settings, self.token)
+        own: Authenticator | None = make_part(settings, "authenticator_class", settings)
+        if own is None or not own.required:
+            check_bind(settings, self.token)
         page = page_of(settings)
-        sessions = PageSessions(self.token) if self.token is not None and page.is_foreign else None
-        self._authenticator = OneTokenAuthenticator(self.token, sessions=sessions)
+        sessions = PageSessions(self.token) if self.token is not None and page.is_foreign and own is None else None
+        self._authenticator = own or OneTokenAuthenticator(self.token, sessions=sessions)
         self._keeper = Doorkeeper(self._authenticator)
         shown: ASGIApp = page
         if sessions is not None:
             shown = SignIn(page, keeper=self._keeper, sessions=sessions)
         self.api = _make_api(shown, self._lifespan)
-        self._choose = choose or (lambda: _choose(settings))
+        provider: SandboxProvider | None = make_part(settings, "sandbox_provider_class", settings)
+        self._choose = choose or (lambda: _choose(settings, provider))
         self._handler: ASGIApp = _not_started
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,18 +171,19 @@ class Application:
     ) -> tuple[Services, SocketGateway]:
         settings = self.settings
         check_models(settings)
-        manager_type = class_at(
-            settings.conversation_manager_class,
-            ConversationManager,  # type: ignore[type-abstract] # classes are only compared with it
-            setting="conversation_manager_class",
+        manager_type = part_class(settings, "conversation_manager_class")
+        own = OwnStores(
+            await enter_part(stack, settings, "settings_store_class"),
+            await enter_part(stack, settings, "secrets_store_class"),
+            await enter_part(stack, settings, "blob_store_class"),
         )
-        make_experiments = class_at(
-            settings.experiment_manager_class, ExperimentManager, setting="experiment_manager_class"
-        )
+        monitoring = make_part(settings, "monitoring_listener_class")
+        experiments = make_part(settings, "experiment_manager_class")
         database = await stack.enter_async_context(
             open_database(
                 settings.data_dir,
                 DatabaseSettings(url=settings.database_url, synchronous=settings.database_synchronous),
+                own,
             )
         )
         await remove_unfinished_forks(database)
@@ -202,7 +207,8 @@ class Application:
         )
         stack.push_async_callback(plugins.close)
         plugins.start()
-        listeners = await stack.enter_async_context(Listeners(settings.event_listeners))
+        listeners = await stack.enter_async_context(Listeners(settings.event_listeners, monitoring))
+        database.conversations.watch(listeners.created)
         sign_ins = McpSignIns(database, settings, hide=self.log_masker.add)
         manager = await stack.enter_async_context(
             manager_type(
@@ -214,7 +220,7 @@ class Application:
                         settings,
                         database,
                         sandboxes,
-                        make_experiments(),
+                        experiments,
                         requests=requests,
                         sign_ins=sign_ins,
                         search=search,
@@ -278,7 +284,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
         *(new_conversation, imports, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
         *(workspace_page, ports, microagents),
-        *(feedback, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
+        *(feedback, notes, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)
     api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES])
@@ -304,7 +310,11 @@ def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
     return handle
 
 
-async def _choose(settings: Settings) -> SandboxSelection:
+async def _choose(settings: Settings, own: SandboxProvider | None) -> SandboxSelection:
+    if own is not None:
+        found = await own.check()
+        reason = f"{own.name}: {found.reason} {found.fix}".strip()
+        return SandboxSelection(own if found.ok else None, reason)
     chosen = await choose_provider(
         settings.sandbox,
         data_dir=str(settings.data_dir.absolute()),

@@ -1,4 +1,4 @@
-"""What an operator's own code may be told by a running server: `EventListener`."""
+"""What an operator's own code may be told by a running server: `EventListener` and `MonitoringListener`."""
 
 from __future__ import annotations
 
@@ -37,3 +37,20 @@ class EventListener(ABC):
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to end
         """The server ends; nothing comes any more."""
+
+
+class MonitoringListener:
+    """Hears what is worth counting about conversations; this one does nothing.
+
+    The setting `monitoring_listener_class` puts a subclass to use, which is made once, without arguments. Its methods
+    are called in the server's loop and must not block; what they raise is logged.
+    """
+
+    def on_create_conversation(self) -> None:
+        """A conversation was created, also by an import or a fork."""
+
+    def on_agent_session_start(self, success: bool, duration: float) -> None:
+        """A conversation's agent has come up, or has failed to, after so many seconds."""
+
+    def on_session_event(self, event: Event) -> None:
+        """An event was stored in a conversation that is loaded."""

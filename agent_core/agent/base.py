@@ -37,6 +37,7 @@ from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.invoke_skill import InvokeSkillTool
+from agent_core.tools.plugins import DEFAULT_PLUGINS, PluginRequirement
 from agent_core.tools.registry import canonical_name, registered_tools, resolve_tools
 from agent_core.tools.spec import NamesRegex, Tool
 
@@ -137,6 +138,8 @@ class AgentBase(Family):
     _brought: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     agents: ClassVar[dict[str, type[AgentBase]]] = {}
+    sandbox_plugins: ClassVar[tuple[PluginRequirement, ...]] = DEFAULT_PLUGINS
+    """What its sandbox brings up before it begins, in this order."""
     leaves_on_exit: ClassVar[bool] = False
     """Whether the user's message ``/exit`` ends the task without asking the model."""
 

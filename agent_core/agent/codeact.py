@@ -14,7 +14,8 @@ from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.ipython import AgentSkillsRequirement, IPythonTool, JupyterRequirement
+from agent_core.tools.ipython import IPythonTool
+from agent_core.tools.plugins import AgentSkillsRequirement, JupyterRequirement, PluginRequirement
 from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.registry import canonical_name, list_registered_tools
 from agent_core.tools.spec import Tool
@@ -55,11 +56,6 @@ class CodeActAgent(Agent):
 
     VERSION: ClassVar[str] = "2.2"
     leaves_on_exit: ClassVar[bool] = True
-    sandbox_plugins: ClassVar[tuple[AgentSkillsRequirement | JupyterRequirement, ...]] = (
-        AgentSkillsRequirement(),
-        JupyterRequirement(),
-    )
-    """Plugins in the order in which the sandbox sets them up: a kernel's cells find the skills there."""
 
     tools: ToolSpecs = Field(default_factory=get_default_tools)
     enable_cmd: bool = True
@@ -126,11 +122,19 @@ class CodeActAgent(Agent):
         if "tools" not in chosen:
             # A model that is to see pages is shown a picture of each.
             sees = _is_set(cls, data, "enable_som_visual_browsing")
-            params = {} if sees else {_BROWSER: {"set_of_marks": False}}
+            params: dict[str, dict[str, Any]] = {} if sees else {_BROWSER: {"set_of_marks": False}}
+            if not _has_plugin(cls, AgentSkillsRequirement):
+                params[IPythonTool.tool_name] = {"agent_skills": False}
             present = list_registered_tools()
             names: list[str] = []
             for flag, name in _BY_FLAG.items():
                 if not _is_set(cls, data, flag) or (flag == "enable_editor" and _LLM_EDITOR in names):
+                    continue
+                if name == IPythonTool.tool_name and not _has_plugin(cls, JupyterRequirement):
+                    if flag in data:
+                        raise ValueError(
+                            f"{flag} is set, but sandbox_plugins of {cls.__name__} have no kernel (jupyter)"
+                        )
                     continue
                 if name in present:
                     names.append(name)
@@ -153,3 +157,7 @@ class CodeActAgent(Agent):
 
 def _is_set(agent: type[CodeActAgent], data: dict[str, Any], flag: str) -> bool:
     return bool(data.get(flag, agent.model_fields[flag].default))
+
+
+def _has_plugin(agent: type[CodeActAgent], kind: type[PluginRequirement]) -> bool:
+    return any(isinstance(one, kind) for one in agent.sandbox_plugins)

@@ -313,14 +313,15 @@ def own_tool(
     name: str,
     description: str,
     arguments_type: type[BaseModel],
-    run: Callable[[Any], Awaitable[str]],
+    run: Callable[[Any, str], Awaitable[str]],
     *,
     parameters: dict[str, Any],
     annotations: ToolAnnotations,
     server: str,
 ) -> OwnTool:
-    """A tool that calls ``run(arguments)`` and tells the agent the text that it returns.
+    """A tool that calls ``run(arguments, key)`` and tells the agent the text that it returns.
 
+    `key` is the same for each attempt at the same call, and empty outside of a conversation.
     `parameters` is the JSON schema of the arguments. A `DrydockError` of `run` is told as the call's failure.
     """
     tool = OwnTool(
@@ -337,7 +338,8 @@ def own_tool(
 
     async def execute(action: MCPToolAction, context: ToolContext | None = None) -> MCPToolObservation:
         try:
-            text = await run(arguments_type.model_validate(action.data))
+            key = context.idempotency_key if context is not None else ""
+            text = await run(arguments_type.model_validate(action.data), key)
         except ValidationError as error:
             return failed_observation(name, action.data, problems_in(error, MAX_PROBLEMS))
         except DrydockError as error:

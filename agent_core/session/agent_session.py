@@ -53,6 +53,7 @@ from agent_core.session.hooks import make_hooks
 from agent_core.session.repository import OrganizationSkills, organization_skills, run_scripts, set_up
 from agent_core.session.rewind import Rewinder
 from agent_core.session.running_agent import RunningAgent, make_running_agent
+from agent_core.session.sandbox_plugins import SandboxPlugins
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagent_factory import Parent, Shared, end_tools_of_child
 from agent_core.session.tool_servers import ToolServers, make_servers
@@ -127,6 +128,8 @@ class AgentSession:
         )
         self._followers: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
+        self._plugins = SandboxPlugins(shared.agent.sandbox_plugins, shared.sandbox, shared.stream)
+        self._plugging: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._after: AfterClose = "keep"
         # Unwound from the last to the first. The sandbox goes before the tasks: a cancelled task ends what it runs
@@ -287,6 +290,7 @@ class AgentSession:
                 self._tool_servers.sandbox_is_up()
             organization = await organization_skills(self.settings.git.organization, self.sandbox)
             await prepare_tools(self._tools.values(), self.sandbox)
+            await self._plugins.start()
             async with self.rewinder.lock:
                 await self._begin(initial_message, max_steps, organization, is_new=is_new)
         except Exception as error:
@@ -299,6 +303,8 @@ class AgentSession:
         self._report.enter(READY)
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
+        self.sandbox.listen(self._plugins.changed)
+        self._plugging = asyncio.create_task(self._plugins.run(), name=f"plugins:{self.conversation_id}")
 
     async def _place_folders(self, sandbox: SandboxAccess) -> None:
         for folder in self.settings.folders:
@@ -419,9 +425,10 @@ class AgentSession:
             await self.sandbox.close()
 
     async def _end_tasks(self) -> None:
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait([self._warming])
+        for task in (self._warming, self._plugging):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         # The stream is closed: they read to its end and return.
         late: set[asyncio.Task[None]] = set(self._followers)
         for patience in (CLOSE_SECONDS if self.is_ready else 0, CLOSE_SECONDS):

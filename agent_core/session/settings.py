@@ -60,7 +60,8 @@ def _kind(value: Any) -> Any:
 class AgentOptions(Frozen):
     """Choices about an agent; what is None is left as it is: to whoever chose before, and in the end to the agent.
 
-    The flags mean what they do for `CodeActAgent`; an agent that has no such flag is not changed by it. `preset` names
+    The flags mean what they do for `CodeActAgent`; an agent that has no such flag is not changed by it. `enable_memory`
+    is for whoever gives an agent notes of earlier conversations. `preset` names
     a set of tools and `tools` lists them; either counts instead of the flags. Of these tools and of those of MCP
     servers `filter_tools_regex` keeps the ones whose names it matches from their beginning.
     `tool_concurrency_limit` says how many calls of one answer may run at the same time. `draft_editor_model` names the
@@ -88,6 +89,7 @@ class AgentOptions(Frozen):
     enable_history_truncation: bool | None = None
     enable_som_visual_browsing: bool | None = None
     enable_sub_agents: bool | None = None
+    enable_memory: bool | None = None
     cli_mode: bool | None = None
     disabled_microagents: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
     filter_tools_regex: NamesRegex = None

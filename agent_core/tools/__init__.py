@@ -89,16 +89,18 @@ if TYPE_CHECKING:
     from agent_core.tools.file_search import GrepExecutor as GrepExecutor
     from agent_core.tools.file_search import GrepObservation as GrepObservation
     from agent_core.tools.file_search import GrepTool as GrepTool
-    from agent_core.tools.ipython import AgentSkillsRequirement as AgentSkillsRequirement
     from agent_core.tools.ipython import IPythonAction as IPythonAction
     from agent_core.tools.ipython import IPythonExecutor as IPythonExecutor
     from agent_core.tools.ipython import IPythonObservation as IPythonObservation
     from agent_core.tools.ipython import IPythonTool as IPythonTool
-    from agent_core.tools.ipython import JupyterRequirement as JupyterRequirement
     from agent_core.tools.llm_edit import LLMBasedFileEditTool as LLMBasedFileEditTool
     from agent_core.tools.llm_edit import LLMEditAction as LLMEditAction
     from agent_core.tools.llm_edit import LLMEditExecutor as LLMEditExecutor
     from agent_core.tools.llm_edit import LLMEditObservation as LLMEditObservation
+    from agent_core.tools.plugins import AgentSkillsRequirement as AgentSkillsRequirement
+    from agent_core.tools.plugins import JupyterRequirement as JupyterRequirement
+    from agent_core.tools.plugins import PluginRequirement as PluginRequirement
+    from agent_core.tools.plugins import PluginService as PluginService
     from agent_core.tools.presets import get_builtin_tools as get_builtin_tools
     from agent_core.tools.presets import get_default_tools as get_default_tools
     from agent_core.tools.presets import get_delegating_tools as get_delegating_tools

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -12,7 +11,6 @@ from pydantic import Field
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.plain_text import first_line
 from agent_core.events.schema import Action, Observation, parameters_of
-from agent_core.spelling import spelled
 from agent_core.tools.context import ToolContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import SandboxExecutor
@@ -26,22 +24,6 @@ _OUTER_MARGIN_SECONDS = 150.0  # a kernel may take 120 s to start
 _PRINTED_IMAGE = re.compile(r"^!\[[^\]\n]*\]\(data:image/[a-z+.-]+;base64,[^)\n]*\)?.*$", re.MULTILINE)
 
 IPythonStatus = Literal["completed", "error", "timeout", "interrupted", "kernel_died", "unavailable"]
-
-
-@spelled
-@dataclass(frozen=True, slots=True)
-class AgentSkillsRequirement:
-    """Stands for the functions that a kernel's cells find ready to use; they are there before the kernel."""
-
-    name: str = "agent_skills"
-
-
-@spelled
-@dataclass(frozen=True, slots=True)
-class JupyterRequirement:
-    """Stands for the kernel."""
-
-    name: str = "jupyter"
 
 
 class IPythonAction(Action):
@@ -83,10 +65,16 @@ class IPythonObservation(Observation):
 
 
 class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
-    """Runs cells in a sandbox's one kernel, started with the first; interrupted after `timeout_seconds` (over 0)."""
+    """Runs cells in a sandbox's one kernel, started with the first; interrupted after `timeout_seconds` (over 0).
 
-    def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS, working_dir: str = "") -> None:
+    Without `agent_skills` a kernel that its cell starts has no helper functions.
+    """
+
+    def __init__(
+        self, *, timeout_seconds: float = TIMEOUT_SECONDS, working_dir: str = "", agent_skills: bool = True
+    ) -> None:
         super().__init__(working_dir)
+        self._agent_skills = agent_skills
         if not timeout_seconds > 0:
             raise ValueError(f"timeout_seconds is {timeout_seconds}; it must be above zero")
         self._timeout = timeout_seconds
@@ -96,6 +84,8 @@ class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
         arguments: dict[str, Any] = {"code": action.code, "timeout": limit, "max_output": MAX_OUTPUT_CHARS}
         if secrets := await context.secrets_for(action.code):
             arguments["env"] = secrets
+        if not self._agent_skills:
+            arguments["agent_skills"] = False
         if action.kernel_init_code:
             arguments["init_code"] = action.kernel_init_code
         reply = await context.sandbox.request(
@@ -166,14 +156,17 @@ class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
         *,
         executor: IPythonExecutor | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        agent_skills: bool = True,
         **params: Any,
     ) -> Sequence[ToolDefinition]:
         if params:
             raise TypeError(
-                f"{cls.tool_name} takes no parameter {sorted(params)}; it takes timeout_seconds and executor"
+                f"{cls.tool_name} takes no parameter {sorted(params)}; it takes timeout_seconds, agent_skills and"
+                " executor"
             )
-        executor = executor or IPythonExecutor(timeout_seconds=timeout_seconds)
-        return [cls.model_validate({}).set_executor(executor)]
+        executor = executor or IPythonExecutor(timeout_seconds=timeout_seconds, agent_skills=agent_skills)
+        text = _DESCRIPTION if agent_skills else _DESCRIPTION.partition("\n- Ready to use:")[0]
+        return [cls.model_validate({"description": text}).set_executor(executor)]
 
 
 _NAMES: Final = "such as 'src/shop.py', 'src/shop.py:Cart' or 'src/shop.py:Cart.total'"

@@ -17,6 +17,7 @@ from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
 from server.db.data_folder import instance_id, prepare_data_dir
 from server.http.page import page_folder
+from server.parts import PARTS, part_class
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.extensions import registered
 from server.settings.settings import MEGABYTE, Settings
@@ -52,13 +53,15 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
     (local,) = await _bounded("bubblewrap", lambda: _local(settings))
     wish = settings.sandbox
     works = engine.ok and image.ok
-    docker_needed = wish == "docker" or (wish == "auto" and not local.ok)
-    local_needed = wish == "local" or (wish == "auto" and not works)
+    ours = settings.sandbox_provider_class is None
+    docker_needed = ours and (wish == "docker" or (wish == "auto" and not local.ok))
+    local_needed = ours and (wish == "local" or (wish == "auto" and not works))
     by_docker = engine.ok and (wish == "docker" or (wish == "auto" and works))
     return [
         _python(),
         *(DoctorFinding("config", ok=False, text=remark, needed=False) for remark in settings.remarks),
         *_modules(settings),
+        *_parts(settings),
         _data_dir(settings),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _access(settings),
@@ -89,6 +92,19 @@ def _modules(settings: Settings) -> Iterator[DoctorFinding]:
     for module in settings.modules:
         kinds = "; ".join(f"{kind} {', '.join(names)}" for kind, names in registered().get(module, {}).items())
         yield DoctorFinding("modules", ok=True, text=f"{module}: {kinds or 'registers nothing'}")
+
+
+def _parts(settings: Settings) -> Iterator[DoctorFinding]:
+    for setting in PARTS:
+        path = getattr(settings, setting)
+        if path == Settings.model_fields[setting].default:
+            continue
+        try:
+            part_class(settings, setting)
+        except DrydockError as error:
+            yield DoctorFinding("part", ok=False, text=str(error))
+        else:
+            yield DoctorFinding("part", ok=True, text=f"{setting}: {path}")
 
 
 def _data_dir(settings: Settings) -> DoctorFinding:
@@ -131,10 +147,13 @@ async def _enforcement(settings: Settings) -> str:
 def _access(settings: Settings) -> DoctorFinding:
     try:
         token = resolve_token(settings)
-        check_bind(settings, token)
+        if settings.authenticator_class is None:
+            check_bind(settings, token)
     except DrydockError as error:
         return DoctorFinding("access", ok=False, text=str(error))
     kind = "a token is asked for" if token else "no token: this machine only"
+    if settings.authenticator_class is not None:
+        kind = "authenticator_class says who may"
     return DoctorFinding("access", ok=True, text=f"listens on {settings.host} port {settings.port}, {kind}")
 
 

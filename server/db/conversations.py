@@ -86,6 +86,11 @@ class ConversationRepository(TableRepository):
         super().__init__(engines, writer)
         self._blobs = blobs
         self._touches = touches
+        self._watcher: Callable[[], None] | None = None
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have `watcher`, the only one, told of each conversation that is created; it must not block."""
+        self._watcher = watcher
 
     async def create(self, record: ConversationRecord) -> ConversationRecord:
         """Keep it durably; `ConversationExistsError` where there is one with this id."""
@@ -94,6 +99,8 @@ class ConversationRepository(TableRepository):
             await self._writer.execute(insert(conversations), values)
         except IntegrityError as error:
             raise ConversationExistsError(f"a conversation with the id {record.id!r} exists already") from error
+        if self._watcher is not None:
+            self._watcher()
         return record
 
     async def get(self, conversation_id: str) -> ConversationRecord | None:

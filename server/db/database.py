@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,16 +27,17 @@ from server.db.event_store import SqlEventStore
 from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
 from server.db.mcp_sign_ins import McpSignInRepository
+from server.db.notes import NoteRepository
 from server.db.plugins import PluginRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
-from server.db.user_secrets import SecretRepository
-from server.db.user_settings import SettingsRepository
+from server.db.user_secrets import SecretRepository, SecretStore
+from server.db.user_settings import SettingsRepository, SettingsStore
 from server.db.user_skills import SkillRepository
 from server.db.webhooks import WebhookRepository
 from server.db.writer import Writer
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -59,12 +61,13 @@ class Database:
     instance_id: str
     events: SqlEventStore
     conversations: ConversationRepository
-    settings: SettingsRepository
+    settings: SettingsStore
     chat_turns: ChatTurnRepository
     idempotency_keys: IdempotencyKeys
     feedback: FeedbackRepository
+    notes: NoteRepository
     webhooks: WebhookRepository
-    user_secrets: SecretRepository
+    user_secrets: SecretStore
     mcp_sign_ins: McpSignInRepository
     user_skills: SkillRepository
     plugins: PluginRepository
@@ -89,14 +92,24 @@ class Database:
             _log.warning("no room could be made in the database's log: %s", error)
 
 
+class OwnStores(NamedTuple):
+    """Stores of an operator's own, in the place of those in the database and in the data folder."""
+
+    settings: SettingsStore | None = None
+    secrets: SecretStore | None = None
+    blobs: BlobStore | None = None
+
+
 @asynccontextmanager
-async def open_database(data_dir: Path, settings: DatabaseSettings | None = None) -> AsyncIterator[Database]:
-    """Open what is kept in `data_dir` (and at `settings.url`), new or brought up to date.
+async def open_database(
+    data_dir: Path, settings: DatabaseSettings | None = None, own: OwnStores | None = None
+) -> AsyncIterator[Database]:
+    """Open what is kept in `data_dir` (and at `settings.url`), new or brought up to date; `own` stores stand for ours.
 
     Raises `DataDirectoryError`, `InstanceRunningError`, `SecretKeyError`, `DatabaseVersionError` (a newer version made
     it) or `DatabaseError`.
     """
-    settings = settings or DatabaseSettings()
+    settings, own = settings or DatabaseSettings(), own or OwnStores()
     data_dir = prepare_data_dir(data_dir)
     async with AsyncExitStack() as stack:
         stack.enter_context(InstanceLock(data_dir))
@@ -107,7 +120,9 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
         engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
         stack.push_async_callback(engines.dispose)
         await upgrade(engines.write)
-        blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
+        blobs: BlobStore | None = own.blobs
+        if blobs is None:
+            blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
         writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
         box = await finish_rotation(engines, box, data_dir / KEY_FILE)
         await check_key(engines, writer, box, data_dir / KEY_FILE)
@@ -119,12 +134,13 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             instance_id=name,
             events=events,
             conversations=ConversationRepository(engines, writer, blobs, touches),
-            settings=SettingsRepository(engines, writer, box),
+            settings=own.settings or SettingsRepository(engines, writer, box),
             chat_turns=ChatTurnRepository(engines, writer),
             idempotency_keys=IdempotencyKeys(writer),
             feedback=FeedbackRepository(engines, writer),
+            notes=NoteRepository(engines, writer),
             webhooks=WebhookRepository(engines, writer, box),
-            user_secrets=SecretRepository(engines, writer, box),
+            user_secrets=own.secrets or SecretRepository(engines, writer, box),
             mcp_sign_ins=McpSignInRepository(engines, writer, box),
             user_skills=SkillRepository(engines, writer),
             plugins=PluginRepository(engines, writer),

@@ -236,3 +236,16 @@ feedback = Table(
     Index("ix_feedback_listing", "user_id", "created_at", "id"),
     Index("ix_feedback_conversation_id", "conversation_id"),
 )
+
+# What agents and users keep from one conversation to the next. SQLite's index of their words is made when it is first
+# needed (see `server.db.notes`).
+notes = Table(
+    "notes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *_columns(Text, "user_id", "repository", "title", "content"),
+    Column("conversation_id", Text),
+    Column("version", BigInteger, nullable=False),
+    *_columns(UtcMoment, "created_at", "updated_at"),
+    Index("ix_notes_listing", "user_id", "created_at", "id"),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import SecretStr
 from sqlalchemy import RowMapping, delete, func, insert, select, update
@@ -43,8 +43,39 @@ class SecretEntry(NamedTuple):
     description: str
 
 
+class SecretStore(Protocol):
+    """Keeps the secrets of users ("" without users), each under its name."""
+
+    async def names(self, user_id: str = "") -> list[SecretEntry]:
+        """What may be told of the user's secrets."""
+
+    async def values(self, user_id: str = "") -> dict[str, StaticSecret]:
+        """The user's secrets by name; one that cannot be read is left out and logged."""
+
+    async def create(self, name: str, value: str, description: str, user_id: str = "") -> None:
+        """Keep it durably; raises `SecretExistsError` or `TooManySecretsError`."""
+
+    async def change(
+        self,
+        name: str,
+        *,
+        new_name: str,
+        description: str | None = None,
+        value: str | None = None,
+        user_id: str = "",
+    ) -> bool:
+        """Change what is not None, durably; False when there is none of this name.
+
+        Raises `SecretExistsError` where another has the new name, `SecretUnreadableError` where renaming cannot read
+        it.
+        """
+
+    async def delete(self, name: str, user_id: str = "") -> bool:
+        """Forget it; False when there is none of this name."""
+
+
 class SecretRepository(SealedRepository):
-    """Keeps users' secrets."""
+    """The `SecretStore` in the database."""
 
     async def names(self, user_id: str = "") -> list[SecretEntry]:
         statement = select(table.c.name, table.c.description).where(table.c.user_id == user_id).order_by(table.c.name)
@@ -64,7 +95,7 @@ class SecretRepository(SealedRepository):
         return found
 
     async def create(self, name: str, value: str, description: str, user_id: str = "") -> None:
-        """Keep it durably; raises `SecretExistsError` or `TooManySecretsError` (`MAX_SECRETS`)."""
+        """See `SecretStore.create`; there may be `MAX_SECRETS`."""
         row = self._sealed(user_id, name, value) | {"user_id": user_id, "description": description}
 
         async def apply(connection: AsyncConnection) -> None:
@@ -86,11 +117,7 @@ class SecretRepository(SealedRepository):
         value: str | None = None,
         user_id: str = "",
     ) -> bool:
-        """Change what is not None, durably; False when there is none of this name.
-
-        Raises `SecretExistsError` where another has the new name, `SecretUnreadableError` where renaming cannot read
-        it.
-        """
+        """See `SecretStore.change`."""
 
         async def apply(connection: AsyncConnection) -> bool:
             row = await _found(connection, user_id, name)

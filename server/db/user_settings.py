@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from sqlalchemy import Select, insert, select, update
@@ -82,16 +82,11 @@ class StoredSettings(BaseModel):
     load_org_skills: bool | None = None
 
 
-class SettingsRepository(SealedRepository):
+class SettingsStore(Protocol):
     """Keeps `StoredSettings`, one for each user ("" without users)."""
 
     async def get(self, user_id: str = "") -> StoredSettings | None:
-        """The user's settings, None when none were saved. An unreadable secret counts as unset, is kept and logged."""
-        rows = await self._engines.select(_document_of(user_id))
-        return StoredSettings.model_validate(self._opened(user_id, rows[0].document)[0]) if rows else None
-
-    async def save(self, settings: StoredSettings, user_id: str = "") -> None:
-        await self.change(lambda stored: settings, user_id, sets=ENCRYPTED)
+        """The user's settings, None when none were saved."""
 
     async def change(
         self,
@@ -102,9 +97,27 @@ class SettingsRepository(SealedRepository):
     ) -> None:
         """Replace the user's settings by what `make` makes of those stored, durably; concurrent changes queue.
 
-        What `make` raises passes, and nothing is stored. An unreadable secret stays as it is stored, unless `make`
-        gives another one or `sets` names it.
+        What `make` raises passes, and nothing is stored. A secret that cannot be read stays as it is stored, unless
+        `make` gives another one or `sets` names it.
         """
+
+
+class SettingsRepository(SealedRepository):
+    """The `SettingsStore` in the database."""
+
+    async def get(self, user_id: str = "") -> StoredSettings | None:
+        """The user's settings, None when none were saved. An unreadable secret counts as unset, is kept and logged."""
+        rows = await self._engines.select(_document_of(user_id))
+        return StoredSettings.model_validate(self._opened(user_id, rows[0].document)[0]) if rows else None
+
+    async def change(
+        self,
+        make: Callable[[StoredSettings | None], StoredSettings],
+        user_id: str = "",
+        *,
+        sets: Collection[str] = (),
+    ) -> None:
+        """See `SettingsStore.change`."""
 
         async def apply(connection: AsyncConnection) -> None:
             document = await connection.scalar(_document_of(user_id).with_for_update())

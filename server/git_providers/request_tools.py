@@ -237,7 +237,7 @@ def agent_tools(maker: RequestMaker, record: ConversationRecord, user: StoredSet
     accounts = known_tokens(user.provider_tokens if user is not None else {})
     offered = [tool for tool in TOOLS.values() if not tool.is_addition or accounts.keys() & set(tool.providers)]
 
-    async def run(tool: RequestTool, arguments: BaseModel) -> str:
+    async def run(tool: RequestTool, arguments: BaseModel, key: str) -> str:
         checked = tool.arguments.model_validate(arguments.model_dump())
         return summary(await maker.make(tool, checked, user_id=record.user_id, conversation_id=record.id))
 

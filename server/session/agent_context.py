@@ -35,10 +35,12 @@ def agent_context(
     server: Settings,
     skills: Iterable[StoredSkill],
     report: Callable[[SkillValidationError], None],
+    memory: str = "",
 ) -> AgentContext:
     """The context of a user's agents: the server's texts before the user's, and what neither of them has disabled.
 
-    `skills` are the user's own; `report` is told of those that cannot be used.
+    `skills` are the user's own; `report` is told of those that cannot be used. `memory` are notes of earlier
+    conversations, as they are told.
 
     It tells no time: a conversation's first recall tells the date, and the system message stays the same from one
     conversation to the next, which providers charge less for.
@@ -56,6 +58,7 @@ def agent_context(
         skills=own,
         system_message_suffix=_joined(server.system_message_suffix, user.system_message_suffix),
         user_message_suffix=_joined(server.user_message_suffix, user.user_message_suffix),
+        memory_context=memory,
         disabled_skills=sorted({*server.disabled_skills, *(user.disabled_skills or ())}),
         load_public_skills=chosen(user.load_public_skills, server.load_public_skills),
         current_datetime=None,

@@ -61,6 +61,7 @@ from server.session.client_tools import declared_tools
 from server.session.experiments import ExperimentManager
 from server.session.mcp_sign_ins import McpSignIns
 from server.session.models import LLM_PROFILE, ConversationModels
+from server.session.notes import note_tool, told_notes
 from server.session.plugins import Plugins
 from server.session.programs import opened_program, run_by_program
 from server.session.repository_sandbox import Choices, settle
@@ -385,14 +386,21 @@ class AgentSessions:
         )
         problems: list[SkillValidationError] = []
         own_skills = await self._database.user_skills.all(record.user_id)
+        own_tools = (
+            *agent_tools(self._requests, record, user),
+            *search_tools(self._search, search_key(user, self._settings)),
+        )
+        memory = ""
+        if settings.agent_options.enable_memory is not False:
+            hidden = (*secrets.hidden, *models.server_secrets, *servers.secrets)
+            own_tools = (*own_tools, note_tool(self._database, record, hidden))
+            # A conversation that has begun was told of them, and its log says what.
+            memory = await told_notes(self._database, record) if begun is None else ""
         settings = replace(
             settings,
-            agent_context=agent_context(user, self._settings, own_skills, problems.append),
+            agent_context=agent_context(user, self._settings, own_skills, problems.append, memory),
             skill_problems=tuple(problems),
-            own_tools=(
-                *agent_tools(self._requests, record, user),
-                *search_tools(self._search, search_key(user, self._settings)),
-            ),
+            own_tools=own_tools,
             named_secrets=secrets.named,
             secrets=(*secrets.hidden, *models.server_secrets),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -140,7 +140,7 @@ def search_tools(service: SearchService, key: SecretStr | None) -> tuple[OwnTool
         "Search the web. Returns titles, addresses and the passages that fit; use it for what may have changed since"
         " you were trained, and for documentation.",
         SearchArguments,
-        partial(service.search, key),
+        lambda arguments, call: service.search(key, arguments),
         parameters=_parameters(),
         annotations=ToolAnnotations(title="Search the web", readOnlyHint=True, openWorldHint=True),
         server=SERVER_NAME,

@@ -373,8 +373,10 @@ class WebSession:
             raise SessionError(f"the conversation cannot be loaded: {error}") from error
 
     async def _start(self, agent: LoadedAgent) -> None:
+        began, success = time.monotonic(), False
         try:
             await agent.start()
+            success = True
         except DrydockError as error:
             # The log and the status say so already; a new message or a restart tries again.
             problem = " ".join(str(error).split())
@@ -382,6 +384,7 @@ class WebSession:
         except Exception:
             # A bug; the clients were told the same way.
             logger.exception("conversation %s could not be started", self.conversation_id)
+        self._listeners.started(success=success, seconds=time.monotonic() - began)
         self._active()
 
     async def _unload(self, *, stopped: bool, sandbox: AfterClose, notice: StatusNotice | None) -> None:

@@ -77,16 +77,29 @@ def _news(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str
 
 
 def class_at(dotted_path: str, base: type[_T], *, setting: str) -> type[_T]:
-    """The subclass of `base` at that path, else `ConfigurationError` naming the `setting`."""
+    """The class at that path, else `ConfigurationError` naming the `setting`.
+
+    It is a subclass of `base`, or, where that is a protocol, a class that defines everything in it.
+    """
     module, _, name = dotted_path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found: Any = getattr(importlib.import_module(module), name)
     except AttributeError as error:
         raise ConfigurationError(f"{setting}: {dotted_path!r} cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:  # a module of somebody's own may raise anything
         raise ConfigurationError(f"{setting}: {dotted_path!r} cannot be imported: {last_line(error)}") from error
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not isinstance(found, type):
+        raise ConfigurationError(f"{setting}: {dotted_path!r} is no class")
+    if getattr(base, "_is_protocol", False):
+        names = [one for one in vars(base) if not one.startswith("_")]
+        missing = [one for one in names if getattr(found, one, None) in (None, getattr(base, one))]
+    elif issubclass(found, base):
+        missing = list(getattr(found, "__abstractmethods__", ()))
+    else:
         raise ConfigurationError(f"{setting}: {dotted_path!r} is no subclass of {base.__name__}")
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
-        raise ConfigurationError(f"{setting}: {dotted_path!r} does not define {', '.join(missing)}")
-    return found
+    if missing:
+        raise ConfigurationError(
+            f"{setting}: {dotted_path!r} is no {base.__name__}: it does not define {', '.join(sorted(missing))}"
+        )
+    made: type[_T] = found
+    return made

@@ -160,6 +160,11 @@ class Settings(SandboxSettings):
         description="The one access token, at least 24 characters; `auto` makes one on first start and keeps it in "
         "the data folder. Without one there is no login, and only loopback may be listened on.",
     )
+    authenticator_class: OptionalName = Field(
+        None,
+        description="Dotted path of an `Authenticator` of your own, which says whose a request is; by default the "
+        "token does, and everybody who has it is the same user.",
+    )
     allowed_hosts: Words = Field(
         (),
         description="Further host names under which the server may be asked (the `Host` header); `*` allows all. "
@@ -218,6 +223,12 @@ class Settings(SandboxSettings):
     experiment_manager_class: str = Field(
         "server.session.experiments.ExperimentManager",
         description="Dotted path of the class that may give conversations another configuration.",
+    )
+    sandbox_provider_class: OptionalName = Field(
+        None, description="Dotted path of a `SandboxProvider` of your own, which then counts instead of `sandbox`."
+    )
+    monitoring_listener_class: OptionalName = Field(
+        None, description="Dotted path of a `MonitoringListener` of your own, which counts what happens."
     )
     agent_class: str = Field("CodeActAgent", description="Agent of a conversation whose user chose none.")
     max_iterations: int = Field(500, ge=1, description="Steps after which an agent stops and asks.")
@@ -402,6 +413,16 @@ class Settings(SandboxSettings):
     )
     database_synchronous: Literal["FULL", "NORMAL"] = Field(
         "FULL", description="SQLite: `NORMAL` is faster and may lose the last moments when the power fails."
+    )
+    settings_store_class: OptionalName = Field(
+        None, description="Dotted path of a `SettingsStore` of your own for users' settings; by default the database."
+    )
+    secrets_store_class: OptionalName = Field(
+        None, description="Dotted path of a `SecretStore` of your own for users' secrets; by default the database."
+    )
+    blob_store_class: OptionalName = Field(
+        None,
+        description="Dotted path of a `BlobStore` of your own for large events; by default the data folder.",
     )
     disk_reserve_mb: int = Field(
         1024,

@@ -34,6 +34,7 @@ SERVER_ROOMS = [
     {"__main__"},
     {"cli"},
     {"app"},
+    {"parts"},
     {"openapi"},
     {"routes"},
     {"dependencies"},

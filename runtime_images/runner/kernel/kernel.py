@@ -49,6 +49,7 @@ class CellOrder(NamedTuple):
     max_output: int
     env: Dict[str, str]
     init_code: str
+    agent_skills: bool
 
 
 class Cell:
@@ -154,6 +155,7 @@ def cell_order(args: Dict[str, Any]) -> CellOrder:
         max_output=arguments.integer(args, "max_output", 30000, 0, 64 * 1024),
         env=arguments.variables(args, "env"),
         init_code=arguments.text_or_none(args, "init_code") or "",
+        agent_skills=args.get("agent_skills") is not False,
     )
 
 
@@ -295,6 +297,8 @@ class Kernel:
         command = [self._python, "-E", "-c", _BOOT, folder, self._workspace, library, sockets]
         history = os.path.join(self._state_directory, "history")  # the file editor's, for undo
         environment = {**os.environ, processes.MARK: self._mark, "DRYDOCK_EDIT_HISTORY": history}
+        if self._next is not None and not self._next[0].agent_skills:
+            environment["DRYDOCK_NO_AGENT_SKILLS"] = "1"
         log = os.path.join(self._state_directory, "kernel.log")
         try:
             self._process = DriverProcess(self._loop, command, environment, log, self._received, self._driver_gone)

@@ -30,6 +30,7 @@ from server.db.user_settings import StoredSettings
 from server.errors import ConfigurationError
 from server.settings.llm_profiles import MAX_PROFILES, OPERATORS, REFUSED
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts
+from tests.unit.db.conftest import save_settings
 
 
 def done(request: ModelRequest) -> Turn:
@@ -425,8 +426,8 @@ async def test_a_conversation_whose_profile_is_gone_opens_and_says_so(server: Se
 async def test_a_default_that_became_wrong_refuses_new_conversations_in_words(server: Server) -> None:
     await store(server, "mine", model="openai/m")
     await server.post("/api/settings", json={"llm_profile": "mine"})
-    settings = server.app.services.database.settings
-    await settings.save(StoredSettings(llm_profile="mine", llm_profiles={"mine": {"model": 7}}))
+    wrong = StoredSettings(llm_profile="mine", llm_profiles={"mine": {"model": 7}})
+    await save_settings(server.app.services.database, wrong)
     response = await server.post("/api/conversations", json={})
     assert (response.status_code, "store it again" in response.text) == (400, True)
     listed = (await server.get("/api/llm-profiles")).json()["results"]
@@ -545,15 +546,14 @@ async def test_profiles_are_encrypted_and_the_secrets_of_conversations_are_hidde
 
 
 async def test_another_users_profiles_are_as_little_there_as_none(server: Server) -> None:
-    settings = server.app.services.database.settings
     theirs = StoredSettings(llm_profiles={"theirs": {"model": "openai/t", "api_key": "k"}})
-    await settings.save(theirs, "somebody")
+    await save_settings(server.app.services.database, theirs, "somebody")
     assert (await server.get("/api/llm-profiles")).json()["results"] == []
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/test")):
         response = await server.client.request(method, f"/api/llm-profiles/theirs{path}")
         assert response.status_code == 404
     await store(server, "theirs", model="openai/mine")
-    assert await settings.get("somebody") == theirs
+    assert await server.app.services.database.settings.get("somebody") == theirs
 
 
 async def test_changes_at_the_same_time_do_not_lose_each_other(server: Server) -> None:
@@ -564,7 +564,7 @@ async def test_changes_at_the_same_time_do_not_lose_each_other(server: Server) -
 
 async def test_a_user_has_a_hundred_profiles_at_most(server: Server) -> None:
     many = {f"p{number}": {"model": "openai/m"} for number in range(MAX_PROFILES)}
-    await server.app.services.database.settings.save(StoredSettings(llm_profiles=many))
+    await save_settings(server.app.services.database, StoredSettings(llm_profiles=many))
     assert (await put(server, "more", model="openai/m")).status_code == 409
     await store(server, "p0", model="openai/other")
 

@@ -5,6 +5,7 @@ from pydantic import SecretStr
 from agent_core.testing.fake_sandbox import SLOW, FakeAnswer, FakeProvider, FakeRequest
 from server.db.user_settings import StoredSettings
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
+from tests.unit.db.conftest import save_settings
 
 BOATS = """---
 name: boats
@@ -52,7 +53,7 @@ async def test_while_the_conversation_starts_its_memory_is_not_there_yet(make_se
 
 async def test_what_to_remember_is_no_fault_of_the_servers_where_the_models_address_is_none(server: Server) -> None:
     settings = StoredSettings(llm_model="openai/x", llm_base_url="nowhere", llm_api_key=SecretStr("k"))
-    await server.app.services.database.settings.save(settings)  # as an earlier version took it
+    await save_settings(server.app.services.database, settings)  # as an earlier version took it
     conversation_id = await server.create()
     response = await server.get(f"/api/conversations/{conversation_id}/remember-prompt?event_id=0")
     assert (response.status_code, response.json()["status"]) == (400, "error")

@@ -22,7 +22,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.llm.llm import LLM
 from agent_core.security.secrets import SecretRegistry
 from agent_core.skills.context import AgentContext
-from agent_core.tools.ipython import AgentSkillsRequirement, JupyterRequirement
+from agent_core.tools.plugins import AgentSkillsRequirement, JupyterRequirement
 from agent_core.tools.spec import Tool
 
 MODEL = LLM(model="openai/x")

@@ -29,7 +29,7 @@ class Words(BaseModel):
 
 
 def own(name: str = "echo", said: list[str] | None = None) -> OwnTool:
-    async def run(words: Words) -> str:
+    async def run(words: Words, key: str) -> str:
         if said is not None:
             said.append(words.text)
         if words.text == "no":
@@ -129,7 +129,7 @@ async def test_an_agent_that_wants_other_names_has_none() -> None:
 async def test_a_pause_ends_a_call_that_is_under_way_at_once() -> None:
     has_begun, is_over = asyncio.Event(), asyncio.Event()
 
-    async def run(words: Words) -> str:
+    async def run(words: Words, key: str) -> str:
         has_begun.set()
         try:
             await asyncio.Event().wait()

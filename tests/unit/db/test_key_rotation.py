@@ -23,6 +23,7 @@ from server.db.webhooks import StoredWebhook
 from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
 from server.settings.mcp_config import McpConfig
 from server.settings.settings import Settings
+from tests.unit.db.conftest import save_settings
 
 SETTINGS = StoredSettings(
     language="de",
@@ -38,8 +39,8 @@ ANN = "ann"
 async def fill(data_dir: Path) -> bytes:
     """A data folder with secrets of every kind in it; returns its key file."""
     async with open_database(data_dir) as database:
-        await database.settings.save(SETTINGS)
-        await database.settings.save(SETTINGS, ANN)
+        await save_settings(database, SETTINGS)
+        await save_settings(database, SETTINGS, ANN)
         await database.user_secrets.create("API_KEY", "five", "of the shop", ANN)
         webhook = StoredWebhook(id="w1", user_id=ANN, url="https://example.com", secret=SecretStr("whsec_six"))
         await database.webhooks.create(webhook)

@@ -12,6 +12,7 @@ from server.auth.secrets import SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.database import KEY_FILE, open_database
 from server.db.user_settings import StoredSettings
 from tests.unit.db.another_program import another_program
+from tests.unit.db.conftest import save_settings
 
 SETTINGS = StoredSettings(llm_api_key=SecretStr("sk-very-secret"), language="de")
 
@@ -19,7 +20,7 @@ SETTINGS = StoredSettings(llm_api_key=SecretStr("sk-very-secret"), language="de"
 async def fill(data_dir: Path) -> bytes:
     """A data folder with secrets in it; returns its key file."""
     async with open_database(data_dir) as database:
-        await database.settings.save(SETTINGS)
+        await save_settings(database, SETTINGS)
         await database.user_secrets.create("API_KEY", "very-secret", "of the shop")
     return (data_dir / KEY_FILE).read_bytes()
 

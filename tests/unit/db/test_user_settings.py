@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.user_settings import StoredSettings
 from tests.unit.db.another_program import another_program
+from tests.unit.db.conftest import save_settings
 
 SECRETS = {
     "llm_api_key": "sk-very-secret-llm",
@@ -42,7 +43,7 @@ async def test_settings_that_were_never_saved_are_none(database: Database) -> No
 
 
 async def test_settings_come_back_as_they_were_saved(database: Database) -> None:
-    await database.settings.save(SETTINGS)
+    await save_settings(database, SETTINGS)
     stored = await database.settings.get()
     assert stored == SETTINGS
     assert stored is not None
@@ -50,28 +51,28 @@ async def test_settings_come_back_as_they_were_saved(database: Database) -> None
 
 
 async def test_each_user_has_settings_of_their_own(database: Database) -> None:
-    await database.settings.save(SETTINGS, "ann")
-    await database.settings.save(StoredSettings(language="fr"), "bob")
+    await save_settings(database, SETTINGS, "ann")
+    await save_settings(database, StoredSettings(language="fr"), "bob")
     assert await database.settings.get("ann") == SETTINGS
     assert await database.settings.get("bob") == StoredSettings(language="fr")
     assert await database.settings.get() is None
 
 
 async def test_saving_replaces_the_whole_document(database: Database) -> None:
-    await database.settings.save(SETTINGS)
-    await database.settings.save(StoredSettings(language="fr"))
+    await save_settings(database, SETTINGS)
+    await save_settings(database, StoredSettings(language="fr"))
     assert await database.settings.get() == StoredSettings(language="fr")
 
 
 async def test_settings_saved_at_the_same_time_leave_one_of_them_whole(database: Database) -> None:
     candidates = [StoredSettings(language=f"l{n}", agent=f"a{n}") for n in range(10)]
-    await asyncio.gather(*map(database.settings.save, candidates))
+    await asyncio.gather(*(save_settings(database, one) for one in candidates))
     assert await database.settings.get() in candidates
 
 
 async def test_no_secret_is_readable_on_the_disk(tmp_path: Path) -> None:
     async with open_database(tmp_path) as database:
-        await database.settings.save(SETTINGS)
+        await save_settings(database, SETTINGS)
         written = everything_on_disk(tmp_path)
         assert b"openai/x" in written
         assert b"very-secret" not in written
@@ -79,14 +80,14 @@ async def test_no_secret_is_readable_on_the_disk(tmp_path: Path) -> None:
 
 
 async def test_an_empty_secret_is_not_the_same_as_none(database: Database) -> None:
-    await database.settings.save(StoredSettings(search_api_key=SecretStr("")))
+    await save_settings(database, StoredSettings(search_api_key=SecretStr("")))
     stored = await database.settings.get()
     assert stored == StoredSettings(search_api_key=SecretStr(""))
 
 
 async def test_secrets_of_a_lost_key_count_as_not_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_database(tmp_path) as database:
-        await database.settings.save(SETTINGS)
+        await save_settings(database, SETTINGS)
     (tmp_path / KEY_FILE).unlink()
     async with open_database(tmp_path) as database:
         with caplog.at_level(logging.WARNING):
@@ -97,11 +98,11 @@ async def test_secrets_of_a_lost_key_count_as_not_set(tmp_path: Path, caplog: py
 
 
 async def test_a_secret_cannot_be_moved_to_another_field_or_user(database: Database) -> None:
-    await database.settings.save(SETTINGS, "ann")
+    await save_settings(database, SETTINGS, "ann")
     [[document]] = await database.engines.fetch("SELECT document FROM settings")
     moved = json.loads(document)
     moved["search_api_key"] = moved["llm_api_key"]
-    await database.settings.save(StoredSettings(), "eve")
+    await save_settings(database, StoredSettings(), "eve")
     overwrite(database, "ann", moved)
     overwrite(database, "eve", json.loads(document))
     anns, eves = await database.settings.get("ann"), await database.settings.get("eve")
@@ -112,7 +113,7 @@ async def test_a_secret_cannot_be_moved_to_another_field_or_user(database: Datab
 
 
 async def test_a_field_of_a_newer_version_is_left_out(database: Database) -> None:
-    await database.settings.save(SETTINGS)
+    await save_settings(database, SETTINGS)
     [[document]] = await database.engines.fetch("SELECT document FROM settings")
     overwrite(database, "", json.loads(document) | {"newer": 1})
     assert await database.settings.get() == SETTINGS

@@ -295,7 +295,8 @@ def main() -> None:
     shell.system = lambda command: run(shell, command)
     shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
     _bound_displays(shell)
-    _give_helpers(shell)
+    if not os.environ.get("DRYDOCK_NO_AGENT_SKILLS"):
+        _give_helpers(shell)
     shell.InteractiveTB.structured_traceback = bounded(shell.InteractiveTB.structured_traceback)
     # An interrupt shall wake a loop that a cell awaits, which ipykernel's handler does not: a loop with a handler for
     # any signal is woken by all, and the one taken here means nothing to a kernel.
