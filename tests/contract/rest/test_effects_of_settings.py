@@ -377,3 +377,31 @@ async def test_signing_in_leads_to_the_mcp_oauth_hosts_and_to_no_other_that_is_n
         with pytest.raises(SignInError) as caught:
             await client.begin(redirect_uri="http://127.0.0.1:3000/back", auth=McpAuth(), challenge=lead)
     assert ("no public address" in str(caught.value)) is not bool(mcp_oauth_hosts)
+
+
+@pytest.mark.parametrize("plugin_hosts", [["localhost"], []])
+async def test_plugins_come_from_the_plugin_hosts_and_from_no_other_that_is_not_public(
+    make_server: MakeServer, plugin_hosts: list[str]
+) -> None:
+    token = "t" * 24
+    async with make_server(plugin_hosts=plugin_hosts, host="0.0.0.0", token=token) as server:  # noqa: S104 - for others
+        answer = await server.post(
+            "/api/plugins", json={"source": "https://localhost:1/x.git"}, headers={"x-session-api-key": token}
+        )
+    assert answer.status_code >= 400
+    assert ("setting plugin_hosts" in answer.text) is not bool(plugin_hosts)
+
+
+@pytest.mark.parametrize("load_public_skills", [True, False])
+async def test_public_skills_are_told_where_load_public_skills_of_the_server_says_so(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, load_public_skills: bool
+) -> None:
+    (tmp_path / "public/skills").mkdir(parents=True)
+    (tmp_path / "public/skills/sea.md").write_text("The sea is wide.")
+    monkeypatch.setenv("EXTENSIONS_URL", str(tmp_path / "public"))
+    async with ModelServer([finish("Done.")]) as model:
+        chosen = {"llm_model": "openai/x", "llm_base_url": model.url, "llm_api_key": "k", "generate_titles": False}
+        async with make_server(load_public_skills=load_public_skills, **chosen) as server:
+            conversation_id = await server.create(initial_user_msg="Begin.")
+            await server.until(lambda: rests(server, conversation_id), seconds=MODEL_SECONDS)
+        assert ("The sea is wide." in json.dumps(model.requests[0].json)) is load_public_skills
