@@ -134,6 +134,11 @@ describe("starting", () => {
     expect(model.progress).toEqual([]);
   });
 
+  it("takes a stop for no step of the start", () => {
+    const model = liveModel(state(0, "loading"), status("STATUS$STARTING_RUNTIME"), status("STATUS$STOPPED", "It was stopped."));
+    expect(model.progress).toEqual([]);
+  });
+
   it("is not ended by the old state that a server repeats when a sleeper wakes", () => {
     const model = createModel("c1");
     dispatch(model, { type: "history", events: [frame(state(5, "stopped"))], hasMore: false });

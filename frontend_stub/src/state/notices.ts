@@ -39,6 +39,10 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     model.warning = frame.message;
     return;
   }
+  if (frame.id === "STATUS$STOPPED") {
+    model.progress = []; // no step of the next start; the state says it
+    return;
+  }
   if (frame.id === "STATUS$STARTING_RUNTIME") model.warning = "";
   // A failed start is told as an error too; it is no step of the start.
   if (isErrorStatus(frame.id)) return;
