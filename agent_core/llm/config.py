@@ -217,6 +217,12 @@ class LLMConfig(BaseModel, metaclass=SpelledModel):
                 raise ValueError(f"{name} is {choice!r}; it can be one of {list(allowed)}")
         return value
 
+    @property
+    def secrets(self) -> list[str]:
+        """Its keys, and the headers whose names tell of secrets."""
+        keys = [key.get_secret_value() for name in _SECRETS if (key := getattr(self, name)) is not None]
+        return [*keys, *(text for name, text in (self.extra_headers or {}).items() if SENSITIVE_NAME.search(name))]
+
     @classmethod
     def load_from_env(cls, prefix: str = "LLM_", environ: Mapping[str, str] | None = None) -> Self:
         """The configuration of the environment (``LLM_BASE_URL``, …); `ValueError` names a variable that is wrong."""

@@ -162,8 +162,7 @@ def make_secrets(
     if parent is not None:
         stream.secrets = parent.shared.stream.secrets
     models = [agent.llm, *agent.get_all_llms()]
-    keys = [llm.api_key.get_secret_value() for llm in models if llm.api_key is not None]
-    stream.secrets.add([*settings.secrets, *keys])
+    stream.secrets.add([*settings.secrets, *(secret for llm in models for secret in llm.secrets)])
     secrets = parent.shared.secrets if parent is not None else SecretRegistry(stream.secrets.add)
     if agent.agent_context is not None:
         secrets.update(agent.agent_context.secrets or {})

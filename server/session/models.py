@@ -160,7 +160,7 @@ class ConversationModels:
             flat = choose_model(self._user if is_own else None, self._server)
             if _provider_of(flat.model) == _provider_of(profile.model):
                 values |= {"api_key": flat.api_key, "base_url": flat.base_url}
-        if is_own and (problem := _address_problem(values)) is not None:
+        if is_own and (problem := address_problem(values)) is not None:
             return unusable_model(name, problem)
         if profile.fallbacks:
             known = self._known(is_own)
@@ -180,12 +180,12 @@ class ConversationModels:
 
     def _flat(self, choice: ModelChoice) -> LLM:
         values = choice._asdict()
-        if self._user.llm_base_url and (problem := _address_problem(values)) is not None:
+        if self._user.llm_base_url and (problem := address_problem(values)) is not None:
             return unusable_model("", problem)
         return LLM.model_validate(values)
 
 
-def _address_problem(values: Mapping[str, Any]) -> str | None:
+def address_problem(values: Mapping[str, Any]) -> str | None:
     """Why the model cannot be asked at the address that a user typed; None where it can."""
     model = str(values["model"])
     if not any(values.get(name) for name in ADDRESSES) or not model.startswith(HOST_CREDENTIALS):

@@ -37,15 +37,14 @@ from agent_core.version import VERSION
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.conversations import ConversationRecord
 from server.errors import SessionError
+from server.session.models import address_problem
+from server.settings.llm_profiles import users_problem
 
 PROGRAM: Final = "program"
 """Key among a conversation's options: what a program gave it, encrypted."""
 
 MAX_SECRETS: Final = 200
 MAX_DEFINITIONS: Final = 100
-_HOST_FILES: Final = ("record_to", "custom_tokenizer", "fallback_strategy")
-"""Fields of a model that name files of the program's own computer."""
-
 
 _AGENT: Final = {
     "type": "object",
@@ -129,7 +128,7 @@ class ProgramSettings(BaseModel):
     @property
     def hidden(self) -> list[str]:
         """Every secret in it."""
-        keys = [llm.api_key.get_secret_value() for llm in self.agent.get_all_llms() if llm.api_key is not None]
+        keys = [secret for llm in self.agent.get_all_llms() for secret in llm.secrets]
         servers = [value for server in self.agent.mcp_config.values() for value in server.secrets]
         return [*keys, *servers, *(one.value.get_secret_value() for one in self.secrets.values())]
 
@@ -166,13 +165,12 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
 
 
 def _problems_of_model(llm: LLM) -> Iterator[str]:
-    for field in _HOST_FILES:
-        if getattr(llm, field) is not None:
-            yield f"agent.llm.{field}: it would be a file of this server; leave it out"
-    if llm.log_completions:
-        yield "agent.llm.log_completions: it would write files on this server; leave it out"
-    if llm.model.startswith("replay/"):
-        yield "agent.llm.model: a recording is a file of this server; use a model"
+    if llm.fallback_strategy is not None:
+        yield "agent.llm.fallback_strategy: stored profiles are files of this server; leave it out"
+    if (refused := users_problem(llm)) is not None:
+        yield f"agent.llm.{refused[0]}: {refused[1]}"
+    if (problem := address_problem(dict(llm))) is not None:
+        yield f"agent.llm.{problem}"
 
 
 def sealed_program(box: SecretBox, conversation_id: str, program: ProgramSettings) -> str:

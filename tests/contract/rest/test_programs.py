@@ -115,10 +115,16 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
     [
         ({"agent": {"kind": "Nobody"}}, "kind: 'Nobody' is none of"),
         ({"agent": "x"}, "agent"),
-        ({"llm": {"log_completions": True}}, "agent.llm.log_completions: it would write files"),
         ({"llm": {"record_to": "/tmp/x"}}, "agent.llm.record_to"),
         ({"llm": {"custom_tokenizer": "/etc/passwd"}}, "agent.llm.custom_tokenizer"),
         ({"llm": {"model": "replay//etc/passwd"}}, "agent.llm.model: a recording is a file"),
+        ({"llm": {"log_completions": True}}, "agent.llm.log_completions: it writes files on the server's host"),
+        ({"llm": {"aws_profile_name": "prod"}}, "agent.llm.aws_profile_name: it names credentials of the server's"),
+        ({"llm": {"aws_role_name": "admin"}}, "agent.llm.aws_role_name: give aws_access_key_id"),
+        (
+            {"llm": {"model": "vertex_ai/gemini", "base_url": "https://example.com"}},
+            "agent.llm.base_url: vertex_ai/gemini is asked with credentials of the server's host",
+        ),
         ({"system_prompt_filename": "/etc/passwd"}, "agent.system_prompt_filename"),
         ({"system_prompt_filename": "../../../etc/passwd"}, "agent.system_prompt_filename"),
         ({"security_policy_filename": "/etc/passwd"}, "agent.security_policy_filename"),

@@ -1106,3 +1106,15 @@ async def test_an_asynchronous_program_uses_the_same_conversation() -> None:
         await one.arun()
     with pytest.raises(RuntimeError, match="closed"):
         await asyncio.to_thread(one.send_message, "Hello?")
+
+
+def test_every_secret_of_the_agents_models_is_hidden_in_the_log() -> None:
+    keys = {"api_key": "key-of-the-model", "aws_secret_access_key": "key-of-the-cloud"}
+    llm = model(Script(DONE), extra_headers={"X-Team-Token": "token-of-the-team", "X-Team": "the-tools-team"}, **keys)
+    with conversation(Agent(llm=llm)) as one:
+        one.send_message("key-of-the-model key-of-the-cloud token-of-the-team the-tools-team")
+        one.run()
+        shown = " ".join(event.model_dump_json() for event in one.state.log)
+    assert "the-tools-team" in shown
+    for hidden in (*keys.values(), "token-of-the-team"):
+        assert hidden not in shown
