@@ -208,6 +208,7 @@ class SessionSettings:
         own_tools: tools of the program around the session, for an agent that uses MCP servers; sub-agents have none.
         agent_options: what is chosen about the tools of an agent that is made here.
         client_tools: tools that clients carry out, beside all others; a session can be given others later.
+        agent_llms: models of agent classes that have one of their own, for those that work for this agent.
         purpose_llms: models by what they are used for beside an agent's own steps, where its own is not; for an agent
             that is made here ``draft_editor`` (drafts of edits, where its options name no model), ``condenser`` and
             ``critic`` (see `given_model`), others for whoever gives them.
@@ -252,6 +253,7 @@ class SessionSettings:
     own_tools: tuple[OwnTool, ...] = ()
     agent_options: AgentOptions = field(default_factory=AgentOptions)
     client_tools: tuple[Tool, ...] = ()
+    agent_llms: Mapping[str, LLM] = field(default_factory=dict)
     purpose_llms: Mapping[str, LLM] = field(default_factory=dict)
     enable_sub_agents: bool = False
     enable_browsing: bool = True

@@ -114,7 +114,8 @@ class SubagentFactory:
         """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
         caller, name = self._shared.agent, order.agent_type
         if order.is_class and not is_registered(name):
-            agent = make_agent_of_class(name, caller, order.label)
+            own = self._shared.settings.agent_llms.get(name, caller.llm)
+            agent = make_agent_of_class(name, own, order.label)
             if agent is not None:
                 return agent, None
         kind = (await self._known()).find(name)
@@ -281,11 +282,11 @@ def make_subagent(kind: AgentKind, caller: AgentBase, label: str) -> AgentBase:
         raise SubAgentError(f"the sub-agent {definition.name!r} cannot be made: {error}") from error
 
 
-def make_agent_of_class(name: str, caller: AgentBase, label: str) -> AgentBase | None:
-    """A fresh agent of a registered class as that is configured; None for no such class, or one without its tools."""
+def make_agent_of_class(name: str, llm: LLM, label: str) -> AgentBase | None:
+    """A fresh agent of a registered class with this model; None for no such class, or one without its tools."""
     if name not in AgentBase.list_agents():
         return None
-    llm = caller.llm.model_copy(update={"usage_id": label})
+    llm = llm.model_copy(update={"usage_id": label})
     llm.reset_metrics()
     agent = AgentBase.get_cls(name)(llm=llm, condenser=get_default_condenser(llm))
     return agent if has_usable_tools(agent.tools) else None

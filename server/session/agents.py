@@ -550,6 +550,7 @@ def session_settings(
     condenses = merged.condenser_max_size is not None and not summing.model.startswith(DEMO_PREFIX)
     return SessionSettings(
         llm=llm,
+        agent_llms=models.get_agent_to_llm_config_map(),
         purpose_llms=purposes,
         condenser=get_default_condenser(summing, merged.condenser_max_size) if condenses else None,  # no script sums up
         agent_class=agent_class,

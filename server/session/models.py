@@ -59,9 +59,10 @@ class ConversationModels:
         return self._named(name, of_user=of_user)
 
     def get_agent_to_llm_config_map(self) -> dict[str, LLM]:
-        """The models of the agent classes that have one of their own."""
+        """The models of the agent classes that have one of their own, whatever the conversation names."""
+        every = ConversationModels(self._user, self._server)
         classes = {**self._server.llm_agents, **(self._user.llm_agents or {})}
-        return {agent: self.get_llm_config_from_agent(agent) for agent in sorted(classes)}
+        return {agent: every.get_llm_config_from_agent(agent) for agent in sorted(classes)}
 
     def for_purposes(self, agent: str) -> dict[str, LLM]:
         """The models by purpose, where another than the one of agents of this class is used.

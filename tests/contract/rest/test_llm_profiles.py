@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_core.agent.base import AgentBase
+from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.critic import CriticBase
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, CriticResult
@@ -685,3 +687,24 @@ async def test_no_users_options_bring_a_model_of_their_own_to_a_critic(server: S
     critic = {"kind": "AskingCritic", "llm": {"model": "openai/x", "record_to": "/tmp/x"}}
     response = await server.post("/api/settings", json={"agent_options": {"critic": critic}})
     assert (response.status_code, "leave out llm" in response.text) == (422, True)
+
+
+async def test_an_agent_that_is_delegated_to_has_the_profile_of_its_class(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(AgentBase.agents, "BrowsingAgent", CodeActAgent)  # one that needs no browser
+
+    def turn(request: ModelRequest) -> Turn:
+        if request.model == "browsing" or any(message["role"] == "tool" for message in request.messages):
+            return finish("Done.")
+        return call("delegate_to_browsing_agent", {"task": "look it up"})
+
+    async with ModelServer(turn) as model:
+        profiles = {name: at(model, name) for name in ("strong", "browsing", "chosen")}
+        chosen = {"llm_profiles": profiles, "llm_profile": "strong", "llm_agents": {"BrowsingAgent": "browsing"}}
+        async with make_server(generate_titles=False, **chosen) as server:
+            tools = {"tools": ["terminal", "delegate_to_browsing_agent"]}
+            body = {"llm_profile": "chosen", "agent_options": tools, "initial_user_msg": "hi"}
+            await until_finished(server, await server.create(**body))
+            assert (await until_asked(server, model, "browsing")).api_key == "key-of-browsing"
+            assert {request.model for request in model.requests} == {"chosen", "browsing"}
