@@ -27,6 +27,7 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 from agent_core.events.plain_text import one_line, plain_text
+from agent_core.spelling import spelled
 from agent_core.tools.builtin import FinishAction, FinishObservation, ThinkAction, ThinkObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.terminal import TerminalAction
@@ -41,6 +42,7 @@ MAX_CHARS: Final = 20_000
 _QUIET = (ChangeAgentState, MetricsUpdated, RecallAction, RecallObservation)
 
 
+@spelled
 class ConsoleView:
     """Shows the events of a run: coloured on a terminal, elsewhere in plain lines (`str` of each event).
 

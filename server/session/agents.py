@@ -408,7 +408,8 @@ class AgentSessions:
         settings = replace(settings, agent_class=begun or settings.agent_class)
         if (program := opened_program(self._database.secrets, record)) is not None:
             self._hide(program.hidden)
-            settings = run_by_program(settings, program, record, servers.rules)
+            starts = self._settings.mcp_programs != "never"
+            settings = run_by_program(settings, program, record, servers.rules, starts_programs=starts)
         else:  # a program brings what its agent is to have
             settings = (await self._plugins.of_conversation(record.user_id)).added_to(settings)
         if settings.llm.model != record.llm_model:

@@ -197,9 +197,20 @@ def _purpose(conversation_id: str) -> str:
 
 
 def run_by_program(
-    settings: SessionSettings, program: ProgramSettings, record: ConversationRecord, rules: McpRules
+    settings: SessionSettings,
+    program: ProgramSettings,
+    record: ConversationRecord,
+    rules: McpRules,
+    *,
+    starts_programs: bool,
 ) -> SessionSettings:
-    """The session's settings with the program's choices in place of the user's and the server's."""
+    """The session's settings with the program's choices in place of the user's and the server's.
+
+    Unless the server `starts_programs` for its users, MCP servers that are programs are refused.
+    """
+    if not starts_programs:
+        named = [*program.agent.mcp_config, *(name for one in program.agent_definitions for name in one.mcp_config)]
+        rules = replace(rules, refused_programs=frozenset(named))
     agent = program.made_agent(record.id, WORKSPACE)
     return replace(
         settings,

@@ -171,6 +171,20 @@ async def test_a_server_may_let_nobody_bring_a_model(make_server: MakeServer) ->
             assert (response.status_code, "allow_user_llm_profiles" in response.text) == (403, True)
 
 
+async def test_a_server_that_starts_no_programs_starts_none_of_a_program_either(make_server: MakeServer) -> None:
+    async with ModelServer([finish("Done.")]) as model, make_server(mcp_programs="never") as server:
+        llm = LLM(usage_id="agent", model="openai/scripted", base_url=model.url, api_key=SecretStr(KEY))
+        agent = Agent(
+            llm=llm, tools=TERMINAL, mcp_config={"mcpServers": {"mine": {"command": "touch", "args": ["/x"]}}}
+        )
+        conversation = await server.create(program=program(agent=agent))
+        await add(server, conversation, said("Go."))
+        await add(server, conversation, wish("running"))
+        await until_state(server, conversation, "finished")
+        (refusal,) = [one for one in await log_of(server, conversation) if one["kind"] == "ToolServerFailed"]
+        assert (refusal["server"], "mcp_programs" in refusal["detail"]) == ("mine", True)
+
+
 async def test_only_what_is_a_user_s_to_say_may_be_added_to_the_log(server: Server) -> None:
     conversation = await server.create(program=program())
     for event, problem in (
