@@ -242,15 +242,10 @@ class _Reader:
         self._rest("core", core, _CORE, read)
 
     def _pass(self, section: str, given: dict[str, Any], taken: Mapping[str, tuple[str, Callable[[Any], Any]]]) -> None:
-        """Take these keys as settings; one that this server does not have yet means nothing."""
+        """Take these keys as settings, with their values changed."""
         for key, (setting, change) in taken.items():
-            if key not in given:
-                continue
-            value = change(given.pop(key))
-            if setting in self._known:
-                self._set(setting, value, f"[{section}] {key}")
-            elif value not in (None, ""):
-                self._means_nothing(section, key, "each user has it in their own settings")
+            if key in given:
+                self._set(setting, change(given.pop(key)), f"[{section}] {key}")
 
     def _sandbox(self, sandbox: dict[str, Any]) -> None:
         taken: dict[str, tuple[str, Callable[[Any], Any]]] = {
