@@ -20,7 +20,7 @@ RUN npm run build
 # --- what the last two stages share ---
 FROM ${DEBIAN_IMAGE} AS base
 RUN apt-get update \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates git python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt/*
 
 # --- the Python environment ---

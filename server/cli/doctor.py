@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple, TextIO
@@ -62,6 +63,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *(DoctorFinding("config", ok=False, text=remark, needed=False) for remark in settings.remarks),
         *_modules(settings),
         *_parts(settings),
+        _git(settings),
         _data_dir(settings),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _access(settings),
@@ -72,6 +74,14 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _page(settings),
         _model(settings),
     ]
+
+
+def _git(settings: Settings) -> DoctorFinding:
+    if shutil.which("git") is not None:
+        return DoctorFinding("git", ok=True, text="plugins can be fetched")
+    return DoctorFinding(
+        "git", ok=False, text="is not installed: plugins cannot be fetched", needed=bool(settings.plugins)
+    )
 
 
 async def _bounded(name: str, check: Callable[[], Awaitable[tuple[DoctorFinding, ...]]]) -> tuple[DoctorFinding, ...]:

@@ -112,6 +112,8 @@ async def fetch(source: PluginSource, destinations: Destinations, credentials: C
             return await _fetched(source, places, credentials)
     except TimeoutError:
         raise PluginError(f"{source.url} was not fetched within {FETCH_SECONDS:g} s; try again") from None
+    except OSError as error:  # no room for it, for example
+        raise PluginError(f"{source.url} cannot be fetched: {error.strerror or error}") from error
 
 
 async def _places(source: PluginSource, destinations: Destinations) -> list[Destination]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import tarfile
 import tempfile
+import time
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,6 +36,9 @@ from server.settings.settings import Settings
 
 FOLDER: Final = "/tmp/drydock-plugins"  # noqa: S108 - in sandboxes, which are each conversation's own
 AT_ONCE: Final = 2
+RETRY_SECONDS: Final = 300.0
+"""After which an operator's plugin that could not be fetched is asked for again: conversations wait for it."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plugins")
 
@@ -46,6 +52,11 @@ class InstalledPlugin(NamedTuple):
     parts: PluginParts | None
     problems: tuple[SkillValidationError, ...]
     folder: PlacedFolder
+
+
+class _Failure(NamedTuple):
+    at: float
+    problem: SkillValidationError
 
 
 class PluginUpdate(NamedTuple):
@@ -96,6 +107,7 @@ class Plugins:
         self._destinations = destinations
         self._fetching = asyncio.Semaphore(AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._failures: dict[PluginSource, _Failure] = {}
         self._starting: asyncio.Task[object] | None = None
 
     def start(self) -> None:
@@ -182,6 +194,10 @@ class Plugins:
         async with self._lock(SERVER):
             known, missing = await self._known_of_server()
             for source in missing:
+                tried = self._failures.get(source)
+                if tried is not None and time.monotonic() - tried.at < RETRY_SECONDS:
+                    problems.append(tried.problem)
+                    continue
                 try:
                     made = await self._made(SERVER, source, None)
                     await self._stored.delete(SERVER, made.stored.name)  # another commit of it
@@ -189,7 +205,9 @@ class Plugins:
                     known.append(made.stored)
                 except DrydockError as error:
                     logger.warning("the plugin %s of the setting plugins is left out: %s", source.url, error)
-                    problems.append(SkillValidationError(f"plugin {source.url}: {error}", path=source.url))
+                    problem = SkillValidationError(f"plugin {source.url}: {error}", path=source.url)
+                    self._failures[source] = _Failure(time.monotonic(), problem)
+                    problems.append(problem)
         return known, problems
 
     async def _known_of_server(self) -> tuple[list[StoredPlugin], list[PluginSource]]:
@@ -218,6 +236,8 @@ class Plugins:
             made = await asyncio.get_running_loop().run_in_executor(_reading, _read_strictly, stored, fetched)
         except SkillValidationError as error:
             raise PluginError(str(error)) from error
+        except OSError as error:
+            raise PluginError(f"its files cannot be read: {error.strerror or error}") from error
         if not _NAME.fullmatch(made.stored.name):
             raise PluginError(
                 f"its name {made.stored.name[:100]!r} cannot be used; a name has letters, digits, dots, hyphens and"
@@ -273,14 +293,14 @@ def _read_strictly(stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
 
 
 def _read(stored: StoredPlugin) -> InstalledPlugin:
-    fetched = Fetched.of_archive(stored.commit, stored.archive)
-    folder = PlacedFolder(f"{FOLDER}/{stored.name}", fetched.files, fetched.executables)
+    target = f"{FOLDER}/{stored.name}"
     usual = replace(stored, name=PluginSource(stored.source, path=stored.path).usual_name)
     try:
-        return _read_strictly(usual, fetched)._replace(stored=stored)
-    except SkillValidationError as error:  # an earlier version took it
-        problem = SkillValidationError(f"plugin {stored.name}: {error}", path=folder.path)
-        return InstalledPlugin(stored, None, (problem,), folder)
+        return _read_strictly(usual, Fetched.of_archive(stored.commit, stored.archive))._replace(stored=stored)
+    except (SkillValidationError, OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        # An earlier version took it, or what was stored is damaged, or there is no room.
+        problem = SkillValidationError(f"plugin {stored.name}: {error}", path=target)
+        return InstalledPlugin(stored, None, (problem,), PlacedFolder(target, {}))
 
 
 def _together(

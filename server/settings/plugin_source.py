@@ -64,5 +64,5 @@ class PluginSource:
         commit, _, path = place.partition(":")
         source = cls.checked(url, commit, path)
         if not source.is_pinned:
-            raise ValueError(f"{text!r} names no commit; write https://host/owner/name.git#<the full hash of a commit>")
+            raise ValueError("it names no commit; write https://host/owner/name.git#<the full hash of a commit>")
         return source

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from server.db.plugins import MAX_PLUGINS, SERVER, StoredPlugin, owner_of
 from server.session import plugin_fetch
 from tests.contract.rest.conftest import MakeServer, Server, serving
 from tests.contract.rest.test_agent_context import restart, say, store, talking, workspace
-from tests.contract.workspace.git_server import TOKEN, GitServer, git
+from tests.contract.workspace.git_server import TOKEN, GitServer, git, own_address
 from tests.unit.mcp.conftest import fake
 
 HOOKS = {"PostToolUse": [{"matcher": "terminal", "hooks": [{"command": 'sh "$DRYDOCK_PLUGIN_ROOT/hooks/seen.sh"'}]}]}
@@ -393,3 +394,51 @@ async def test_a_conversation_that_is_restarted_has_what_is_installed_by_then(
         await restart(server, conversation_id)
         await say(server, conversation_id, "Go on.")
         assert "Always use tabs." in known(model.last_request)
+
+
+async def test_what_is_stored_of_a_plugin_and_cannot_be_read_is_told_and_stops_nothing(
+    make_server: MakeServer, tools: str
+) -> None:
+    async with talking(make_server, 1, with_files()) as (server, model):
+        await install(server, tools)
+        plugins = server.app.services.database.plugins
+        (made,) = await plugins.all(owner_of(""))
+        for name, archive in (("cut", made.archive[:-200]), ("none", b""), ("other", b"x" * 100)):
+            await plugins.add(replace(made, name=name, archive=archive))
+        conversation_id = await server.create()
+        await say(server, conversation_id, "Begin.")
+        assert "Always use tabs." in known(model.last_request)
+        told = [text for text in await errors(server, conversation_id) if "skills/broken.md" not in text]
+        assert [name for name in ("cut", "none", "other") if any(f"plugin {name}: " in text for text in told)] == [
+            "cut",
+            "none",
+            "other",
+        ]
+        shown = {one["name"]: bool(one["problems"]) for one in await listed(server)}
+        assert shown == {"cut": True, "none": True, "other": True, "tools": True}
+        assert (await server.client.delete("/api/plugins/none")).status_code == 200
+
+
+async def test_an_operators_plugin_that_cannot_be_fetched_is_not_asked_for_by_each_conversation(
+    make_server: MakeServer, git_server: GitServer
+) -> None:
+    source = address(git_server, "ann/later")
+    commit = "1" * 40
+    async with talking(make_server, 2, with_files(), plugins=(f"{source}#{commit}",)) as (server, _model):
+        for _ in range(2):
+            conversation_id = await server.create()
+            await say(server, conversation_id, "Begin.")
+            assert len(await errors(server, conversation_id)) == 1
+        assert git_server.requests["/ann/later.git/info/refs"] == 1
+
+
+async def test_a_host_without_a_public_address_is_asked_where_the_settings_allow_it(
+    make_server: MakeServer, git_server: GitServer
+) -> None:
+    git_server.publish("ann/tools", FILES)
+    source, host = f"{git_server.url}/ann/tools.git", own_address()
+    async with make_server() as server:
+        status, told = await install(server, source)
+        assert (status, "setting plugin_hosts" in told["error"]) == (400, True), told
+    async with make_server(plugin_hosts=(host,)) as server:
+        assert (await install(server, source))[0] == 201

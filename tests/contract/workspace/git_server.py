@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +21,7 @@ class GitServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.passwords: list[str] = []
+        self.requests: Counter[str] = Counter()
         self.released = threading.Event()
         self.asked = threading.Event()
         server = self
@@ -96,6 +98,7 @@ class GitServer:
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path, _, query = request.path.partition("?")
+        self.requests[path] += 1
         password = _password(request.headers.get("authorization", ""))
         if path == "/api/v3/user":
             _reply(request, 200 if password == TOKEN else 401)

@@ -56,6 +56,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
     lines = out.getvalue().splitlines()
     assert [line[7:18].strip() for line in lines[1:-1]] == [
         "python",
+        "git",
         "data folder",
         "disk",
         "access",
