@@ -21,11 +21,11 @@ from pydantic import TypeAdapter
 
 from agent_core.mcp.config import McpServer, mcp_servers
 from agent_core.security.hooks import HookConfig
-from agent_core.session.settings import AgentOptions
 from agent_core.skills.agent_catalog import agent_from_text
 from agent_core.skills.files import skill_from_text
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Turn, finish, say
+from server.routes.new_conversation import NewConversation
 from server.settings.settings import Settings
 from tests.integration.library.conftest import RunningServer, StartModel
 
@@ -142,8 +142,8 @@ def test_data_are_what_the_page_says(block: Block) -> None:
         assert HookConfig.from_json(block.text).hooks
     elif "mcpServers" in data:
         assert TypeAdapter(dict[str, McpServer]).validate_python(mcp_servers(data))
-    elif "agent_options" in data:
-        AgentOptions.model_validate(data["agent_options"])
+    elif data.keys() & {"agent_options", "sandbox"}:
+        assert NewConversation.model_validate(data).model_fields_set == data.keys()
     elif "agent_servers" in data:
         (server,) = data["agent_servers"].values()
         check_command([server["command"], *server["args"]])
@@ -185,9 +185,9 @@ def check_command(words: list[str]) -> None:
         rules = (ROOT / "Makefile").read_text("utf-8")
         assert all(re.search(rf"^{re.escape(rule)}:", rules, re.MULTILINE) for rule in words[1:]), words
     elif words[0] == "drydock":
-        shown = subprocess.run(
-            [sys.executable, "-m", "server", words[1], "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
-        )
+        parts = words[1:3] if words[1] == "plugins" else words[1:2]
+        command = [sys.executable, "-m", "server", *parts, "--help"]
+        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert shown.returncode == 0, shown.stderr
         assert not [word for word in words[2:] if word.startswith("--") and word not in shown.stdout], shown.stdout
     else:
