@@ -52,6 +52,7 @@ export interface AgentOptions {
   readonly enable_jupyter?: boolean | null;
   readonly enable_llm_editor?: boolean | null;
   readonly enable_mcp?: boolean | null;
+  readonly enable_memory?: boolean | null;
   readonly enable_plan_mode?: boolean | null;
   readonly enable_prompt_extensions?: boolean | null;
   readonly enable_som_visual_browsing?: boolean | null;
@@ -651,6 +652,13 @@ export interface NewMessage {
   readonly message: string;
 }
 
+/** The body of ``POST /api/notes``. Secrets of the user are hidden in what is stored. */
+export interface NewNote {
+  readonly content: string;
+  readonly repository?: string;
+  readonly title: string;
+}
+
 /** The body of ``POST /api/plugins``. */
 export interface NewPlugin {
   readonly path?: string;
@@ -677,6 +685,32 @@ export interface NewWebhook {
 export interface NoTasks {
   readonly items?: readonly null[];
   readonly next_page_id?: null;
+}
+
+/** The body of ``PATCH /api/notes/{id}``: what is left out, or null, stays as it is. */
+export interface NoteChange {
+  readonly content?: string | null;
+  readonly repository?: string | null;
+  readonly title?: string | null;
+  readonly version?: number | null;
+}
+
+/** A note as it is kept. */
+export interface NoteEntry {
+  readonly content: string;
+  readonly conversation_id: string | null;
+  readonly created_at: string;
+  readonly id: string;
+  readonly repository: string;
+  readonly title: string;
+  readonly updated_at: string;
+  readonly version: number;
+}
+
+/** A page of notes, newest first; of a search those that fit best, on one page. */
+export interface NoteList {
+  readonly next_page_id: string | null;
+  readonly results: readonly NoteEntry[];
 }
 
 /** An error of the routes for OpenAI's clients. */
@@ -1389,6 +1423,11 @@ export interface Routes {
   readonly "DELETE /api/mcp-sign-ins/{sign_in_id}": { readonly body: undefined; readonly reply: SignedOut };
   readonly "POST /api/mcp-sign-ins/{sign_in_id}": { readonly body: SignInWish | null; readonly reply: SignInBegun };
   readonly "GET /api/microagent-management/conversations": { readonly body: undefined; readonly reply: ConversationList };
+  readonly "GET /api/notes": { readonly body: undefined; readonly reply: NoteList };
+  readonly "POST /api/notes": { readonly body: NewNote; readonly reply: NoteEntry };
+  readonly "DELETE /api/notes/{note_id}": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/notes/{note_id}": { readonly body: undefined; readonly reply: NoteEntry };
+  readonly "PATCH /api/notes/{note_id}": { readonly body: NoteChange; readonly reply: NoteEntry };
   readonly "GET /api/options/agents": { readonly body: undefined; readonly reply: readonly string[] };
   readonly "GET /api/options/config": { readonly body: undefined; readonly reply: ClientConfig };
   readonly "GET /api/options/models": { readonly body: undefined; readonly reply: readonly string[] };
