@@ -24,6 +24,7 @@ from agent_core import Action, AgentBase, Observation, SecurityRisk, ToolDefinit
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.critic import CriticBase, IterativeRefinementConfig
 from agent_core.events.llm_events import CriticResult
+from agent_core.llm.router import RouterLLM
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
 from server.listeners import EventListener
@@ -83,6 +84,13 @@ class PoliteCritic(CriticBase):
         return CriticResult(score=1.0 if polite else 0.0, message="" if polite else "Say please.")
 
 
+class HouseRouter(RouterLLM):
+    router_name = "house"
+
+    def select_llm(self, messages):
+        return "ours"
+
+
 class Book(EventListener):
     listener_name = "book"
 
@@ -108,6 +116,15 @@ generate_titles = false
 tools = ["stock"]
 condenser = {type = "counting"}
 critic = "PoliteCritic"
+
+[llm_profiles.ours]
+model = "openai/chosen-by-the-router"
+base_url = "http://127.0.0.1:9/v1"
+api_key = "key-123456"
+
+[llm_profiles.routed]
+router = "house"
+models = {ours = "ours"}
 """
 
 
@@ -142,6 +159,8 @@ async def test_what_a_module_registers_is_named_in_settings_and_acts(make_proces
             "LLM_BASE_URL": model.url,
             "LLM_API_KEY": "key-123456",
         }
+        file = house / "drydock.toml"
+        file.write_text(file.read_text().replace("http://127.0.0.1:9/v1", model.url))
         server = await make_process(
             "--sandbox", "local", "--config", str(house / "drydock.toml"), environment=environment
         )
@@ -163,12 +182,18 @@ async def test_what_a_module_registers_is_named_in_settings_and_acts(make_proces
         assert "terminal" not in offered
         assert "There are 12 of screws." in json.dumps(frames)
         assert "Say please." in json.dumps(last.messages), "the critic has sent it on"
+        script.append(finish("Routed, please."))
+        routed = await create(server, initial_user_msg="Route it.", llm_profile="routed")
+        async with following(server, routed) as follower:
+            await follower.until(lambda: _state(follower.frames) == "finished")
+        assert model.last_request.model == "chosen-by-the-router"
         await server.stop()
 
     seen = [json.loads(line) for line in (house / "code/house/seen.jsonl").read_text().splitlines()]
     assert seen.pop() == "closed"
-    assert {one[0] for one in seen} == {conversation_id}
-    assert (house / "code/house/views").read_text().count(" events\n") == 3, "a view for each step"
+    assert {one[0] for one in seen} == {conversation_id, routed}
+    seen = [one for one in seen if one[0] == conversation_id]
+    assert (house / "code/house/views").read_text().count(" events\n") == 4, "a view for each step"
     ids = [one[1] for one in seen]
     assert ids == sorted(set(ids))
     assert [one[2] for one in seen].count("ActionEvent") == 3
@@ -204,5 +229,5 @@ async def test_the_doctor_says_what_each_module_has_registered(house: Path) -> N
     said, _ = await process.communicate()
     assert (
         "modules     house.drydock: tools stock; agents HouseAgent; condensers counting; "
-        "security analyzers DozenAnalyzer; critics PoliteCritic; event listeners book\n"
+        "security analyzers DozenAnalyzer; critics PoliteCritic; routers house; event listeners book\n"
     ) in said.decode()
