@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from server.settings.settings import CONFIG_VARIABLE, MODEL_VARIABLES, PROTOCOL_VARIABLES, Settings, variable_name
+from server.settings.loading import CONFIG_VARIABLE, MODEL_VARIABLES, PROTOCOL_VARIABLES, variable_name
+from server.settings.settings import Settings
 
 _INTRODUCTION = f"""# Configuration
 

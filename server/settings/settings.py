@@ -1,19 +1,15 @@
-"""`Settings`: the server's settings, read once at the edge: command line over environment over TOML file over defaults.
+"""`Settings`: the server's settings, which `server.settings.loading` reads.
 
 Each field's description is what `docs/configuration.md` shows; a test keeps the two the same.
 """
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
-import logging
 import re
-import stat
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,21 +18,17 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
 
 from agent_core.agent.base import AgentBase
-from agent_core.llm.profiles import HOME_VARIABLE
 from agent_core.security.analyzers import list_analyzers
 from agent_core.session.factory import AGENT_CLASSES
 from agent_core.session.settings import AgentOptions
-from agent_core.spelling import meant_at
-from server.errors import ConfigurationError
+from agent_core.spelling import did_you_mean
 from server.listeners import EventListener
 from server.settings.extensions import import_modules
-from server.settings.first_generation import ConfigurationFile, is_first_generation, read_first_generation
 from server.settings.git_hosts import PROVIDERS, host_problem
 from server.settings.llm_profiles import (
     MAX_PROFILES,
@@ -53,28 +45,6 @@ from server.settings.plugin_source import PluginSource
 from server.settings.sandbox_settings import PositiveSeconds, SandboxSettings
 from server.settings.text_fields import WEB, FromTable, TrimmedText, Words, from_json, whole_address
 
-_log = logging.getLogger(__name__)
-PREFIX = "DRYDOCK_"
-CONFIG_VARIABLE = "DRYDOCK_CONFIG"
-
-CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY")
-"""Of commands that talk to a running server (`settings.running_server`): they may be set where a server starts, too."""
-
-MODEL_VARIABLES = {
-    "LLM_MODEL": "llm_model",
-    "LLM_API_KEY": "llm_api_key",
-    "LLM_BASE_URL": "llm_base_url",
-}
-"""The common names of the model's variables; the same with the prefix wins over them."""
-
-PROTOCOL_VARIABLES = {
-    "SESSION_API_KEY": "token",
-    "ALLOW_SET_CONVERSATION_ID": "allow_set_conversation_id",
-    "PERMITTED_CORS_ORIGINS": "allowed_origins",
-    "LOG_ALL_EVENTS": "log_all_events",
-}
-"""The protocol's names of some settings; the same with the prefix wins here too."""
-
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
@@ -85,10 +55,9 @@ SHORT_TOKEN = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characte
 
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 
-_LISTED = " There are: {}; a module of your own is named in `modules`."
 
-_HIDDEN = re.compile("SecretStr|McpConfig|LLMProfile")
-"""Types of settings whose values are not repeated in messages."""
+def _meant(name: str, known: Iterable[str]) -> str:
+    return f"{did_you_mean(name, known)}; a module of your own is named in `modules`"
 
 
 def _none_if_blank(value: object) -> object:
@@ -444,7 +413,7 @@ class Settings(SandboxSettings):
     @classmethod
     def _analyzer_is_known(cls, value: str | None) -> str | None:
         if value is not None and value not in list_analyzers():
-            raise ValueError(f"there is no analyzer {value!r}.{_nearest(value, list_analyzers(), _LISTED)}")
+            raise ValueError(f"there is no analyzer {value!r}; {_meant(value, list_analyzers())}")
         return value
 
     @field_validator("git_user_name", "git_user_email")
@@ -463,9 +432,7 @@ class Settings(SandboxSettings):
     def _listeners_are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name not in EventListener.listeners:
-                raise ValueError(
-                    f"there is no event listener {name!r}.{_nearest(name, EventListener.listeners, _LISTED)}"
-                )
+                raise ValueError(f"there is no event listener {name!r}; {_meant(name, EventListener.listeners)}")
         return value
 
     @field_validator("agent_class")
@@ -473,7 +440,7 @@ class Settings(SandboxSettings):
     def _agent_is_known(cls, value: str) -> str:
         agents = {one.__name__ for one in AGENT_CLASSES} | AgentBase.agents.keys()
         if value not in agents:
-            raise ValueError(f"there is no agent {value!r}.{_nearest(value, agents, _LISTED)}")
+            raise ValueError(f"there is no agent {value!r}; {_meant(value, agents)}")
         return value
 
     @field_validator("allowed_origins")
@@ -560,6 +527,11 @@ class Settings(SandboxSettings):
         """What is to be said about the file they were read from: keys that mean nothing here, and what to use."""
         return self._remarks
 
+    def with_remarks(self, remarks: Iterable[str]) -> Self:
+        """These settings, with what is to be said about their file."""
+        self._remarks = tuple(remarks)
+        return self
+
     @property
     def listens_on_all(self) -> bool:
         """Whether the bind address stands for all addresses of the machine."""
@@ -569,109 +541,3 @@ class Settings(SandboxSettings):
     def model_name(self) -> str:
         """The server's own model: the configured one, or the demo."""
         return self.llm_model or DEMO_MODEL
-
-
-def variable_name(field: str) -> str:
-    """The environment variable of a setting."""
-    return PREFIX + field.upper()
-
-
-class _Source(NamedTuple):
-    """Under which name a setting was given, and in which file."""
-
-    name: str
-    file: str = ""
-
-
-def load_settings(
-    options: Mapping[str, Any] | None = None,
-    environment: Mapping[str, str] | None = None,
-    config_file: Path | None = None,
-) -> Settings:
-    """Read the settings from all places; `options` that are None count as not given.
-
-    Raises:
-        ConfigurationError: an unknown name, a bad value or an unreadable file; the message names the place, the
-            value's problem and what to do.
-    """
-    environment = environment or {}
-    values: dict[str, Any] = {}
-    places: dict[str, _Source] = {}
-    remarks: tuple[str, ...] = ()
-    named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
-    if named_file is not None:
-        file = _from_file(named_file)
-        remarks = tuple(file.remarks)
-        for key, value in file.values.items():
-            values[key], places[key] = value, _Source(file.places.get(key, key), f" in {named_file}")
-    for variable, key, value in _from_environment(environment):
-        values[key], places[key] = value, _Source(variable)
-    for key, value in (options or {}).items():
-        if value is not None:
-            values[key], places[key] = value, _Source(f"--{key.replace('_', '-')}")
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        # `from None`: pydantic's own text would quote the values, and some of them are secrets.
-        raise ConfigurationError(_describe(error, places)) from None
-    settings._remarks = remarks
-    return settings
-
-
-def _from_file(path: Path) -> ConfigurationFile:
-    try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the configuration file {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the configuration file {path} is not valid TOML: {error}") from error
-    if is_first_generation(data):
-        found = read_first_generation(data, Settings.model_fields, str(path))
-    else:
-        found = ConfigurationFile(data)
-    for key in found.values:
-        if key not in Settings.model_fields:
-            raise ConfigurationError(f"{path}: there is no setting {key!r}.{_nearest(key, Settings.model_fields)}")
-    types = {key: str(Settings.model_fields[key].annotation) for key, value in found.values.items() if value}
-    secret = [key for key, kind in types.items() if _HIDDEN.search(kind)]
-    if secret and path.stat().st_mode & stat.S_IROTH:
-        _log.warning("everybody on this machine can read %s, which holds %s: chmod 600 it", path, ", ".join(secret))
-    return found
-
-
-def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    for variable, key in (MODEL_VARIABLES | PROTOCOL_VARIABLES).items():
-        if environment.get(variable):
-            yield variable, key, environment[variable]
-    known = {variable_name(field): field for field in Settings.model_fields}
-    for variable, value in environment.items():
-        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, HOME_VARIABLE, *CLIENT_VARIABLES):
-            continue
-        if variable not in known:
-            raise ConfigurationError(f"{variable} is no setting.{_nearest(variable, [*known, CONFIG_VARIABLE])}")
-        if value:
-            yield variable, known[variable], value
-
-
-def _nearest(name: str, known: Iterable[str], otherwise: str = " docs/configuration.md lists all settings.") -> str:
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {match[0]}?" if match else otherwise.format(", ".join(sorted(known)) or "none")
-
-
-def _describe(error: ValidationError, places: Mapping[str, _Source]) -> str:
-    lines = []
-    for problem in error.errors(include_url=False, include_context=False):
-        field = str(problem["loc"][0]) if problem["loc"] else "settings"
-        source = places.get(field, _Source(field))
-        inner = [str(name) for name in problem["loc"][1:] if name != "[key]"]
-        place = ".".join([source.name, *inner]) + source.file
-        value = problem["input"]
-        info = Settings.model_fields.get(field)
-        is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
-        is_secret = is_secret or field.endswith("_url")  # an address may hold a password
-        shown = "" if is_secret else f" {value!r}:"
-        text = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            shown, text = "", f" there is no such setting; {meant_at(Settings, problem['loc'])}"
-        lines.append(f"{place}:{shown} {text}".replace(":  ", ": "))
-    return "; ".join(lines)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import finish, say
-from server.settings.settings import load_settings
+from server.settings.loading import load_settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer
 
 FILE = """

@@ -139,7 +139,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
 def _import_all() -> None:
     quick = import_module("server.cli").quick_imports
     with quick():
-        for name in ("server.cli", "server.settings.settings", "server.cli.serve", "agent_core.llm.transport.client"):
+        for name in ("server.cli", "server.settings.loading", "server.cli.serve", "agent_core.llm.transport.client"):
             import_module(name)
     import_module("agent_core.llm.transport.client")._Library()
     gc.collect()

@@ -11,7 +11,8 @@ import pytest
 
 from server.cli.doctor import doctor
 from server.errors import ConfigurationError
-from server.settings.settings import Settings, load_settings
+from server.settings.loading import load_settings
+from server.settings.settings import Settings
 
 WHOLE = """
 [core]

@@ -11,8 +11,9 @@ from server.cli import main
 from server.cli.settings_reference import render
 from server.errors import ConfigurationError
 from server.listeners import EventListener
+from server.settings.loading import CLIENT_VARIABLES, load_settings
 from server.settings.running_server import KEY_VARIABLES, URL_VARIABLE
-from server.settings.settings import CLIENT_VARIABLES, Settings, load_settings
+from server.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -238,7 +239,7 @@ def test_the_home_that_programs_share_is_no_setting_and_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"DRYDOCK_PROT": "1"}, "DRYDOCK_PROT is no setting. Did you mean DRYDOCK_PORT?"),
+        ({"DRYDOCK_PROT": "1"}, "DRYDOCK_PROT is no setting; did you mean DRYDOCK_PORT?"),
         ({"DRYDOCK_PORT": "many"}, "DRYDOCK_PORT: 'many': Input should be a valid integer"),
         ({"DRYDOCK_SANDBOX": "dokcer"}, "DRYDOCK_SANDBOX: 'dokcer': Input should be 'auto', 'docker', 'local'"),
         ({"DRYDOCK_ALLOWED_ORIGINS": "a.example"}, "write it with its scheme"),
@@ -260,7 +261,7 @@ def test_what_cannot_be_used_is_refused_with_the_name_and_the_fix(environment: d
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prot = 1\n", "there is no setting 'prot'. Did you mean port?"),
+        ("prot = 1\n", "there is no setting 'prot'; did you mean port?"),
         ("something_else_altogether = 1\n", "docs/configuration.md lists all settings"),
         ("port = \n", "is not valid TOML"),
         ("port = [1]\n", "port in "),
