@@ -79,7 +79,7 @@ async def test_listening_to_others_without_a_token_is_refused(tmp_path: Path) ->
 
 async def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", environment={"DRYDOCK_TOKN": "x"})
-    with pytest.raises(RuntimeError, match="Did you mean DRYDOCK_TOKEN"):
+    with pytest.raises(RuntimeError, match="did you mean DRYDOCK_TOKEN"):
         await server.start()
 
 

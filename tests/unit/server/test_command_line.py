@@ -21,7 +21,7 @@ def test_options_without_a_command_are_those_of_serve(
 ) -> None:
     monkeypatch.setenv("DRYDOCK_PROT", "1")  # so that it gets as far as the settings, and no further
     assert main(["--port", "0", "--sandbox", "unconfined"]) == 2
-    assert "Did you mean DRYDOCK_PORT?" in capsys.readouterr().err
+    assert "did you mean DRYDOCK_PORT?" in capsys.readouterr().err
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"drydock {VERSION}\n"
     with pytest.raises(SystemExit):
@@ -38,7 +38,7 @@ def test_a_bad_setting_is_one_line_and_status_2(
     monkeypatch.setenv("DRYDOCK_PROT", "1")
     assert main(["serve"]) == 2
     printed = capsys.readouterr()
-    assert printed.err == "drydock: DRYDOCK_PROT is no setting. Did you mean DRYDOCK_PORT?\n"
+    assert printed.err == "drydock: DRYDOCK_PROT is no setting; did you mean DRYDOCK_PORT?\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["unknown"], ["serve", "--sandbox", "paper"], ["serve", "--port", "x"]])
