@@ -336,6 +336,11 @@ class SkillLeftOut(Event):
     line: int | None = None
     detail: str
 
+    @property
+    def headline(self) -> str:
+        place = self.path if self.line is None else f"{self.path}, line {self.line}"
+        return f"a skill is left out ({place}): {self.detail}"
+
 
 class ClientToolResult(Event):
     """What a client answers to the call `cause` of its tool; the agent is told by the observation that follows."""

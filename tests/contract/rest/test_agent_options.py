@@ -52,7 +52,7 @@ async def test_a_conversation_its_user_and_the_server_choose_tools_and_the_neare
         ({"tools": ["nope"]}, "tools", "tool 'nope' is not registered"),
         ({"preset": "nope"}, "preset", "give one of default"),
         ({"filter_tools_regex": "("}, "filter_tools_regex", "no regular expression"),
-        ({"enable_magic": True}, "enable_magic", "not permitted"),
+        ({"enable_magic": True}, "enable_magic", "there is no such field"),
     ],
 )
 async def test_what_is_not_known_is_refused_with_its_field(

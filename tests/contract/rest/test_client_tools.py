@@ -61,7 +61,7 @@ async def test_a_declared_tool_is_offered_called_answered_and_the_answer_seen_by
             ({}, "Field required"),
             ({"content": 7}, "valid string"),
             ({"content": [{"type": "sound"}]}, "sound"),
-            ({"content": "x", "more": 1}, "not permitted"),
+            ({"content": "x", "more": 1}, "there is no such field"),
             ({"content": "x", "is_error": "perhaps"}, "valid boolean"),
             ({"content": [{**PIXEL, "data": "no!"}]}, "content.0.data: is not base64"),
             ({"content": [{**PIXEL, "mimeType": "text/html"}]}, "content.0.mimeType: is none of"),
@@ -131,7 +131,7 @@ async def test_an_answer_may_also_be_an_event_and_is_refused_with_the_same_statu
         ),
         ([{**ASK_DB, "timeout": 0}], ["client_tools", 0, "timeout"], "greater than 0"),
         ([{**ASK_DB, "timeout": 1e9}], ["client_tools", 0, "timeout"], "less than or equal to 3600"),
-        ([{**ASK_DB, "run": "rm"}], ["client_tools", 0, "run"], "not permitted"),
+        ([{**ASK_DB, "run": "rm"}], ["client_tools", 0, "run"], "there is no such field"),
         ([{**ASK_DB, "name": f"t{number}"} for number in range(51)], ["client_tools"], "at most 50"),
     ],
 )

@@ -85,7 +85,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"url": URL, "events": "message"}, "events", "list"),
     ({"url": URL, "secret": "short"}, "secret", "whsec_"),
     ({"url": URL, "secret": "whsec_AAAA"}, "secret", "24 to 64 bytes"),
-    ({"url": URL, "color": "red"}, "color", "Extra"),
+    ({"url": URL, "color": "red"}, "color", "there is no such field"),
 ]
 
 
