@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 else:
     ModelMetaclass = type(BaseModel)
 
+UNKNOWN_OPTION = "unknown option: "
+"""How the text begins of an error that has said already which option was meant."""
+
 _UNKNOWN = "extra_forbidden"
 _LISTED = 12
 _MAX_NAME = 100
@@ -133,7 +136,7 @@ def _refusal(model: type[BaseModel], unknown: list[tuple[str, object]], others: 
     known = _options_of(model)
     lines = [
         InitErrorDetails(
-            type=_told(_UNKNOWN, f"unknown option: {did_you_mean(name, known)}"),
+            type=_told(_UNKNOWN, f"{UNKNOWN_OPTION}{did_you_mean(name, known)}"),
             loc=(name,),
             input=value,
         )

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import ClientToolError, DrydockError, SandboxError
-from agent_core.spelling import meant_at
+from agent_core.spelling import UNKNOWN_OPTION, meant_at
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,8 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
     """What is wrong, of one of pydantic's findings in a body of this form, and what to do about it."""
     if error["type"] == "json_invalid":
         return f"the body is no valid JSON: {error['ctx']['error']}"
-    if error["type"] == "extra_forbidden" and form is not None and error["loc"][0] == "body":
+    is_unknown = error["type"] == "extra_forbidden" and not error["msg"].startswith(UNKNOWN_OPTION)
+    if is_unknown and form is not None and error["loc"][0] == "body":
         return f"there is no such field: {meant_at(form, error['loc'][1:])}"
     fix = _FIXES.get(error["type"])
     return f"{error['msg']}: {fix}" if fix is not None else str(error["msg"])

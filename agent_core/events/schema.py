@@ -67,10 +67,11 @@ class Tagged(Kindred):
         """For a validator: `value`, or one of the subclass that its data name; raises `ValueError` for others."""
         if not isinstance(value, dict):
             return value
-        found = Tagged.classes.get(value.get("kind", ""))
+        kind = value.get("kind")
+        found = Tagged.classes.get(str(kind))
         if found is None or not issubclass(found, cls):
             known = sorted(name for name, one in Tagged.classes.items() if issubclass(one, cls) and one is not cls)
-            raise ValueError(f"kind: {value.get('kind')!r} is none of {known}")
+            raise ValueError(f"kind: {kind!r} is none of {known}")
         return found.model_validate(value)
 
 
@@ -147,7 +148,7 @@ class UnknownObservation(Observation):
 def _revive(value: Any, base: type[Tagged]) -> Any:
     if not isinstance(value, dict):
         return value
-    kind = value.get("kind", "")
+    kind = str(value.get("kind", ""))
     fitting = [found for found in Tagged.namesakes.get(kind, ()) if base in found.__mro__]
     for found in fitting[:-1]:
         with suppress(ValidationError):

@@ -64,11 +64,11 @@ class LLMConfig(BaseModel, metaclass=SpelledModel):
         """`value`, or, if it is data, the model of the class its `kind` names (or `ValueError`); for a validator."""
         if not isinstance(value, dict):
             return value
-        kind = value.get("kind") or cls.__name__
+        kind = str(value.get("kind") or cls.__name__)
         found = LLMConfig.classes.get(kind)
         if found is None or not issubclass(found, cls):
             known = sorted(name for name, one in LLMConfig.classes.items() if issubclass(one, cls))
-            raise ValueError(f"kind: {kind!r} is none of {known}")
+            raise ValueError(f"kind: {kind[:100]!r} is none of {known}")
         return found.model_validate(value)
 
     model: str = Field(default=DEMO_MODEL, min_length=1)

@@ -96,8 +96,11 @@ class Condenser(Family):
                 model = llm
             fields.update({"llm": model} if model is not None else {})
         if "condensers" in maker.model_fields:
-            fields["condensers"] = [cls.from_config(one, llm) for one in fields.get("condensers", [])]
-        return maker.model_validate({**maker.config_types[str(name)], **fields})
+            parts = fields.get("condensers", [])
+            if not isinstance(parts, list | tuple) or not all(isinstance(one, Mapping | Condenser) for one in parts):
+                raise ValueError("condensers: a list of condensers is wanted, each with its type")
+            fields["condensers"] = [cls.from_config(one, llm) for one in parts]
+        return maker(**{**maker.config_types[str(name)], **fields})  # which says what a wrong name was meant to be
 
     @classmethod
     def revive(cls, value: Any) -> Any:

@@ -118,7 +118,8 @@ class AgentOptions(Frozen):
             for one in waiting:  # grows while it is walked
                 if isinstance(one, dict) and {"llm", "llm_config"} & one.keys():
                     raise ValueError("its model is the agent's own: leave out llm and llm_config")
-                waiting += one.get("condensers") or () if isinstance(one, dict) else ()
+                parts = one.get("condensers") if isinstance(one, dict) else None
+                waiting += parts if isinstance(parts, list) else ()
             Condenser.from_config(value, LLM())
         return value
 

@@ -53,6 +53,9 @@ async def test_a_conversation_its_user_and_the_server_choose_tools_and_the_neare
         ({"preset": "nope"}, "preset", "give one of default"),
         ({"filter_tools_regex": "("}, "filter_tools_regex", "no regular expression"),
         ({"enable_magic": True}, "enable_magic", "there is no such field"),
+        ({"condenser": {"type": "pipeline", "condensers": 3}}, "condenser", "a list of condensers"),
+        ({"condenser": {"type": "pipeline", "condensers": [None]}}, "condenser", "a list of condensers"),
+        ({"critic": {"kind": ["AskingCritic"]}}, "critic", "is none of"),
     ],
 )
 async def test_what_is_not_known_is_refused_with_its_field(
@@ -64,3 +67,11 @@ async def test_what_is_not_known_is_refused_with_its_field(
         found = response.json()["detail"][0]
         assert found["loc"] == ["body", "agent_options", place]
         assert problem in found["msg"]
+
+
+async def test_a_misspelled_option_of_a_condenser_is_named_with_the_nearest(server: Server) -> None:
+    options = {"condenser": {"type": "llm", "max_sze": 30}}
+    response = await server.post("/api/settings", json={"agent_options": options})
+    found = response.json()["detail"][0]
+    assert (response.status_code, found["loc"]) == (422, ["body", "agent_options", "condenser", "max_sze"])
+    assert "did you mean 'max_size'?" in found["msg"]
