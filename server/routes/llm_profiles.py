@@ -262,8 +262,11 @@ class _View:
             masker.add(profile.secrets)
             if not is_own:
                 masker.add(part for field in ADDRESSES for part in _parts(getattr(profile, field)))
-        if not self.models.profiles.get(name, (None, True))[1]:
-            masker.add(_parts(self._settings.llm_base_url))
+        tried, is_own = self.models.profiles.get(name, (None, True))
+        if not is_own or tried is None or not any(getattr(tried, field) for field in ADDRESSES):
+            masker.add(_parts(self._settings.llm_base_url))  # the server's own model may be where it is reached
+        if (key := self._settings.llm_api_key) is not None:
+            masker.add([key.get_secret_value()])
         return masker
 
 

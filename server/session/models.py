@@ -17,6 +17,7 @@ from agent_core.llm.registry import NO_ROUTER, LLMRegistry
 from agent_core.llm.router import RouterLLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.routes import HOST_CREDENTIALS
+from agent_core.spelling import did_you_mean
 from server.db.user_settings import StoredSettings
 from server.errors import ConfigurationError
 from server.session.user_settings import (
@@ -261,5 +262,5 @@ def check_models(settings: Settings) -> None:
     for setting in ("llm_agents", "agent_configs"):
         for agent in getattr(settings, setting):
             if agent not in AgentBase.agents:
-                known = ", ".join(AgentBase.list_agents())
-                raise ConfigurationError(f"{setting}: there is no agent {agent!r}; there are: {known}")
+                known = did_you_mean(agent, AgentBase.agents)
+                raise ConfigurationError(f"{setting}: there is no agent {agent!r}; {known}")

@@ -225,7 +225,7 @@ class SettingsChange(BaseModel):
     agent_options: AgentOptions | None = None
     llm_profile: Annotated[ProfileName | None, BeforeValidator(lambda value: None if value == "" else value)] = None
     llm_purposes: dict[PurposeName, ProfileName] | None = None
-    llm_agents: dict[Annotated[str, AfterValidator(_known_agent)], ProfileName] | None = None
+    llm_agents: dict[Annotated[str, Field(min_length=1), AfterValidator(_known_agent)], ProfileName] | None = None
     system_message_suffix: LongText | None = None
     user_message_suffix: LongText | None = None
     disabled_skills: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None

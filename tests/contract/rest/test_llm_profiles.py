@@ -210,8 +210,10 @@ async def test_a_mask_for_a_key_of_another_provider_or_of_none_is_refused(server
     assert (await put(server, "new", model="openai/m", api_key=DUMP_MASK)).status_code == 422
     await store(server, "mine", model="openai/m", api_key="sk-do-not-tell")
     assert (await put(server, "mine", model="anthropic/m", api_key=DUMP_MASK)).status_code == 422
-    await store(server, "mine", model="openai/other", api_key=DUMP_MASK)
-    assert (await stored(server, "mine"))["api_key"] == "sk-do-not-tell"
+    assert (await put(server, "mine", model="claude-m", api_key=DUMP_MASK)).status_code == 422
+    for model in ("openai/other", "gpt-m", "gpt-n"):  # a name alone is one of OpenAI's
+        await store(server, "mine", model=model, api_key=DUMP_MASK)
+        assert (await stored(server, "mine"))["api_key"] == "sk-do-not-tell"
 
 
 @pytest.mark.parametrize(
@@ -234,6 +236,7 @@ async def test_a_mask_for_a_key_of_another_provider_or_of_none_is_refused(server
         ({"model": "openai/m", "extra_headers": {"a": "b\r\nc: d"}}, "extra_headers", "one line"),
         ({"model": "openai/m", "capability_overrides": {"flies": True}}, "capability_overrides", "no capability"),
         ({"model": "openai/m", "litellm_extra_body": {"a": "x" * 70_000}}, "", "at most are stored"),
+        ({"model": "openai/m", "kind": ["LLM"]}, "", "kind: "),
         ({"model": "replay/etc/passwd"}, "model", "file of the server's host"),
         ({"model": "bedrock/m", "aws_role_name": "r"}, "aws_role_name", "give aws_access_key_id"),
         (
@@ -332,6 +335,12 @@ async def test_settings_that_name_no_profile_are_a_422_with_the_nearest_name(
     assert response.json()["detail"][0]["loc"] == ["body", *place]
     assert "did you mean 'cheap'?" in response.json()["message"]
     assert (await server.get("/api/settings")).json()["language"] is None
+
+
+async def test_an_agent_without_a_name_has_no_profile(server: Server) -> None:
+    await store(server, "mine", model="openai/mine")
+    response = await server.post("/api/settings", json={"llm_agents": {"": "mine"}})
+    assert (response.status_code, "llm_agents" in response.text) == (422, True)
 
 
 async def test_an_unknown_purpose_and_an_unknown_agent_are_refused(server: Server) -> None:
@@ -516,6 +525,19 @@ async def test_trying_a_profile_of_the_server_does_not_tell_where_it_is_reached(
         found = await server.post("/api/llm-profiles/gone/test")
         assert found.json()["kind"] == "address"
         assert "127.0.0.1" not in found.text
+
+
+async def test_trying_a_profile_that_is_reached_like_the_servers_model_does_not_tell_where_that_is(
+    make_server: MakeServer,
+) -> None:
+    flat = {"llm_model": "openai/flat", "llm_api_key": "flat-key", "llm_base_url": "http://hidden.invalid:9/v1"}
+    async with make_server(**flat) as server:
+        await store(server, "mine", model="openai/mine", num_retries=1)
+        found = await server.post("/api/llm-profiles/mine/test")
+        assert found.json()["ok"] is False
+        assert "hidden.invalid" not in found.text
+        await store(server, "mine", model="openai/mine", base_url="http://own.invalid/v1", num_retries=1)
+        assert "own.invalid" in (await server.post("/api/llm-profiles/mine/test")).text
 
 
 async def test_of_a_router_each_model_is_tried_and_no_profile_is_a_404(make_server: MakeServer) -> None:
